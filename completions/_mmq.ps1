@@ -249,7 +249,7 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
             [CompletionResult]::new('--on-refused', '--on-refused', [CompletionResultType]::ParameterName, 'What becomes of a message that the far side refuses [default: stop]')
             [CompletionResult]::new('--dead', '--dead', [CompletionResultType]::ParameterName, 'The queue for refused messages; it is made when it is missing, as open to others as DIR')
             [CompletionResult]::new('--if-forgotten', '--if-forgotten', [CompletionResultType]::ParameterName, 'When the far side has forgotten the queue: send what is kept, or go on')
-            [CompletionResult]::new('--gaps', '--gaps', [CompletionResultType]::ParameterName, 'How the far side is told of missing messages [default: header]')
+            [CompletionResult]::new('--gaps', '--gaps', [CompletionResultType]::ParameterName, 'How missing messages are reported to the far side [default: header]')
             [CompletionResult]::new('--metrics', '--metrics', [CompletionResultType]::ParameterName, 'Keep figures for Prometheus in this file')
             [CompletionResult]::new('--key', '--key', [CompletionResultType]::ParameterName, 'The stream''s key')
             [CompletionResult]::new('--stream', '--stream', [CompletionResultType]::ParameterName, 'The stream')

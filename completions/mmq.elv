@@ -235,7 +235,7 @@ set edit:completion:arg-completer[mmq] = {|@words|
             cand --on-refused 'What becomes of a message that the far side refuses [default: stop]'
             cand --dead 'The queue for refused messages; it is made when it is missing, as open to others as DIR'
             cand --if-forgotten 'When the far side has forgotten the queue: send what is kept, or go on'
-            cand --gaps 'How the far side is told of missing messages [default: header]'
+            cand --gaps 'How missing messages are reported to the far side [default: header]'
             cand --metrics 'Keep figures for Prometheus in this file'
             cand --key 'The stream''s key'
             cand --stream 'The stream'

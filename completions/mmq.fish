@@ -215,7 +215,7 @@ complete -c mmq -n "__fish_mmq_using_subcommand forward" -l dead -d 'The queue f
 complete -c mmq -n "__fish_mmq_using_subcommand forward" -l if-forgotten -d 'When the far side has forgotten the queue: send what is kept, or go on' -r -f -a "resend\t''
 continue\t''
 stop\t''"
-complete -c mmq -n "__fish_mmq_using_subcommand forward" -l gaps -d 'How the far side is told of missing messages [default: header]' -r -f -a "header\t''
+complete -c mmq -n "__fish_mmq_using_subcommand forward" -l gaps -d 'How missing messages are reported to the far side [default: header]' -r -f -a "header\t''
 message\t''
 none\t''"
 complete -c mmq -n "__fish_mmq_using_subcommand forward" -l metrics -d 'Keep figures for Prometheus in this file' -r -F

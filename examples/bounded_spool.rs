@@ -1,5 +1,5 @@
 //! A spool that never takes more than 1 MiB of disk. When the uplink is away for too long the queue
-//! drops the oldest measurements, and tells the uplink exactly which.
+//! drops the oldest measurements, and reports to the uplink exactly which.
 
 use std::error::Error;
 use std::io::{self, Write};

@@ -44,7 +44,7 @@ pub(crate) fn read_all(consumer: &mmq::Consumer) -> Result<u64, Box<dyn Error>> 
 }
 
 /// Reports messages that will never come (because they were damaged, for instance). Each consumer
-/// is told each gap once.
+/// gets each gap once.
 fn tell(gap: mmq::Gap) {
     eprintln!("{gap}");
 }

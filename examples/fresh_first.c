@@ -41,7 +41,7 @@ static void send_some(mmq_lanes *lanes, int most, struct sent *sent) {
     mmq_delivery *reading;
     mmq_status status = mmq_lanes_receive(lanes, &reading);
     if (status == MMQ_EMPTY) return;
-    if (status == MMQ_GAP) { /* told once; what lies behind still comes */
+    if (status == MMQ_GAP) { /* reported once; what lies behind still comes */
       mmq_gap gap;
       tell(status);
       check(mmq_lanes_last_gap(lanes, &gap));

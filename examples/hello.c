@@ -25,7 +25,7 @@ int main(void) {
 
   if (mmq_open(dir, NULL, &queue) != MMQ_OK) return failed("open");
   while ((status = mmq_dequeue(queue, &message)) == MMQ_OK || status == MMQ_GAP) {
-    if (status == MMQ_GAP) { /* damaged messages, for instance: told once; what lies behind them still comes */
+    if (status == MMQ_GAP) { /* damaged messages, for instance: reported once; what lies behind them still comes */
       failed("dequeue");
       continue;
     }

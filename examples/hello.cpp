@@ -14,7 +14,7 @@ int main() {
     queue.close();
   }
   mmq::Queue queue(dir);
-  // Damaged messages, for instance, are told once; what lies behind them still comes.
+  // Damaged messages, for instance, are reported once; what lies behind them still comes.
   const auto tell = [](const mmq::Gap &) { std::cerr << mmq::last_error() << '\n'; };
   while (auto message = mmq::past_gaps([&] { return queue.dequeue(); }, tell))
     std::cout << message->seq() << ": " << message->view() << '\n';

@@ -54,7 +54,7 @@ int main(void) {
     /* Wakes as soon as a message is there; the time-out only bounds how long it sleeps. */
     mmq_status status = mmq_dequeue_timeout(queue, 1000, &message);
     if (status == MMQ_TIMED_OUT) continue;
-    if (status == MMQ_GAP) { /* told once; what lies behind still comes */
+    if (status == MMQ_GAP) { /* reported once; what lies behind still comes */
       tell(status);
       check(mmq_last_gap(queue, &gap));
       next = gap.last + 1;

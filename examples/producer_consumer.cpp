@@ -20,7 +20,7 @@ int main() {
   std::thread producer([&queue] {
     for (std::uint64_t number = 0; number < to_send; number++) queue.enqueue("message " + std::to_string(number));
   });
-  // Told once; what lies behind still comes.
+  // Reported once; what lies behind still comes.
   const auto tell = [&](const mmq::Gap &gap) {
     std::cerr << mmq::last_error() << '\n';
     next = gap.last + 1;

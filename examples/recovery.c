@@ -76,7 +76,7 @@ int main(void) {
     /* The lock died with its holder: nothing has to be cleaned up before opening. */
     check(mmq_open(dir, NULL, &queue));
     while ((status = mmq_dequeue_into(queue, got, sizeof got, &len, NULL)) == MMQ_OK || status == MMQ_GAP) {
-      if (status == MMQ_GAP) { /* told once; what lies behind is looked at too */
+      if (status == MMQ_GAP) { /* reported once; what lies behind is looked at too */
         tell(status);
         check(mmq_last_gap(queue, &gap));
         lost += (unsigned long)(gap.last - gap.first + 1);

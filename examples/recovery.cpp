@@ -56,7 +56,7 @@ int main() {
     // The lock died with its holder: nothing has to be cleaned up before opening.
     mmq::Queue queue(dir);
     unsigned long found = 0, lost = 0;
-    // Told once; what lies behind is looked at too.
+    // Reported once; what lies behind is looked at too.
     const auto tell = [&](const mmq::Gap &gap) {
       std::cerr << mmq::last_error() << '\n';
       lost += gap.last - gap.first + 1;

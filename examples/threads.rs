@@ -65,7 +65,7 @@ fn produce(queue: &mmq::Queue, producer: u64) -> mmq::Result<()> {
 }
 
 /// Takes messages until all consumers together have passed `end` of them, lost ones included. A
-/// lost message is told to one consumer, which goes on; `check` then finds that it is missing.
+/// lost message is reported to one consumer, which goes on; `check` then finds that it is missing.
 pub(crate) fn consume(
     queue: &mmq::Queue,
     end: u64,

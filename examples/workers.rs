@@ -69,7 +69,7 @@ pub(crate) fn work(workers: &mmq::Consumer, dead: &Arc<mmq::Queue>) -> mmq::Resu
     // At most two jobs for each worker are handed out at a time.
     workers.set_max_in_flight(2 * WORKERS as u32)?;
     let (done, failed, lost) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
-    // One of the threads is told a gap, and goes on with the next job.
+    // One of the threads gets a gap, and goes on with the next job.
     let tell = |gap: mmq::Gap| {
         eprintln!("{gap}");
         lost.fetch_add(gap.count(), Ordering::Relaxed);

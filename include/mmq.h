@@ -21,7 +21,7 @@
  *       if (mmq_open("spool", NULL, &queue) != MMQ_OK) return 1;
  *       if (mmq_enqueue(queue, "hello", 5, NULL) != MMQ_OK) return 1;
  *       while ((status = mmq_dequeue(queue, &message)) == MMQ_OK || status == MMQ_GAP) {
- *         if (status == MMQ_GAP) { // damaged messages, for instance: told once; what lies behind them still comes
+ *         if (status == MMQ_GAP) { // damaged messages, for instance: reported once; what lies behind them still comes
  *           mmq_last_error(text, sizeof text);
  *           fprintf(stderr, "%s\n", text);
  *           continue;
@@ -43,10 +43,10 @@
  * calls that succeed. errno itself means nothing after a call, and may have changed.
  *
  * Gaps. Some messages will never come: damaged, lost by a power cut, dropped, too old, or rejected.
- * Each consumer is told once, where they would have come, by MMQ_GAP; mmq_last_gap has the numbers,
- * mmq_last_error the text. The next read goes on behind them, so do not end a loop at MMQ_GAP:
- * while (mmq_dequeue(...) == MMQ_OK) takes the first damaged message for an empty queue and leaves
- * all the rest unread. The loop of the program above does it right.
+ * MMQ_GAP reports them once to each consumer, where they would have come; mmq_last_gap has the
+ * numbers, mmq_last_error the text. The next read goes on behind them, so do not end a loop at
+ * MMQ_GAP: while (mmq_dequeue(...) == MMQ_OK) takes the first damaged message for an empty queue
+ * and leaves all the rest unread. The loop of the program above does it right.
  *
  * Outputs. They are written when a call returns MMQ_OK, and left as they were otherwise. The one
  * exception is the length with MMQ_BUFFER_TOO_SMALL.
@@ -121,8 +121,8 @@
  * instruction, and a power cut once a flush has covered it (mmq_flush, mmq_wait_durable, mmq_close,
  * mmq_options_set_flush_every_ops and _ms). After the death of the process a consumer goes on
  * exactly where it was, after a power cut at or behind its last flushed place. Every message is
- * checked before it is delivered; damaged and lost messages are told once as MMQ_GAP, where they
- * would have come.
+ * checked before it is delivered; damaged and lost messages are reported once as MMQ_GAP, where
+ * they would have come.
  */
 
 
@@ -158,7 +158,7 @@ enum mmq_status
   /** No message came in time. */
   MMQ_TIMED_OUT = 3,
   /**
-   * Messages are missing here and will never come. It is told once, and the next read goes on
+   * Messages are missing here and will never come. One read reports it, and the next one goes on
    * behind them: do not end a loop of reads here. See mmq_last_gap.
    */
   MMQ_GAP = 4,
@@ -282,7 +282,7 @@ typedef int32_t mmq_backlog_order;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
-/** How it is told that a message is not fresh any more. */
+/** How the library decides that a message is no longer fresh. */
 enum mmq_fresh
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
   : int32_t
@@ -319,7 +319,7 @@ enum mmq_on_full
   /** Wait until there is room. */
   MMQ_WAIT = 1,
   /**
-   * Give up the oldest messages. Every consumer that had not read them is told by a gap of cause
+   * Give up the oldest messages. Every consumer that had not read them gets a gap of cause
    * MMQ_GAP_DROPPED.
    */
   MMQ_DROP_OLDEST = 2,
@@ -422,7 +422,7 @@ typedef struct mmq_gap {
  * default.
  */
 typedef struct mmq_lane_options {
-  /** How it is told that a message is not fresh any more. */
+  /** How the library decides that a message is no longer fresh. */
   mmq_fresh fresh;
   /**
    * How long a message is fresh: milliseconds with MMQ_FRESH_AGE, messages with
@@ -518,7 +518,7 @@ typedef struct mmq_stats {
   uint64_t dequeued;
   /** Consumers that exist, the default one included. */
   uint64_t consumers;
-  /** Gaps told to consumers since the queue was opened. */
+  /** Gaps reported to consumers since the queue was opened. */
   uint64_t gaps;
   /**
    * Sequence numbers in those gaps, without those that were only reserved (reserved_numbers).
@@ -563,7 +563,7 @@ typedef struct mmq_stats {
   uint64_t wait_ns;
   /**
    * Messages dropped to make room since the queue was opened that some consumer had yet to read:
-   * counted once each, when it happens, and not only when a consumer is told.
+   * counted once each, when it happens, and not only when it is reported to a consumer.
    */
   uint64_t dropped;
   /** Likewise, messages that were too old. */
@@ -595,8 +595,8 @@ typedef struct mmq_consumer_stats {
    */
   size_t struct_size;
   /**
-   * The consumer's place: every message below it is done (taken, acknowledged, told as missing,
-   * or passed over by a seek).
+   * The consumer's place: every message below it is done (taken, acknowledged, reported as
+   * missing, or passed over by a seek).
    */
   uint64_t next_seq;
   /**
@@ -750,7 +750,7 @@ mmq_status mmq_options_set_flush_every_ops(struct mmq_options *options, uint64_t
 
 /**
  * Flush once in every period, from a thread of the queue's own. Default 0, off. A failed flush is
- * told to the next call that writes.
+ * reported to the next call that writes.
  *
  * @param options Not NULL.
  * @param ms The period in milliseconds; 0 turns it off.
@@ -791,14 +791,14 @@ mmq_status mmq_options_set_on_full(struct mmq_options *options,
                                    int64_t wait_ms);
 
 /**
- * Messages older than this are given up, and each consumer that had not read them is told by a gap
- * of cause MMQ_GAP_EXPIRED. Default 0, never.
+ * Messages older than this are given up, and each consumer that had not read them gets a gap of
+ * cause MMQ_GAP_EXPIRED. Default 0, never.
  *
  * A message is held for this time at least, and goes at the latest at the first look after an
  * eighth more. A thread of the queue looks every eighth of the time (at least every 30 s, at most
  * every 20 ms); opening looks too. When the disk has no room for another segment, the messages in
  * the last one live longer. A delivery in flight stays valid; when it is given back after its
- * time, its message counts as missing and is told as a gap.
+ * time, its message counts as missing and is reported as a gap.
  *
  * Ages go by the time of day. When the clock is set forward, messages may be given up earlier, by
  * no more than the change. When it is set back, they may stay longer, by no more than the change.
@@ -1407,9 +1407,9 @@ mmq_status mmq_set_max_in_flight(struct mmq_queue *queue, uint32_t messages);
 mmq_status mmq_in_flight(const struct mmq_queue *queue, uint64_t *out);
 
 /**
- * A descriptor for poll, epoll or kqueue. It is readable while a message or an untold gap waits
- * for the queue's own (default) consumer, and once the queue is closed. Do not read from it, write
- * to it or close it. Read the queue until MMQ_EMPTY before waiting on it again.
+ * A descriptor for poll, epoll or kqueue. It is readable while a message or an unreported gap
+ * waits for the queue's own (default) consumer, and once the queue is closed. Do not read from it,
+ * write to it or close it. Read the queue until MMQ_EMPTY before waiting on it again.
  *
  * @param queue Not NULL.
  * @param out Where the descriptor goes. It is the library's, and valid until the queue is closed.
@@ -1488,9 +1488,9 @@ mmq_status mmq_consumer_in_flight(const struct mmq_consumer *consumer, uint64_t 
  *
  * @param iter Not NULL.
  * @param out Where the message goes; free it with mmq_message_free. Not NULL.
- * @return MMQ_OK, MMQ_EMPTY, MMQ_GAP (not counted in the figures: the consumer is told of the gap
- *   when it comes there), MMQ_IO, MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the
- *   queue was closed, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+ * @return MMQ_OK, MMQ_EMPTY, MMQ_GAP (not counted in the figures: a read reports the gap to the
+ *   consumer when it comes there), MMQ_IO, MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED
+ *   once the queue was closed, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_iter_next(struct mmq_iter *iter, struct mmq_message **out);
 
@@ -1610,10 +1610,9 @@ void mmq_delivery_free(struct mmq_delivery *delivery);
  * @param max_delay_ms The longest of these delays; 0 or below: the first one.
  * @param max_attempts A message that was handed out so often in vain is rejected, as by
  *   mmq_delivery_reject. 0: never.
- * @param dead The queue that rejected messages go to, or NULL: they are given up, and told as a
- *   gap
- *   (MMQ_GAP_REJECTED). While it is full or closed they stay, and are tried again. Close it after
- *   this queue.
+ * @param dead The queue that rejected messages go to, or NULL: they are given up, and reported
+ *   as a gap (MMQ_GAP_REJECTED). While it is full or closed they stay, and are tried again. Close
+ *   it after this queue.
  * @return MMQ_OK; MMQ_INVALID_ARGUMENT, also when the first delay is longer than the longest, and
  *   when the dead letters would come back to this queue; MMQ_FULL or MMQ_IO when there is no room
  *   for the queue's own consumer, MMQ_FORKED.
@@ -1668,8 +1667,8 @@ mmq_status mmq_delivery_extend(const struct mmq_delivery *delivery, int64_t ms);
 
 /**
  * Rejects the message: it comes no more. It goes to the consumer's queue for dead letters, where
- * it is durable before it is acknowledged here; without one it is given up, and told as a gap
- * (MMQ_GAP_REJECTED). Frees the delivery, whatever is returned.
+ * it is durable before it is acknowledged here; without one it is given up, and reported as a
+ * gap (MMQ_GAP_REJECTED). Frees the delivery, whatever is returned.
  *
  * @param delivery Not NULL.
  * @return MMQ_OK; otherwise as mmq_delivery_ack, and MMQ_EXPIRED when the lease has ended.

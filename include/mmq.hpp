@@ -22,8 +22,8 @@
  * Codes compare with mmq_status (ec == MMQ_FULL) and, where there is one, with std::errc (ec ==
  * std::errc::no_space_on_device).
  *
- * Gaps. Messages that will never come are told once, where they would have come: the throwing calls
- * throw mmq::GapError, the others set MMQ_GAP, and last_gap() has the numbers. Either way the next
+* Gaps. Messages that will never come are reported once, where they would have come: the throwing
+ * calls throw mmq::GapError, the others set MMQ_GAP, and last_gap() has the numbers. Either way the next
  * read goes on behind them. A loop that ends there leaves the rest unread. past_gaps and for_each
  * go on, and so does, with error codes, while ((message = queue.dequeue(ec)) || ec == MMQ_GAP).
  *
@@ -709,7 +709,7 @@ class Reader {
     report(Calls::in_flight(handle(), &count), ec);
     return count;
   }
-  /** A descriptor that is readable while a message or an untold gap waits; -1 after an error. */
+  /** A descriptor that is readable while a message or an unreported gap waits; -1 after an error. */
   int ready_fd(std::error_code &ec) const noexcept {
     int descriptor = -1;
     report(Calls::ready_fd(handle(), &descriptor), ec);

@@ -144,7 +144,7 @@ impl Consumer {
     ///
     /// Messages that were given back come first, the oldest before the others. The stored place
     /// stays before the first message that is not acknowledged, and the queue keeps the segments
-    /// from there on. A gap counts as acknowledged once it is told.
+    /// from there on. A gap counts as acknowledged once a read reported it.
     ///
     /// The other reading methods may be used beside `receive`: `dequeue` is `receive` and `ack` at
     /// once (the limit does not apply to it); `peek` and `skip` look at and take the message that
@@ -272,9 +272,9 @@ impl Consumer {
         self.standing.in_flight(&self.engine.core)
     }
 
-    /// A descriptor for `poll`, `epoll` or `kqueue`. It is readable while a message or an untold
-    /// gap waits for this consumer, and once the queue is closed. The first call makes it. Do not
-    /// read from it or write to it.
+    /// A descriptor for `poll`, `epoll` or `kqueue`. It is readable while a message or an
+    /// unreported gap waits for this consumer, and once the queue is closed. The first call makes
+    /// it. Do not read from it or write to it.
     ///
     /// # Errors
     ///

@@ -193,15 +193,15 @@ impl Delivery {
 
     /// Rejects the message: it comes no more. It goes to the consumer's [queue for dead
     /// letters](crate::Redelivery::dead_letters); without one it is given up, and the next read
-    /// tells it as a [gap](crate::GapCause::Rejected).
+    /// reports it as a [gap](crate::GapCause::Rejected).
     ///
     /// # Durability
     ///
     /// As of an [acknowledgement](Self::ack). A letter is durable in the other queue before the
-    /// message is acknowledged here. A message that has neither gone nor been told when the queue
-    /// is closed stays rejected for runs that set a redelivery; in others it comes again. (The
-    /// first rejection counts as setting one: from then on the run has what earlier ones counted
-    /// and rejected.)
+    /// message is acknowledged here. A message that has neither gone nor been reported when the
+    /// queue is closed stays rejected for runs that set a redelivery; in others it comes again.
+    /// (The first rejection counts as setting one: from then on the run has what earlier ones
+    /// counted and rejected.)
     ///
     /// # Errors
     ///

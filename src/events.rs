@@ -29,7 +29,7 @@ pub(crate) fn at_end() -> AtEnd {
 impl Drop for AtEnd {
     #[inline]
     fn drop(&mut self) {
-        tell();
+        report();
     }
 }
 
@@ -78,9 +78,9 @@ pub(crate) fn take_over(events: Noted) {
 
 /// Reports the noted events. The calling thread holds no lock.
 #[inline(always)]
-pub(crate) fn tell() {
+pub(crate) fn report() {
     #[cfg(feature = "tracing")]
-    noted::tell();
+    noted::report();
 }
 
 #[cfg(feature = "tracing")]
@@ -90,7 +90,7 @@ mod noted {
     thread_local! {
         static NOTED: RefCell<crate::threads::requests::Noted> = const { RefCell::new(Vec::new()) };
         /// This thread is inside a subscriber.
-        static TELLING: Cell<bool> = const { Cell::new(false) };
+        static REPORTING: Cell<bool> = const { Cell::new(false) };
         pub(super) static HELD: Cell<u32> = const { Cell::new(0) };
     }
 
@@ -107,7 +107,7 @@ mod noted {
     }
 
     pub(super) fn note_boxed(event: Box<dyn FnOnce() + Send>) {
-        if !TELLING.get() {
+        if !REPORTING.get() {
             // A thread whose locals are destroyed already reports nothing any more.
             let _ = NOTED.try_with(|noted| noted.borrow_mut().push(event));
         }
@@ -122,25 +122,25 @@ mod noted {
     }
 
     #[inline]
-    pub(super) fn tell() {
+    pub(super) fn report() {
         if are_noted() {
-            tell_all();
+            report_all();
         }
     }
 
     #[cold]
-    fn tell_all() {
-        /// Clears `TELLING`, also when the subscriber panics.
-        struct Telling;
-        impl Drop for Telling {
+    fn report_all() {
+        /// Clears `REPORTING`, also when the subscriber panics.
+        struct Reporting;
+        impl Drop for Reporting {
             fn drop(&mut self) {
-                TELLING.set(false);
+                REPORTING.set(false);
             }
         }
         // Events noted by a call that panics are reported by the thread's next call.
-        if !TELLING.get() && HELD.get() == 0 && !std::thread::panicking() {
-            TELLING.set(true);
-            let _telling = Telling;
+        if !REPORTING.get() && HELD.get() == 0 && !std::thread::panicking() {
+            REPORTING.set(true);
+            let _reporting = Reporting;
             crate::threads::ranks::check_foreign_code();
             NOTED.take().into_iter().for_each(|event| event());
         }
@@ -234,7 +234,7 @@ pub(crate) fn segment_begun(path: &Path, slot: u32, first_seq: u64, file: Segmen
     let _ = (path, slot, first_seq, reused);
 }
 
-/// A read has told a consumer of a gap.
+/// A read has reported a gap to a consumer.
 #[inline]
 pub(crate) fn gap(path: &Path, gap: &Gap) {
     #[cfg(feature = "tracing")]

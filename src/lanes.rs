@@ -172,7 +172,7 @@ impl LaneOptions {
 /// The queue holds all messages from the oldest one of the backlog on, those that are acknowledged
 /// too, as far as [`max_bytes`](crate::Options::max_bytes) and
 /// [`max_age`](crate::Options::max_age) let it. When it drops messages, the oldest stretch loses
-/// them, and the backlog tells the gap.
+/// them, and the backlog reports the gap.
 ///
 /// ```
 /// # fn main() -> mmq::Result<()> {
@@ -286,7 +286,7 @@ impl Lanes {
         self.standing.backlog(&self.engine.core)
     }
 
-    /// As [`backlog`](Self::backlog), but tells that the queue is closed.
+    /// As [`backlog`](Self::backlog), but reports that the queue is closed.
     #[cfg(feature = "capi")]
     pub(crate) fn stretches(&self) -> Result<Vec<Range<u64>>> {
         self.engine.core.check_readable()?;

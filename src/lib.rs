@@ -54,8 +54,8 @@
 //! is done; a message that is not acknowledged comes again. ([`Consumer::for_each`] does both.)
 //! Readers wait without polling: [`Queue::dequeue_timeout`], [`Queue::ready_fd`], and with the
 //! feature `async` futures and streams. [`Options::max_bytes`] limits the disk space and
-//! [`Options::max_age`] the age of messages. Each consumer that has not read a message given up for
-//! either limit is told by a gap.
+//! [`Options::max_age`] the age of messages. A read reports a message given up for either limit as
+//! a gap to each consumer that has not read it.
 //!
 //! # What mapping costs
 //!

@@ -19,8 +19,8 @@ pub enum OnFull {
     Wait(Option<Duration>),
     /// Give up the oldest messages, a whole segment at a time; when there is only one segment, all
     /// that it holds. (A segment is at most as long as an arena, or 4 MiB where arenas are shorter,
-    /// and at most a quarter of [`Options::max_bytes`].) Every consumer that had not read them is
-    /// told by a [`Gap`](crate::Gap) with [`GapCause::Dropped`](crate::GapCause::Dropped).
+    /// and at most a quarter of [`Options::max_bytes`].) Every consumer that had not read them
+    /// gets a [`Gap`](crate::Gap) with [`GapCause::Dropped`](crate::GapCause::Dropped).
     ///
     /// From a [`Options::max_bytes`] of 16 MiB on, a segment is at most a sixteenth of it (but for
     /// a message that is longer), and the queue's own thread gives up the oldest ahead of need: one
@@ -153,8 +153,8 @@ impl Options {
     }
 
     /// Flush once in every `period`, from a thread of the queue's own, whether or not there are
-    /// operations. `None`, the default: no timer. A failed flush is told to the next call that
-    /// writes. When the thread cannot be started, opening fails.
+    /// operations. `None`, the default: no timer. A failed flush is reported to the next call
+    /// that writes. When the thread cannot be started, opening fails.
     #[doc(alias = "SetPeriodicFlushDuration")]
     pub fn flush_every(mut self, period: impl Into<Option<Duration>>) -> Self {
         self.flush_every = period.into();
@@ -181,7 +181,7 @@ impl Options {
         self
     }
 
-    /// Messages older than `age` are given up, and each consumer that had not read them is told by
+    /// Messages older than `age` are given up, and each consumer that had not read them gets
     /// a [`Gap`](crate::Gap) with [`GapCause::Expired`](crate::GapCause::Expired). `None`, the
     /// default: messages never expire. At least 1 ms.
     ///
@@ -199,9 +199,9 @@ impl Options {
     /// opening with this option.
     ///
     /// A delivery in flight stays valid; when it is given back after its time, its message counts
-    /// as missing and is told as a gap. Each enqueue reads the clock, no read does. A new consumer
-    /// begins at the oldest message still held; if it is the only consumer, it is told first of the
-    /// messages that have expired since the opening.
+    /// as missing and is reported as a gap. Each enqueue reads the clock, no read does. A new
+    /// consumer begins at the oldest message still held; if it is the only consumer, its first read
+    /// reports the messages that have expired since the opening.
     ///
     /// # The clock
     ///

@@ -50,7 +50,7 @@ pub struct Stats {
     pub dequeued: u64,
     /// Consumers that exist, the default one included.
     pub consumers: u64,
-    /// Gaps told to consumers since the queue was opened.
+    /// Gaps reported to consumers since the queue was opened.
     pub gaps: u64,
     /// Sequence numbers in those gaps, without those that were only
     /// [reserved](Self::reserved_numbers). Those may hold lost messages, too, which were not
@@ -82,7 +82,7 @@ pub struct Stats {
     /// those that then found some too.
     pub wait_time: Duration,
     /// Messages dropped to make room since the queue was opened that some consumer had yet to read:
-    /// counted once each, when it happens, and not only when a consumer is told.
+    /// counted once each, when it happens, and not only when it is reported to a consumer.
     pub dropped: u64,
     /// Likewise, messages that were too old.
     pub expired: u64,
@@ -110,9 +110,9 @@ pub struct Stats {
 pub struct ConsumerStats {
     /// The consumer's name; empty for the queue's own (default) consumer.
     pub name: String,
-    /// The consumer's place: every message below it is done (taken, acknowledged, told as missing,
-    /// or passed over by a seek). When messages were given up, it may be below
-    /// [`Stats::oldest_seq`] until a read tells the gap.
+    /// The consumer's place: every message below it is done (taken, acknowledged, reported as
+    /// missing, or passed over by a seek). When messages were given up, it may be below
+    /// [`Stats::oldest_seq`] until a read reports the gap.
     pub next_seq: u64,
     /// Messages that wait for the consumer: those it has neither taken nor acknowledged, messages
     /// in flight included.

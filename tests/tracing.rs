@@ -15,7 +15,7 @@ use listener::Listener;
 use mmq::{Error, OnFull, Options, Queue, Start};
 
 /// The events during `call`.
-fn told(call: impl FnOnce()) -> Vec<String> {
+fn reported(call: impl FnOnce()) -> Vec<String> {
     let heard: Arc<Mutex<Vec<String>>> = Arc::default();
     let hears = Arc::clone(&heard);
     tracing::subscriber::with_default(Listener(move |line| hears.lock().unwrap().push(line)), call);
@@ -23,9 +23,9 @@ fn told(call: impl FnOnce()) -> Vec<String> {
 }
 
 #[test]
-fn opening_segments_gaps_and_a_full_queue_are_told() {
+fn opening_segments_gaps_and_a_full_queue_are_reported() {
     let dir = crate::support::tempdir().unwrap();
-    let lines = told(|| {
+    let lines = reported(|| {
         let queue = Options::new()
             .arena_size(4096)
             .max_bytes(65536)
@@ -49,21 +49,24 @@ fn opening_segments_gaps_and_a_full_queue_are_told() {
         "the first segment of a new queue: {}",
         begun[0]
     );
-    for told in [
+    for reported in [
         "INFO message=queue opened",
         "DEBUG message=segment begun",
         "message=queue is full",
         "WARN message=messages were given up",
         "WARN message=messages are missing",
     ] {
-        assert!(lines.iter().any(|line| line.contains(told)), "{told} is not in {lines:#?}");
+        assert!(
+            lines.iter().any(|line| line.contains(reported)),
+            "{reported} is not in {lines:#?}"
+        );
     }
 }
 
 #[test]
 fn a_segment_in_the_space_of_a_drained_one_is_said_to_be_reused() {
     let dir = crate::support::tempdir().unwrap();
-    let lines = told(|| {
+    let lines = reported(|| {
         let queue = Options::new().arena_size(4096).open(dir.path()).unwrap();
         let mut buffer = Vec::new();
         for _ in 0..60 {
@@ -85,13 +88,13 @@ fn a_segment_in_the_space_of_a_drained_one_is_said_to_be_reused() {
 }
 
 #[test]
-fn a_subscriber_may_call_the_queue_that_tells_it_something() {
+fn a_subscriber_may_call_the_queue_that_reports_to_it() {
     support::within(Duration::from_secs(60), || {
         let spool: Arc<OnceLock<Queue>> = Arc::default();
-        let told: Arc<Mutex<BTreeMap<String, usize>>> = Arc::default();
+        let reported: Arc<Mutex<BTreeMap<String, usize>>> = Arc::default();
         let dir = crate::support::tempdir().unwrap();
-        let (called, counted) = (Arc::clone(&spool), Arc::clone(&told));
-        // It waits for ever if the queue holds a lock of its own while it tells something.
+        let (called, counted) = (Arc::clone(&spool), Arc::clone(&reported));
+        // It waits for ever if the queue holds a lock of its own while it reports something.
         let listener = Listener(move |line: String| {
             *counted.lock().unwrap().entry(listener::words(&line).to_owned()).or_default() += 1;
             if let Some(queue) = called.get() {
@@ -146,20 +149,20 @@ fn a_subscriber_may_call_the_queue_that_tells_it_something() {
             }
             assert!(gaps > 0);
         });
-        let told = told.lock().unwrap();
+        let reported = reported.lock().unwrap();
         for kind in [
             "segment begun",
             "queue is full",
             "messages are missing",
             "damaged or foreign file set aside",
         ] {
-            assert!(told.contains_key(kind), "{kind} was not told: {told:?}");
+            assert!(reported.contains_key(kind), "{kind} was not reported: {reported:?}");
         }
     });
 }
 
 #[test]
-fn what_the_first_consumer_is_made_behind_is_told_once() {
+fn what_the_first_consumer_is_made_behind_is_reported_once() {
     support::within(Duration::from_secs(60), || {
         let dir = crate::support::tempdir().unwrap();
         let queue = Arc::new(Queue::open(dir.path()).unwrap());

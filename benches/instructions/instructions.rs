@@ -111,12 +111,12 @@ fn count(operation: &str) -> f64 {
     command.env("GLIBC_TUNABLES", "glibc.cpu.hwcaps=-ERMS");
     command.arg(program()).arg(operation);
     let output = command.output().expect("valgrind");
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{operation}: {told}");
+    let reported = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{operation}: {reported}");
     let total =
-        told.lines().find_map(|line| line.split_once("Collected : ")?.1.parse::<u64>().ok());
+        reported.lines().find_map(|line| line.split_once("Collected : ")?.1.parse::<u64>().ok());
     let times = if operation == "opening" { OPENINGS } else { MESSAGES };
-    total.unwrap_or_else(|| panic!("{operation}: {told}")) as f64 / times as f64
+    total.unwrap_or_else(|| panic!("{operation}: {reported}")) as f64 / times as f64
 }
 
 /// What two runs agree on: which thread runs when may change a figure a little.

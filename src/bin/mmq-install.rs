@@ -91,8 +91,9 @@ fn build(target: &Path, profile: &str) -> Result<String, Box<dyn Error>> {
 
 /// The system libraries that the static library needs, as the compiler tells them.
 fn system_libraries(said: &str) -> String {
-    let told = said.lines().find_map(|line| line.split_once("native-static-libs: "));
-    told.map_or("-lgcc_s -lutil -lrt -lpthread -lm -ldl -lc", |(_, libraries)| libraries.trim())
+    let reported = said.lines().find_map(|line| line.split_once("native-static-libs: "));
+    reported
+        .map_or("-lgcc_s -lutil -lrt -lpthread -lm -ldl -lc", |(_, libraries)| libraries.trim())
         .to_owned()
 }
 

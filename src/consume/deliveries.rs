@@ -228,14 +228,14 @@ impl<S: Storage> Standing<S> {
     }
 
     /// When the delivery worker is to look next, if it does not know yet.
-    pub(crate) fn time_to_tell(&self) -> Option<Instant> {
+    pub(crate) fn time_to_notify(&self) -> Option<Instant> {
         if !self.has_redelivery.load(Ordering::Acquire) {
             return None;
         }
         let mut progress = self.progress.lock();
         let ledger = progress.ledger.as_mut()?;
         let letters = ledger.letters();
-        ledger.redelivery.as_mut()?.time_to_tell(now(), letters)
+        ledger.redelivery.as_mut()?.time_to_notify(now(), letters)
     }
 
     /// When the next lease or delay ends.
@@ -338,7 +338,7 @@ impl<S: Storage> Standing<S> {
         }
     }
 
-    /// A letter can never go: the next read tells its message as a gap.
+    /// A letter can never go: the next read reports its message as a gap.
     pub(crate) fn letter_refused(&self, core: &Core<S>, letter: LetterStub) {
         let LetterStub { seq, epoch, .. } = letter;
         let mut progress = self.progress.lock();

@@ -33,12 +33,12 @@ enum LookedAt {
     Found(Record),
     /// The message there is passed over: the next look goes on behind it.
     Passed,
-    /// There is no message, or a gap that is told later.
+    /// There is no message, or a gap that a later read reports.
     Nothing,
 }
 
-/// The next message of the lane; `None` when there is none, or no allowance. A gap is told when it
-/// is met, unless the caller has messages to hand over first ([`Read::TakeMore`]).
+/// The next message of the lane; `None` when there is none, or no allowance. A gap is reported
+/// when it is met, unless the caller has messages to hand over first ([`Read::TakeMore`]).
 pub(super) fn find_in_lane<S: Storage>(
     progress: &mut Progress<S>,
     core: &Core<S>,
@@ -51,7 +51,7 @@ pub(super) fn find_in_lane<S: Storage>(
         let mut stretch = None;
         if let Some(ledger) = &mut ledger {
             if what != Read::TakeMore
-                && let Some(gap) = ledger.tell_rejected()
+                && let Some(gap) = ledger.report_rejected()
             {
                 return Err(Error::Gap(gap));
             }
@@ -127,14 +127,14 @@ fn look_at<S: Storage>(
         Err(Error::Gap(gap)) => Gap { last: gap.last.min(end - 1), ..gap },
         Err(error) => return Err(error),
     };
-    let (told, is_all) = match &ledger {
+    let (reported, is_all) = match &ledger {
         None => (gap, true),
-        Some(ledger) => match ledger.untold_of(gap).as_slice() {
+        Some(ledger) => match ledger.unreported_of(gap).as_slice() {
             [] => return Ok(LookedAt::Passed),
             [first, rest @ ..] => (*first, rest.is_empty()),
         },
     };
-    if (what == Read::TakeMore && !planted!(GapOfABatchNotTold)) || !is_all {
+    if (what == Read::TakeMore && !planted!(GapOfABatchNotReported)) || !is_all {
         // The next read meets it again.
         cursor.move_to(before);
     }
@@ -143,12 +143,12 @@ fn look_at<S: Storage>(
     }
     if let Some(ledger) = ledger {
         if is_all {
-            ledger.note_done(told.first, told.last);
+            ledger.note_done(reported.first, reported.last);
         } else {
-            ledger.note_piece_told(&told);
+            ledger.note_piece_reported(&reported);
         }
     }
-    Err(Error::Gap(told))
+    Err(Error::Gap(reported))
 }
 
 /// The lane's oldest message that was given back, read anew.

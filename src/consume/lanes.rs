@@ -378,7 +378,7 @@ impl<S: Storage> Progress<S> {
         for (seq, spot) in counted {
             match spot {
                 Some(spot) => ledger.take_back(spot, segment_end(core, spot)),
-                // It is lost: the read that meets the gap tells it.
+                // It is lost: the read that meets the gap reports it.
                 None => ledger.forget_count(seq),
             }
         }

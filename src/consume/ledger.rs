@@ -1,7 +1,7 @@
 //! The messages that a consumer has handed out and that are not acknowledged yet.
 //!
 //! Every number from the stored place up to the cursor is either *open* (handed out, given back, or
-//! rejected), *done* (acknowledged, taken, or told as a gap), or *left* in a stretch that the
+//! rejected), *done* (acknowledged, taken, or reported as a gap), or *left* in a stretch that the
 //! cursor passed by. The stored place is the lowest number that is open or left; with none it is
 //! the cursor's spot. Done numbers beyond the place are kept as ranges, whose count the open
 //! messages and the stretches between them bound. After a reopening, ranges may lie beyond the
@@ -31,7 +31,7 @@ pub(super) enum Whereabouts {
     Back,
     /// Given back: it comes again after a while.
     Delayed,
-    /// It comes no more: it goes to the dead letters, or is told as a gap.
+    /// It comes no more: it goes to the dead letters, or a read reports it as a gap.
     Rejected,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct Ledger<F> {
     pub(super) returned: BTreeSet<u64>,
     /// The open numbers that come no more, and that nobody has begun to deal with.
     pub(super) rejected: BTreeSet<u64>,
-    /// Those of which no letter can go: the next read tells them as gaps.
+    /// Those of which no letter can go: the next read reports them as gaps.
     pub(super) unsendable: BTreeSet<u64>,
     /// How many messages are with workers, and how many come again after a while.
     out: usize,
@@ -305,7 +305,7 @@ impl<F: StorageFile> Ledger<F> {
     }
 
     /// The messages that were given back are lost in `gap`, which begins at the lowest of them:
-    /// makes them done, and returns the gap to tell, as far as their numbers follow each other.
+    /// makes them done, and returns the gap to report, as far as their numbers follow each other.
     pub(crate) fn lose_returned(&mut self, gap: &Gap) -> Gap {
         let mut last = gap.first;
         while last < gap.last && self.returned.contains(&(last + 1)) {
@@ -317,8 +317,8 @@ impl<F: StorageFile> Ledger<F> {
         Gap { last, ..*gap }
     }
 
-    /// The pieces of a gap that are not done, so not told yet, nor open.
-    pub(crate) fn untold_of(&self, gap: Gap) -> Vec<Gap> {
+    /// The pieces of a gap that are not done, so not reported yet, nor open.
+    pub(crate) fn unreported_of(&self, gap: Gap) -> Vec<Gap> {
         let mut passed = self.done.clone();
         for (seq, _) in self.open.range(gap.first..=gap.last) {
             passed.insert(*seq, *seq);
@@ -327,9 +327,9 @@ impl<F: StorageFile> Ledger<F> {
         pieces.map(|NumberRange { first, last }| Gap { first, last, cause: gap.cause }).collect()
     }
 
-    /// Makes a piece of a gap done that was told, while more of the gap is left: the place stays
-    /// before the gap.
-    pub(crate) fn note_piece_told(&mut self, piece: &Gap) {
+    /// Makes a piece of a gap done that was reported, while more of the gap is left: the place
+    /// stays before the gap.
+    pub(crate) fn note_piece_reported(&mut self, piece: &Gap) {
         if let Some(redelivery) = &mut self.redelivery {
             redelivery.note_done(piece.first, piece.last);
         }

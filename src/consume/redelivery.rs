@@ -80,8 +80,8 @@ pub(crate) struct Redeliveries<F> {
     pub(crate) rules: Rules,
     /// When something is due for an open message.
     timers: BTreeSet<(Instant, u64)>,
-    /// The earliest time that the delivery worker was told, which has yet to come.
-    told: Option<Instant>,
+    /// The earliest time that the delivery worker was notified of, which has yet to come.
+    notified: Option<Instant>,
     /// How often messages were handed out in vain that are not done.
     counts: BTreeMap<u64, u32>,
     /// The counts from this number on did not fit into the row.
@@ -106,7 +106,7 @@ impl<F> Default for Redeliveries<F> {
         Redeliveries {
             rules: Rules::default(),
             timers: BTreeSet::new(),
-            told: None,
+            notified: None,
             counts: BTreeMap::new(),
             stored_below: u64::MAX,
             row: None,
@@ -332,20 +332,20 @@ impl<F: StorageFile> Redeliveries<F> {
         })
     }
 
-    /// The delivery worker looks: it is to be told the next time anew.
+    /// The delivery worker looks: it has to be notified of the next time anew.
     pub(crate) fn worker_looks(&mut self) {
-        self.told = None;
+        self.notified = None;
     }
 
-    /// When the delivery worker is to look, if it was not told so already: at once, when there are
-    /// `letters`.
-    pub(crate) fn time_to_tell(&mut self, now: Instant, letters: usize) -> Option<Instant> {
+    /// When the delivery worker is to look, if it was not notified of that already: at once, when
+    /// there are `letters`.
+    pub(crate) fn time_to_notify(&mut self, now: Instant, letters: usize) -> Option<Instant> {
         let next = if letters > 0 { now } else { self.next_due()? };
-        // One that is past may have been told to nobody: the worker may have ended.
-        if self.told.is_some_and(|told| told <= next && told > now) {
+        // Nobody may have been notified of one that is past: the worker may have ended.
+        if self.notified.is_some_and(|notified| notified <= next && notified > now) {
             return None;
         }
-        self.told = Some(next);
+        self.notified = Some(next);
         Some(next)
     }
 

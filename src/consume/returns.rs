@@ -168,8 +168,8 @@ impl<F: StorageFile> Ledger<F> {
         }
     }
 
-    /// A rejected message that has no other queue to go to is told as a gap: makes it done.
-    pub(crate) fn tell_rejected(&mut self) -> Option<Gap> {
+    /// Reports a rejected message that has no other queue to go to as a gap: makes it done.
+    pub(crate) fn report_rejected(&mut self) -> Option<Gap> {
         let rejected = self.rejected.first().filter(|_| self.letters() == 0);
         let seq = *self.unsendable.first().or(rejected)?;
         if planted!(RejectedComesAgain) {
@@ -180,13 +180,14 @@ impl<F: StorageFile> Ledger<F> {
         Some(Gap { first: seq, last: seq, cause: GapCause::Rejected })
     }
 
-    /// Whether a read has something to tell or to hand out that is not at the cursor.
+    /// Whether a read has something to report or to hand out that is not at the cursor.
     pub(crate) fn has_something(&self) -> bool {
-        !self.returned.is_empty() || !self.stretches.is_empty() || self.has_rejected_to_tell()
+        !self.returned.is_empty() || !self.stretches.is_empty() || self.has_rejected_to_report()
     }
 
-    /// Whether the next read tells a rejected message as a gap, also where none may be handed out.
-    pub(crate) fn has_rejected_to_tell(&self) -> bool {
+    /// Whether the next read reports a rejected message as a gap, also where none may be handed
+    /// out.
+    pub(crate) fn has_rejected_to_report(&self) -> bool {
         !self.unsendable.is_empty() || self.rejected.len() > self.letters()
     }
 
@@ -200,14 +201,14 @@ impl<F: StorageFile> Ledger<F> {
         }
     }
 
-    /// The other queue can never take the letter: the message is told as a gap.
+    /// The other queue can never take the letter: a read reports the message as a gap.
     pub(crate) fn letter_refused(&mut self, seq: u64) {
         if self.open.get(&seq).is_some_and(|open| open.state == Whereabouts::Rejected) {
             self.unsendable.insert(seq);
         }
     }
 
-    /// A message that was rejected is gone: the next read tells it.
+    /// A message that was rejected is gone: the next read reports it.
     pub(crate) fn letter_lost(&mut self, seq: u64) {
         self.put(seq, Whereabouts::Back, None);
     }

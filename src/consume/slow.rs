@@ -4,9 +4,9 @@
 //! behind, or else the next one at the cursor that is not done. Taking a message is receiving and
 //! acknowledging it at once.
 //!
-//! The read that meets a gap tells it. When it cannot tell all of it (part was told before, or the
-//! gap lies behind messages of a batch), the cursor and the stored place stay in front of the gap.
-//! The next read meets it again, also after a close or a kill.
+//! The read that meets a gap reports it. When it cannot report all of it (an earlier read reported
+//! part, or the gap lies behind messages of a batch), the cursor and the stored place stay in front
+//! of the gap. The next read meets it again, also after a close or a kill.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,7 +18,7 @@ use crate::consume::find::{FoundAt, find_in_lane};
 use crate::consume::lanes::Lane;
 use crate::consume::ledger::Ledger;
 use crate::consume::standing::{
-    BeginsDefault, Deliver, Handed, Progress, Read, Standing, Step, told,
+    BeginsDefault, Deliver, Handed, Progress, Read, Standing, Step, reported,
 };
 use crate::error::{Error, Gap, Result};
 use crate::format::{NumberRange, Spot};
@@ -42,7 +42,7 @@ pub(super) enum Done {
     Nothing,
     /// A message was taken, or acknowledged.
     Message,
-    /// A gap was told.
+    /// The read reported a gap.
     Gap(Gap),
 }
 
@@ -57,7 +57,7 @@ impl<S: Storage> Standing<S> {
         outcome: &Result<Option<R>, Box<Error>>,
     ) {
         self.store_move(progress);
-        if let Some(gap) = told(outcome) {
+        if let Some(gap) = reported(outcome) {
             core.count_gap(&gap);
         }
     }
@@ -147,11 +147,11 @@ impl<S: Storage> Standing<S> {
             }
             break Ok(Some(delivered));
         };
-        let told = told(&outcome);
-        let done = told.map_or(if moved { Done::Message } else { Done::Nothing }, Done::Gap);
+        let reported = reported(&outcome);
+        let done = reported.map_or(if moved { Done::Message } else { Done::Nothing }, Done::Gap);
         let crossed = self.store_progress(progress, core, before, done);
-        // The read may have met messages that an earlier run rejected: the delivery worker is to be
-        // told.
+        // The read may have met messages that an earlier run rejected: the caller wakes the
+        // delivery worker.
         let has_letters = progress.ledger.as_ref().is_some_and(|ledger| ledger.letters() > 0);
         (Step { outcome, crossed: crossed || has_letters, moved }, handed)
     }

@@ -30,7 +30,7 @@ pub(crate) enum Read {
     /// Delivers it and steps over it.
     Take,
     /// As `Take`, for a batch that has messages already: stops in front of a gap as at the end of
-    /// the queue. A later read tells the gap.
+    /// the queue. A later read reports the gap.
     TakeMore,
     /// Steps over it without reading its payload.
     Skip,
@@ -141,7 +141,7 @@ pub(crate) struct Standing<S: Storage> {
     pub(super) removals: AtomicU64,
     /// There is a ledger: the number of messages does not follow from the place alone.
     pub(crate) has_ledger: AtomicBool,
-    /// The delivery worker is to be told of leases, delays and letters.
+    /// The delivery worker is to be woken for leases, delays and letters.
     pub(crate) has_redelivery: AtomicBool,
     /// Where rejected messages go, or are about to go, for who looks for circles of queues without
     /// `progress`.
@@ -289,9 +289,9 @@ impl<S: Storage> Standing<S> {
     }
 }
 
-/// The gap that a read tells.
+/// The gap that a read reports.
 #[inline]
-pub(crate) fn told<R>(outcome: &Result<Option<R>, Box<Error>>) -> Option<Gap> {
+pub(crate) fn reported<R>(outcome: &Result<Option<R>, Box<Error>>) -> Option<Gap> {
     match outcome {
         Err(error) => match **error {
             Error::Gap(gap) => Some(gap),
@@ -325,7 +325,7 @@ impl<S: Storage> Progress<S> {
             Ok(None) => return Ok(Offered::Nothing),
             Err(error) if what == Read::TakeMore && matches!(*error, Error::Gap(_)) => {
                 // The next read meets the gap again: back to the place.
-                if !planted!(GapOfABatchNotTold) {
+                if !planted!(GapOfABatchNotReported) {
                     self.cursor.move_to(self.stored);
                 }
                 return Ok(Offered::Nothing);
@@ -370,7 +370,7 @@ impl<S: Storage> Progress<S> {
     /// Stores the place: in the index for the next opening, in the cell for this run's threads.
     #[inline(always)]
     pub(crate) fn store(&mut self, cell: &PlaceCell, spot: Spot) {
-        if planted!(PlaceToldBeforeStored) {
+        if planted!(PlacePublishedBeforeStored) {
             cell.position.store(spot.position, Ordering::Release);
         }
         reached!("before a place is stored");
@@ -409,7 +409,7 @@ impl<S: Storage> Progress<S> {
     /// Whether every kind of read would, one that needs an allowance too.
     pub(crate) fn has_news(&self, core: &Core<S>) -> bool {
         let is_allowed = |ledger: &Ledger<S::File>| {
-            ledger.has_rejected_to_tell()
+            ledger.has_rejected_to_report()
                 || ledger.may_hand_out(Lane::Oldest, self.next_spot().seq)
                 || self.has_allowed(core, ledger)
         };
@@ -427,7 +427,7 @@ impl<S: Storage> Progress<S> {
     #[inline]
     pub(crate) fn note_ready(&self, core: &Core<S>) {
         if let Some(ready) = &self.ready {
-            ready.tell(|| self.has_news(core));
+            ready.notify(|| self.has_news(core));
         }
     }
 }

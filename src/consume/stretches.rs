@@ -72,7 +72,7 @@ impl Stretches {
         }
     }
 
-    /// The messages of the stretch before `spot` were handed out or told. One in which nothing
+    /// The messages of the stretch before `spot` were handed out or reported. One in which nothing
     /// waits any more goes: true then.
     pub(super) fn advance(&mut self, at: usize, spot: Spot, segment_end: u64) -> bool {
         let Some(stretch) = self.list.get_mut(at) else {

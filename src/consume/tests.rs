@@ -59,8 +59,8 @@ impl Bench {
         let row = self.in_index();
         assert_eq!((row.place.position, row.place.seq), (stored.position, stored.seq), "the index");
         let cell = &self.standing.cell;
-        let told = (cell.position.load(Ordering::Relaxed), cell.seq.load(Ordering::Relaxed));
-        assert_eq!(told, (stored.position, stored.seq), "the cell");
+        let reported = (cell.position.load(Ordering::Relaxed), cell.seq.load(Ordering::Relaxed));
+        assert_eq!(reported, (stored.position, stored.seq), "the cell");
         stored.seq
     }
 

@@ -22,7 +22,7 @@ pub(crate) struct Ahead<S: Storage> {
     cursor: Cursor<S::File>,
     /// A read failed with an error other than a gap: there is no next message.
     failed: bool,
-    /// Pieces of a gap that the next calls tell, the last one first.
+    /// Pieces of a gap that the next calls report, the last one first.
     pieces: Vec<Gap>,
 }
 
@@ -60,7 +60,7 @@ impl<S: Storage> Ahead<S> {
     }
 
     pub(crate) fn next(&mut self) -> Option<Result<Message>> {
-        let _told = events::at_end();
+        let _events = events::at_end();
         if self.failed {
             return None;
         }
@@ -121,8 +121,8 @@ impl<S: Storage> Ahead<S> {
             }
             let found = match (cursor.find(core), ledger) {
                 (Err(Error::Gap(gap)), Some(ledger)) => {
-                    // Numbers of the gap that were told before are not told again.
-                    pieces.extend(ledger.untold_of(gap).into_iter().rev());
+                    // Numbers of the gap that were reported before are not reported again.
+                    pieces.extend(ledger.unreported_of(gap).into_iter().rev());
                     continue;
                 }
                 (found, _) => found?,

@@ -109,7 +109,7 @@ impl<S: Storage> Engine<S> {
 
     /// Makes the consumer `name` at `start`. One that exists stays as it is.
     pub(crate) fn begin_consumer(&self, name: &str, start: Start) -> Result<Arc<Standing<S>>> {
-        let _told = events::at_end();
+        let _events = events::at_end();
         let _one_at_a_time = self.registry()?;
         if let Some(standing) = self.consumers.by_name.lock().get(name) {
             return Ok(Arc::clone(standing));
@@ -135,8 +135,9 @@ impl<S: Storage> Engine<S> {
                 Begins::Spot(spot) => spot,
                 Begins::Start(Start::Oldest) => {
                     let oldest = self.core.oldest(end);
-                    // The first consumer is told of messages that expired before there was one.
-                    // Looked at last: what was at `oldest`, and has expired since, is there, too.
+                    // Messages that expired before there was a consumer are reported to the first
+                    // one. Looked at last: what was at `oldest`, and has expired since, is there,
+                    // too.
                     if self.core.places.cells.read().is_empty() {
                         expired_from = self.core.segments.list().expired_from.take();
                     }
@@ -167,7 +168,7 @@ impl<S: Storage> Engine<S> {
             self.core.count_unclaimed(name, unclaimed);
         }
         if taken.is_err() && expired_from.is_some() {
-            // Nobody was told.
+            // The expired messages were reported to nobody.
             self.core.segments.list().expired_from = expired_from;
         }
         self.core.places.cells.write().retain(|place| !Arc::ptr_eq(place, &stand_in));
@@ -187,7 +188,7 @@ impl<S: Storage> Engine<S> {
 
     /// Makes the consumer `name` at the place of `from`, with the same messages done.
     pub(crate) fn fork(&self, from: &Standing<S>, name: &str) -> Result<Arc<Standing<S>>> {
-        let _told = events::at_end();
+        let _events = events::at_end();
         let _one_at_a_time = self.registry()?;
         if self.consumers.by_name.lock().contains_key(name) {
             let path = self.core.storage.path();
@@ -211,7 +212,7 @@ impl<S: Storage> Engine<S> {
 
     /// Moves a consumer to the message `seq`.
     pub(crate) fn seek(&self, standing: &Standing<S>, seq: u64) -> Result<()> {
-        let _told = events::at_end();
+        let _events = events::at_end();
         let core = &*self.core;
         // `fork` takes a consumer's lock and `giving_back` in the other order: the registry's lock
         // keeps the two apart.
@@ -241,15 +242,15 @@ impl<S: Storage> Engine<S> {
 
     /// Removes the consumer `name`. After an error of the index it is removed all the same.
     pub(crate) fn remove_consumer(&self, name: &str) -> Result<()> {
-        let _told = events::at_end();
+        let _events = events::at_end();
         let one_at_a_time = self.registry()?;
         let Some(standing) = self.consumers.by_name.lock().remove(name) else {
             return Err(Error::no_consumer(self.core.storage.path(), name));
         };
-        // If it is the last one, whoever comes next is told of what expires from here on.
+        // If it is the last one, what expires from here on is reported to whoever comes next.
         self.core.segments.list().expired_from = None;
         let (removed, rules) = standing.remove(&self.core);
-        // The default consumer's descriptor goes on telling of messages: the next read has it
+        // The default consumer's descriptor stays readable for messages: the next read has it
         // begin.
         if !standing.is_default() && self.core.waiters.remove_ready(standing.row) {
             self.core.message_waiters.fetch_sub(1, Ordering::SeqCst);

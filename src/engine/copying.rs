@@ -2,8 +2,8 @@
 //!
 //! Fragments are copied as they are, whatever they hold, and no message is read: a segment of the
 //! copy has the seed of the segment that it was copied from, under another id too
-//! ([`SegmentHeader::copied_to`]). So what is damaged stays damaged, and each gap is told with its
-//! cause. The copy's last segment ends at the tail: what the copy stores from then on lies in
+//! ([`SegmentHeader::copied_to`]). So what is damaged stays damaged, and each gap is reported with
+//! its cause. The copy's last segment ends at the tail: what the copy stores from then on lies in
 //! segments whose salts are its own, and the two queues never store different bytes under one seed.
 
 use std::io::{self, ErrorKind};
@@ -30,7 +30,7 @@ pub enum CopiedId {
     Same,
 }
 
-/// Told how many bytes are copied, and how many will be. `Break` ends the copying.
+/// Called with how many bytes are copied, and how many will be. `Break` ends the copying.
 pub(crate) type Watched<'a> = &'a mut dyn FnMut(u64, u64) -> ControlFlow<()>;
 
 impl<S: Storage> Engine<S> {
@@ -85,7 +85,8 @@ impl<S: Storage> Engine<S> {
         let tail = core.committed_spot().position;
         let mut pieces = Vec::new();
         for row in &core.segments.list().live {
-            // A segment whose file is gone stays in the index, so its messages are told as lost.
+            // A segment whose file is gone stays in the index, so its messages are reported as
+            // lost.
             let mut header = row.header.copied_to(queue_id);
             if (header.base + 1..header.end()).contains(&tail) {
                 header.length = SEGMENT_HEADER_LEN + (tail - header.base);

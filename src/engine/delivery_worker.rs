@@ -64,7 +64,7 @@ fn work<S: Storage>(core: &Core<S>, consumers: &Consumers<S>, due: Due) {
         core.tasks.for_flush.wake(u64::MAX);
     }
     if due.wake_for_room {
-        core.tasks.for_room.wake(if planted!(OneFutureToldOfRoom) { 1 } else { u64::MAX });
+        core.tasks.for_room.wake(if planted!(RoomWakesOneFuture) { 1 } else { u64::MAX });
     }
     if due.wake_readers {
         core.wake_readers(u64::MAX);
@@ -74,7 +74,7 @@ fn work<S: Storage>(core: &Core<S>, consumers: &Consumers<S>, due: Due) {
         core.store_figures();
     }
     // A subscriber that panics has had its say; the thread goes on.
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(events::tell)) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(events::report)) {
         // Forgotten: its drop might panic again.
         std::mem::forget(panic);
     }

@@ -31,7 +31,7 @@ impl<S: Storage> Engine<S> {
         check: Check,
         delivery: D,
     ) -> Result<Option<D::Delivered>, Box<Error>> {
-        let _told = events::at_end();
+        let _events = events::at_end();
         self.after(standing, standing.step(&self.core, what, check, delivery, Some(self)))
     }
 
@@ -44,7 +44,7 @@ impl<S: Storage> Engine<S> {
         what: Read,
         delivery: D,
     ) -> Result<Option<D::Delivered>> {
-        let _told = events::at_end();
+        let _events = events::at_end();
         let step = standing.step(&self.core, what, Check::Now, delivery, None);
         self.after(standing, step).map_err(|error| *error)
     }
@@ -93,7 +93,7 @@ impl<S: Storage> Engine<S> {
         standing: &Standing<S>,
         delivery: D,
     ) -> Result<Option<(D::Delivered, Handed)>> {
-        let _told = events::at_end();
+        let _events = events::at_end();
         let (step, handed) = standing.receive(&self.core, delivery, Some(self));
         self.received(standing, step, handed)
     }
@@ -105,7 +105,7 @@ impl<S: Storage> Engine<S> {
         standing: &Standing<S>,
         delivery: D,
     ) -> Result<Option<(D::Delivered, Handed)>> {
-        let _told = events::at_end();
+        let _events = events::at_end();
         let (step, handed) = standing.receive(&self.core, delivery, None);
         self.received(standing, step, handed)
     }
@@ -130,7 +130,7 @@ impl<S: Storage> Engine<S> {
     /// Acknowledges a delivery. One that was called off or is done already changes nothing.
     #[inline]
     pub(crate) fn ack(&self, standing: &Standing<S>, seq: u64, handed: Handed) -> Result<()> {
-        let _told = events::at_end();
+        let _events = events::at_end();
         let Some(crossed) = standing.acknowledge(&self.core, seq, handed)? else {
             return Ok(());
         };
@@ -151,7 +151,7 @@ impl<S: Storage> Engine<S> {
         handed: Handed,
         delay: Option<Duration>,
     ) {
-        let _told = events::at_end();
+        let _events = events::at_end();
         if !self.core.forked()
             && standing.give_back(&self.core, seq, handed, delay)
             && !planted!(NackWakesNobody)

@@ -69,7 +69,7 @@ impl<S: Storage> Engine<S> {
 
     #[inline]
     pub(crate) fn enqueue(&self, payload: &[u8]) -> Result<u64> {
-        let _told = events::at_end();
+        let _events = events::at_end();
         let core = &*self.core;
         let mut writer = self.writer()?;
         if writer.push_quickly(payload) {
@@ -144,7 +144,7 @@ impl<S: Storage> Engine<S> {
         count: u64,
         push: impl FnMut(&mut Writer<S::File>, &Core<S>) -> Result<R>,
     ) -> Result<(Range<u64>, R)> {
-        let _told = events::at_end();
+        let _events = events::at_end();
         let committed = self.write_and_commit(WaitsFor::Room, push);
         let (first, end, waiters, result) = committed.map_err(|error| self.refused(error))?;
         self.written(end, count, waiters)?;
@@ -155,7 +155,7 @@ impl<S: Storage> Engine<S> {
     /// flush is due. The caller calls [`refused`](Self::refused) with an error that is the last.
     #[cfg(any(test, feature = "async"))]
     pub(crate) fn offer(&self, payload: &[u8]) -> Result<(u64, bool)> {
-        let _told = events::at_end();
+        let _events = events::at_end();
         let push = |writer: &mut Writer<S::File>, core: &Core<S>| {
             writer.push(core, payload, Batch::default())
         };
@@ -182,7 +182,7 @@ impl<S: Storage> Engine<S> {
     /// without an origin; [`Error::Io`] while another thread is at a long write; those of any
     /// write.
     pub(crate) fn enqueue_letter(&self, payload: &[u8], origin: &Origin) -> Result<u64> {
-        let _told = events::at_end();
+        let _events = events::at_end();
         let (core, len) = (&*self.core, payload.len() as u64);
         core.check_writable()?;
         check_fits(core, len, ORIGIN_LEN as u64)?;
@@ -271,7 +271,7 @@ impl<S: Storage> Engine<S> {
                         return Err(error);
                     }
                     drop(writer);
-                    events::tell();
+                    events::report();
                     let until = *deadline
                         .get_or_insert_with(|| limit.and_then(|limit| now().checked_add(limit)));
                     let began = now();

@@ -116,7 +116,7 @@ impl<S: Storage> Engine<S> {
             enqueued: next_seq.saturating_sub(core.found_tail.seq),
             dequeued: taken,
             consumers,
-            gaps: core.gaps.told.load(Ordering::Acquire),
+            gaps: core.gaps.reported.load(Ordering::Acquire),
             segments: list.live.len() as u64,
             spare_segments: list.spares() as u64,
             disk_bytes: list.disk_bytes() + core.index.len(),

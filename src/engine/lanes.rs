@@ -14,7 +14,7 @@ use crate::threads::now;
 impl<S: Storage> Engine<S> {
     /// The consumer is read in lanes from now on.
     pub(crate) fn set_lanes(&self, standing: &Standing<S>, rules: LaneRules) -> Result<()> {
-        let _told = events::at_end();
+        let _events = events::at_end();
         // No other thread moves or removes the consumer meanwhile.
         let one_at_a_time = self.registry()?;
         standing.set_lanes(&self.core, rules)?;
@@ -23,7 +23,7 @@ impl<S: Storage> Engine<S> {
             self.core.writer.lock().mark_write_times(&self.core, Duration::from_millis(age));
         }
         // What an earlier run rejected may go to its letters now.
-        if !planted!(LettersNotTold) {
+        if !planted!(LettersNotNotified) {
             self.arm(standing);
         }
         self.core.wake_readers(u64::MAX);
@@ -39,7 +39,7 @@ impl<S: Storage> Engine<S> {
         only: Option<Lane>,
         again: &mut Option<Instant>,
     ) -> Result<Option<(D::Delivered, Handed)>> {
-        let _told = events::at_end();
+        let _events = events::at_end();
         let mut look = LaneLook::default();
         let (step, handed) = standing.receive_in_lanes(&self.core, delivery, only, &mut look);
         *again = look.again;

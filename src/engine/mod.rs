@@ -87,7 +87,7 @@ impl<S: Storage> Engine<S> {
         options: &Options,
         background: Background,
     ) -> Result<Engine<S>> {
-        let _told = events::at_end();
+        let _events = events::at_end();
         let path = storage.path().to_path_buf();
         options.validate(&path)?;
         if !storage.try_lock().map_err(|error| Error::io("lock", &path, error))? {
@@ -170,7 +170,7 @@ impl<S: Storage> Engine<S> {
     /// Ends the run: wakes all waiters and refuses their calls, makes everything durable, closes
     /// the files. A second call waits for the first one, and returns what came of it.
     pub(crate) fn close(&self) -> Result<()> {
-        let _told = events::at_end();
+        let _events = events::at_end();
         match self.close_then(|| Ok(())) {
             Some(closed) => closed,
             // Here a lock may be held for ever.

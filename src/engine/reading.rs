@@ -160,7 +160,7 @@ pub(crate) fn skip<S: Storage>(engine: &Engine<S>, standing: &Standing<S>) -> Re
 /// holds makes that durable when it sees fit.
 #[cfg(feature = "forward")]
 pub(crate) fn pass<S: Storage>(engine: &Engine<S>, standing: &Standing<S>) -> Result<Option<u64>> {
-    let _told = crate::events::at_end();
+    let _events = crate::events::at_end();
     let step = standing.step(&engine.core, Read::Skip, Check::Never, Unseen, None);
     if step.crossed {
         engine.crossed(standing);

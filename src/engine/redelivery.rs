@@ -54,7 +54,7 @@ impl<S: Storage> Engine<S> {
 
     /// Sets when the consumer's messages come again.
     pub(crate) fn set_redelivery(&self, standing: &Standing<S>, rules: Rules) -> Result<()> {
-        let _told = events::at_end();
+        let _events = events::at_end();
         self.core.check_may_wait()?;
         let dead = rules.dead_letters.clone();
         if let Some(dead) = &dead {
@@ -95,7 +95,7 @@ impl<S: Storage> Engine<S> {
     /// does not know yet.
     #[inline]
     pub(crate) fn arm(&self, standing: &Standing<S>) {
-        if let Some(due) = standing.time_to_tell()
+        if let Some(due) = standing.time_to_notify()
             && !self.core.delivery_worker.request(|wanted| wanted.look_at_deliveries(due))
             && due <= now()
         {
@@ -105,7 +105,7 @@ impl<S: Storage> Engine<S> {
 
     /// A message is handed out no more.
     pub(crate) fn reject(&self, standing: &Standing<S>, seq: u64, handed: Handed) -> Result<()> {
-        let _told = events::at_end();
+        let _events = events::at_end();
         if standing.reject(&self.core, seq, handed)? {
             self.arm(standing);
             self.core.wake_reader(standing.row);
@@ -137,7 +137,7 @@ impl<S: Storage> Consumers<S> {
         for standing in self.all() {
             standing.look_at_deliveries(core);
             self.post(core, &standing);
-            if let Some(due) = standing.time_to_tell() {
+            if let Some(due) = standing.time_to_notify() {
                 core.delivery_worker.request(|wanted| wanted.look_at_deliveries(due));
             }
             if standing.with_progress(|progress| progress.has_waiting(core)) {

@@ -7,8 +7,8 @@ use crate::error::{Error, Result};
 /// Reads past gaps: calls `read` until it returns something else than [`Error::Gap`], and hands
 /// each gap to `on_gap`.
 ///
-/// A gap is told once, where the missing messages would have come, and the messages behind it still
-/// come. A loop that ends with `?` at the first gap leaves them all unread; this one goes on:
+/// A gap is reported once, where the missing messages would have come, and the messages behind it
+/// still come. A loop that ends with `?` at the first gap leaves them all unread; this one goes on:
 ///
 /// ```
 /// # fn main() -> mmq::Result<()> {

@@ -54,7 +54,7 @@ pub enum Error {
         /// it.)
         r#source: io::Error,
     },
-    /// Messages are missing here and will never come. It is told once, and the next read goes on
+    /// Messages are missing here and will never come. One read reports it, and the next one goes on
     /// behind them: see [`past_gaps`].
     #[error("{0}")]
     Gap(Gap),

@@ -1,4 +1,4 @@
-//! Gaps as C sees them, and the latest gap told through each handle.
+//! Gaps as C sees them, and the latest gap reported through each handle.
 
 use std::borrow::Borrow;
 use std::cell::Cell;
@@ -60,8 +60,8 @@ impl From<Gap> for mmq_gap {
     }
 }
 
-/// The gaps told through one handle: each thread's latest, and the latest of all threads.
-pub(super) struct ToldGaps {
+/// The gaps reported through one handle: each thread's latest, and the latest of all threads.
+pub(super) struct ReportedGaps {
     /// Identifies the handle. Never used twice, unlike the address of a handle.
     number: u64,
     latest: Mutex<Option<Gap>>,
@@ -71,10 +71,10 @@ thread_local! {
     static LATEST: Cell<Option<(u64, Gap)>> = const { Cell::new(None) };
 }
 
-impl ToldGaps {
-    pub(super) fn new() -> ToldGaps {
+impl ReportedGaps {
+    pub(super) fn new() -> ReportedGaps {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        ToldGaps { number: NEXT.fetch_add(1, Ordering::Relaxed), latest: Mutex::new(None) }
+        ReportedGaps { number: NEXT.fetch_add(1, Ordering::Relaxed), latest: Mutex::new(None) }
     }
 
     /// Passes on the result of a read through the handle, and remembers the gap if it is one.

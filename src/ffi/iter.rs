@@ -2,7 +2,7 @@
 
 use parking_lot::Mutex;
 
-use super::gap::{ToldGaps, mmq_gap};
+use super::gap::{ReportedGaps, mmq_gap};
 use super::guard::guard;
 use super::handle::{Handle, Retired, RetiredShared, body, free};
 use super::message::{give_message, mmq_message};
@@ -19,12 +19,12 @@ pub struct mmq_iter {
 pub(super) struct IterBody {
     /// Threads that share the handle take turns by this lock.
     ahead: Mutex<Ahead<FileStorage>>,
-    gaps: ToldGaps,
+    gaps: ReportedGaps,
 }
 
 impl IterBody {
     pub(super) fn new(ahead: Ahead<FileStorage>) -> IterBody {
-        IterBody { ahead: Mutex::new(ahead), gaps: ToldGaps::new() }
+        IterBody { ahead: Mutex::new(ahead), gaps: ReportedGaps::new() }
     }
 }
 
@@ -44,9 +44,9 @@ impl Handle for mmq_iter {
 ///
 /// @param iter Not NULL.
 /// @param out Where the message goes; free it with mmq_message_free. Not NULL.
-/// @return MMQ_OK, MMQ_EMPTY, MMQ_GAP (not counted in the figures: the consumer is told of the gap
-///   when it comes there), MMQ_IO, MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the
-///   queue was closed, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+/// @return MMQ_OK, MMQ_EMPTY, MMQ_GAP (not counted in the figures: a read reports the gap to the
+///   consumer when it comes there), MMQ_IO, MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED
+///   once the queue was closed, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_iter_next(
     iter: *mut mmq_iter,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::consumer::mmq_consumer;
 use super::delivery::{give_delivery, mmq_delivery};
-use super::gap::{ToldGaps, mmq_gap};
+use super::gap::{ReportedGaps, mmq_gap};
 use super::guard::{Answer, guard, invalid};
 use super::handle::{Handle, Retired, RetiredShared, body, free, give};
 use super::pointers::{Array, array, out, out_or_null};
@@ -33,10 +33,10 @@ pub struct mmq_lanes {
     _opaque: (),
 }
 
-/// As [`IterBody`](super::iter::IterBody): the gaps that were told through this handle.
+/// As [`IterBody`](super::iter::IterBody): the gaps that were reported through this handle.
 pub(super) struct LanesBody {
     lanes: Lanes,
-    gaps: ToldGaps,
+    gaps: ReportedGaps,
 }
 
 impl Handle for mmq_lanes {
@@ -50,7 +50,7 @@ impl Handle for mmq_lanes {
     }
 }
 
-/// How it is told that a message is not fresh any more.
+/// How the library decides that a message is no longer fresh.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
 pub enum mmq_fresh {
@@ -87,7 +87,7 @@ type raw_backlog_order = c_int;
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct mmq_lane_options {
-    /// How it is told that a message is not fresh any more.
+    /// How the library decides that a message is no longer fresh.
     pub fresh: raw_fresh,
     /// How long a message is fresh: milliseconds with MMQ_FRESH_AGE, messages with
     /// MMQ_FRESH_MESSAGES, at least 1. With MMQ_FRESH_MANUAL it is not looked at.
@@ -169,7 +169,7 @@ pub unsafe extern "C" fn mmq_lanes_open(
         let given = unsafe { array(options, usize::from(!options.is_null()), "options") }?;
         let options = given.first().map_or_else(|| Ok(LaneOptions::new()), meant)?;
         let lanes = consumer.reader.lanes(options)?;
-        out.write(give(LanesBody { lanes, gaps: ToldGaps::new() }));
+        out.write(give(LanesBody { lanes, gaps: ReportedGaps::new() }));
         Ok(mmq_status::MMQ_OK)
     })
 }

@@ -35,7 +35,7 @@ pub enum mmq_on_full {
     MMQ_REJECT = 0,
     /// Wait until there is room.
     MMQ_WAIT = 1,
-    /// Give up the oldest messages. Every consumer that had not read them is told by a gap of cause
+    /// Give up the oldest messages. Every consumer that had not read them gets a gap of cause
     /// MMQ_GAP_DROPPED.
     MMQ_DROP_OLDEST = 2,
 }
@@ -128,7 +128,7 @@ pub unsafe extern "C" fn mmq_options_set_flush_every_ops(
 }
 
 /// Flush once in every period, from a thread of the queue's own. Default 0, off. A failed flush is
-/// told to the next call that writes.
+/// reported to the next call that writes.
 ///
 /// @param options Not NULL.
 /// @param ms The period in milliseconds; 0 turns it off.
@@ -203,14 +203,14 @@ pub unsafe extern "C" fn mmq_options_set_on_full(
     })
 }
 
-/// Messages older than this are given up, and each consumer that had not read them is told by a gap
-/// of cause MMQ_GAP_EXPIRED. Default 0, never.
+/// Messages older than this are given up, and each consumer that had not read them gets a gap of
+/// cause MMQ_GAP_EXPIRED. Default 0, never.
 ///
 /// A message is held for this time at least, and goes at the latest at the first look after an
 /// eighth more. A thread of the queue looks every eighth of the time (at least every 30 s, at most
 /// every 20 ms); opening looks too. When the disk has no room for another segment, the messages in
 /// the last one live longer. A delivery in flight stays valid; when it is given back after its
-/// time, its message counts as missing and is told as a gap.
+/// time, its message counts as missing and is reported as a gap.
 ///
 /// Ages go by the time of day. When the clock is set forward, messages may be given up earlier, by
 /// no more than the change. When it is set back, they may stay longer, by no more than the change.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::delivery::{give_delivery, mmq_delivery};
-use super::gap::{ToldGaps, mmq_gap};
+use super::gap::{ReportedGaps, mmq_gap};
 use super::guard::Answer;
 use super::handle::{Handle, body, free, give};
 use super::iter::{IterBody, mmq_iter};
@@ -59,14 +59,14 @@ impl Reader for Consumer {
 /// The body of a handle that reads.
 pub(super) struct ReaderBody<R> {
     pub(super) reader: R,
-    pub(super) gaps: ToldGaps,
+    pub(super) gaps: ReportedGaps,
     /// The queue's directory or the consumer's name; C borrows it.
     pub(super) called: CString,
 }
 
 impl<R: Reader> ReaderBody<R> {
     pub(super) fn new(reader: R, called: CString) -> ReaderBody<R> {
-        ReaderBody { reader, gaps: ToldGaps::new(), called }
+        ReaderBody { reader, gaps: ReportedGaps::new(), called }
     }
 }
 

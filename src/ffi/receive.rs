@@ -106,9 +106,9 @@ pub unsafe extern "C" fn mmq_in_flight(queue: *const mmq_queue, out: *mut u64) -
     })
 }
 
-/// A descriptor for poll, epoll or kqueue. It is readable while a message or an untold gap waits
-/// for the queue's own (default) consumer, and once the queue is closed. Do not read from it, write
-/// to it or close it. Read the queue until MMQ_EMPTY before waiting on it again.
+/// A descriptor for poll, epoll or kqueue. It is readable while a message or an unreported gap
+/// waits for the queue's own (default) consumer, and once the queue is closed. Do not read from it,
+/// write to it or close it. Read the queue until MMQ_EMPTY before waiting on it again.
 ///
 /// @param queue Not NULL.
 /// @param out Where the descriptor goes. It is the library's, and valid until the queue is closed.

@@ -70,10 +70,9 @@ where
 /// @param max_delay_ms The longest of these delays; 0 or below: the first one.
 /// @param max_attempts A message that was handed out so often in vain is rejected, as by
 ///   mmq_delivery_reject. 0: never.
-/// @param dead The queue that rejected messages go to, or NULL: they are given up, and told as a
-///   gap
-///   (MMQ_GAP_REJECTED). While it is full or closed they stay, and are tried again. Close it after
-///   this queue.
+/// @param dead The queue that rejected messages go to, or NULL: they are given up, and reported
+///   as a gap (MMQ_GAP_REJECTED). While it is full or closed they stay, and are tried again. Close
+///   it after this queue.
 /// @return MMQ_OK; MMQ_INVALID_ARGUMENT, also when the first delay is longer than the longest, and
 ///   when the dead letters would come back to this queue; MMQ_FULL or MMQ_IO when there is no room
 ///   for the queue's own consumer, MMQ_FORKED.
@@ -153,8 +152,8 @@ pub unsafe extern "C" fn mmq_delivery_extend(delivery: *const mmq_delivery, ms: 
 }
 
 /// Rejects the message: it comes no more. It goes to the consumer's queue for dead letters, where
-/// it is durable before it is acknowledged here; without one it is given up, and told as a gap
-/// (MMQ_GAP_REJECTED). Frees the delivery, whatever is returned.
+/// it is durable before it is acknowledged here; without one it is given up, and reported as a
+/// gap (MMQ_GAP_REJECTED). Frees the delivery, whatever is returned.
 ///
 /// @param delivery Not NULL.
 /// @return MMQ_OK; otherwise as mmq_delivery_ack, and MMQ_EXPIRED when the lease has ended.

@@ -50,7 +50,7 @@ pub struct mmq_stats {
     pub dequeued: u64,
     /// Consumers that exist, the default one included.
     pub consumers: u64,
-    /// Gaps told to consumers since the queue was opened.
+    /// Gaps reported to consumers since the queue was opened.
     pub gaps: u64,
     /// Sequence numbers in those gaps, without those that were only reserved (reserved_numbers).
     /// Those may hold lost messages, too, which were not flushed before a power cut.
@@ -84,7 +84,7 @@ pub struct mmq_stats {
     /// then found some too.
     pub wait_ns: u64,
     /// Messages dropped to make room since the queue was opened that some consumer had yet to read:
-    /// counted once each, when it happens, and not only when a consumer is told.
+    /// counted once each, when it happens, and not only when it is reported to a consumer.
     pub dropped: u64,
     /// Likewise, messages that were too old.
     pub expired: u64,
@@ -148,8 +148,8 @@ pub struct mmq_consumer_stats {
     /// In: the caller's sizeof(mmq_consumer_stats). Out: how many bytes were filled; fields behind
     /// them are as they were.
     pub struct_size: usize,
-    /// The consumer's place: every message below it is done (taken, acknowledged, told as missing,
-    /// or passed over by a seek).
+    /// The consumer's place: every message below it is done (taken, acknowledged, reported as
+    /// missing, or passed over by a seek).
     pub next_seq: u64,
     /// Messages that wait for the consumer: those it has neither taken nor acknowledged, messages
     /// in flight included.

@@ -20,7 +20,7 @@ pub enum mmq_status {
     MMQ_BUFFER_TOO_SMALL = 2,
     /// No message came in time.
     MMQ_TIMED_OUT = 3,
-    /// Messages are missing here and will never come. It is told once, and the next read goes on
+    /// Messages are missing here and will never come. One read reports it, and the next one goes on
     /// behind them: do not end a loop of reads here. See mmq_last_gap.
     MMQ_GAP = 4,
     /// An argument is invalid: NULL where it is not allowed, a handle that is closed or of another

@@ -139,7 +139,7 @@ impl Handle for Other {
 }
 
 #[test]
-fn a_handle_that_is_gone_is_told_until_32_others_are() {
+fn a_handle_that_is_gone_is_known_until_32_others_are() {
     let first: *mut Probe = give(Rc::new(1));
     // SAFETY: a handle that was given out, as everywhere below.
     assert_eq!(unsafe { body(first) }.map(|number| **number), Ok(1));
@@ -184,7 +184,7 @@ fn a_body_is_dropped_once_and_shells_are_not_kept_without_end() {
 }
 
 #[test]
-fn damage_is_told_before_more_room_is_asked_for_it() {
+fn damage_is_reported_before_more_room_is_asked_for_it() {
     use super::queue::{mmq_close, mmq_dequeue_into, mmq_open, mmq_queue};
     use std::os::unix::fs::FileExt;
 

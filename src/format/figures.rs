@@ -27,7 +27,7 @@ pub(crate) mod figures_at {
     pub(crate) const FLUSHES: usize = 128;
     pub(crate) const FLUSH_TIME: usize = 136;
     pub(crate) const LONGEST_FLUSH: usize = 144;
-    pub(crate) const GAPS_TOLD: usize = 152;
+    pub(crate) const GAPS_REPORTED: usize = 152;
     pub(crate) const LOST_DAMAGED: usize = 160;
     pub(crate) const LOST_UNFLUSHED: usize = 168;
     pub(crate) const LOST_DROPPED: usize = 176;
@@ -129,7 +129,7 @@ figures! {
     flushes: FLUSHES,
     flush_time: FLUSH_TIME,
     longest_flush: LONGEST_FLUSH,
-    gaps_told: GAPS_TOLD,
+    gaps_reported: GAPS_REPORTED,
     lost_damaged: LOST_DAMAGED,
     lost_unflushed: LOST_UNFLUSHED,
     lost_dropped: LOST_DROPPED,

@@ -12,7 +12,7 @@ pub(crate) mod index_at {
     pub(crate) const CHECKPOINT_A: usize = 1024;
     pub(crate) const EXTENTS: usize = 2048;
     pub(crate) const CHECKPOINT_B: usize = 4096;
-    pub(crate) const UNTOLD: usize = 4608;
+    pub(crate) const UNREPORTED: usize = 4608;
     pub(crate) const FIGURES: usize = 5120;
     pub(crate) const ATTEMPTS: usize = 6144;
     pub(crate) const LIVE: usize = 8192;
@@ -24,8 +24,8 @@ pub(crate) mod index_at {
     pub(crate) const END: usize = 40960;
 }
 // Reserved: nothing is written there, and an opening leaves it as it is.
-const _: () = assert!(index_at::CHECKPOINT_B + CHECKPOINT_LEN <= index_at::UNTOLD);
-const _: () = assert!(index_at::UNTOLD + SECTOR == index_at::FIGURES);
+const _: () = assert!(index_at::CHECKPOINT_B + CHECKPOINT_LEN <= index_at::UNREPORTED);
+const _: () = assert!(index_at::UNREPORTED + SECTOR == index_at::FIGURES);
 const _: () = assert!(index_at::FIGURES + 2 * FIGURES_LEN == index_at::ATTEMPTS);
 const _: () = assert!(FIGURES_LEN == SECTOR && index_at::FIGURES.is_multiple_of(SECTOR));
 const _: () = assert!(index_at::ATTEMPTS + ATTEMPTS_ROWS * ATTEMPTS_ROW_LEN == index_at::LIVE);

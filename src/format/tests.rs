@@ -77,8 +77,8 @@ fn the_tables_say_what_the_code_does() {
             continue;
         }
         for value in values {
-            let told = rows.iter().any(|(row, offset, _)| row == name && offset == value);
-            assert!(told, "{name} at {value} is in no table");
+            let reported = rows.iter().any(|(row, offset, _)| row == name && offset == value);
+            assert!(reported, "{name} at {value} is in no table");
         }
     }
     assert!(TABLES.contains(&format!("file offset `{SEGMENT_HEADER_LEN} + (p - base)`")));
@@ -103,7 +103,7 @@ fn the_tables_say_what_the_code_does() {
     }
     assert!(extent(index_at::EXTENTS, EXTENT_ROWS * EXTENT_ROW_LEN));
     assert!(extent(index_at::LIVE, LIVE_LEN));
-    assert!(extent(index_at::UNTOLD, SECTOR) && extent(index_at::FIGURES, 2 * FIGURES_LEN));
+    assert!(extent(index_at::UNREPORTED, SECTOR) && extent(index_at::FIGURES, 2 * FIGURES_LEN));
     assert!(extent(index_at::ATTEMPTS, ATTEMPTS_ROWS * ATTEMPTS_ROW_LEN));
     const { assert!(ATTEMPTS_ROW_LEN == SECTOR) };
     assert_eq!(index_at::SEGMENTS + SEGMENT_ROWS * SEGMENT_ROW_LEN, index_at::END);

@@ -75,8 +75,8 @@ fn go_on(at: u64) -> Verdict {
 }
 
 /// The far side has lost what it had acknowledged from `lost` on: go on there, or, where that is
-/// not held any more, at the oldest that is. (What the queue dropped behind the place is told by
-/// the reading.)
+/// not held any more, at the oldest that is. (The reading reports what the queue dropped behind
+/// the place.)
 fn again_from(lost: u64, here: &Here) -> Verdict {
     let oldest = here.oldest.min(here.place);
     if planted!(ForwardSentFromOldest) {
@@ -85,8 +85,8 @@ fn again_from(lost: u64, here: &Here) -> Verdict {
     if lost >= oldest {
         return go_on(lost);
     }
-    let told = MissingNumbers { first: lost, last: oldest - 1, cause: MissingCause::LostThere };
-    Verdict::GoOn { at: oldest, lost: Some(told).filter(|_| !planted!(ForwardLossNotTold)) }
+    let reported = MissingNumbers { first: lost, last: oldest - 1, cause: MissingCause::LostThere };
+    Verdict::GoOn { at: oldest, lost: Some(reported).filter(|_| !planted!(ForwardLossNotReported)) }
 }
 
 #[cfg(test)]
@@ -147,7 +147,7 @@ mod tests {
     fn what_was_dropped_behind_the_place_is_not_lost_there() {
         let here = Here { oldest: 45, ..HERE };
         let Verdict::GoOn { at: 40, lost: Some(lost) } = compare(until(9), &here, None) else {
-            panic!("the reading tells what was dropped");
+            panic!("the reading reports what was dropped");
         };
         assert_eq!((lost.first, lost.last), (10, 39));
     }

@@ -316,7 +316,7 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
                 }
                 self.put_away(&message, why)?;
                 let cause = MissingCause::Refused;
-                if !planted!(ForwardRefusedNotTold) {
+                if !planted!(ForwardRefusedNotReported) {
                     session.note_missing(MissingNumbers { first: seq, last: seq, cause });
                 }
                 session.expected = seq + 1;

@@ -123,7 +123,7 @@ impl<D: Destination> Forwarder<D> {
         self
     }
 
-    /// How the far side is told of missing messages.
+    /// How missing messages are reported to the far side.
     #[must_use]
     pub fn gaps(mut self, how: TellGaps) -> Forwarder<D> {
         self.options.gaps = how;
@@ -136,7 +136,7 @@ impl<D: Destination> Forwarder<D> {
         self.stop.clone()
     }
 
-    /// The handle that tells how it gets on.
+    /// The handle that reports how it gets on.
     #[must_use]
     pub fn watch(&self) -> ForwardWatch {
         self.watch.clone()
@@ -268,7 +268,7 @@ impl Stop {
     }
 }
 
-/// Tells how a forwarder gets on: [`Forwarder::watch`].
+/// Reports how a forwarder gets on: [`Forwarder::watch`].
 #[derive(Debug, Clone, Default)]
 pub struct ForwardWatch(Arc<Mutex<ForwardProgress>>);
 

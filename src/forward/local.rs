@@ -29,14 +29,14 @@ pub(super) trait Local {
     /// known.
     fn began(&self) -> u64;
 
-    /// The oldest number from which on everything is held, or is told as a gap.
+    /// The oldest number from which on everything is held, or is reported as a gap.
     fn oldest(&self) -> u64;
 
     /// The checksum of a message; `None` when it is not held, or damaged.
     fn sum(&mut self, seq: u64) -> Result<Option<u32>>;
 
-    /// Reading begins anew at the place. Gaps that the place has passed since they were told come
-    /// again from number `from` on.
+    /// Reading begins anew at the place. Gaps that the place has passed since they were reported
+    /// come again from number `from` on.
     fn read_from_place(&mut self, from: u64) -> Result<()>;
 
     /// The next message or gap.

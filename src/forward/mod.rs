@@ -12,8 +12,8 @@
 //! # What it promises
 //!
 //! As long as the far side keeps the last message of the queue and loses no more than is kept here:
-//! every stored message is there once, in order, and each number that is not there is told as
-//! missing, with the cause. Whatever dies in between, and however often: this process, the far
+//! every stored message is there once, in order, and each number that is not there is reported
+//! as missing, with the cause. Whatever dies in between, and however often: this process, the far
 //! side, both, or the power of either.
 //!
 //! An older copy of the directory is found out ([`Halt::OlderCopy`]) when the far side holds

@@ -102,7 +102,7 @@ impl fmt::Debug for RedisStream {
     }
 }
 
-/// Where an entry stands: `(number + 1, 0)`, and above 0 for what only tells of missing numbers.
+/// Where an entry stands: `(number + 1, 0)`, and above 0 for what only reports missing numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct EntryId(u64, u64);
 

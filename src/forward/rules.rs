@@ -12,7 +12,7 @@ pub enum OnRefused {
     /// The forwarder stops with [`Halt::Refused`](super::Halt::Refused).
     #[default]
     Stop,
-    /// It is left out, and told to the far side as missing.
+    /// It is left out, and reported to the far side as missing.
     Skip,
     /// It goes to this queue, which is flushed, and is then left out. After a death of the process
     /// it may be there twice.
@@ -23,7 +23,7 @@ pub enum OnRefused {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IfForgotten {
-    /// Send again what is kept, and tell the rest as missing.
+    /// Send again what is kept, and report the rest as missing.
     Resend,
     /// Go on with the first message that was not acknowledged.
     Continue,
@@ -31,7 +31,7 @@ pub enum IfForgotten {
     Stop,
 }
 
-/// How the far side is told of missing numbers.
+/// How missing numbers are reported to the far side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum TellGaps {
@@ -58,7 +58,7 @@ pub struct ForwardOptions {
     /// What to do when the far side has forgotten the queue. `None`: go on where the far side gives
     /// up what is consumed ([`Held::Forgotten`](super::Held::Forgotten)), else stop.
     pub if_forgotten: Option<IfForgotten>,
-    /// How the far side is told of missing numbers.
+    /// How missing numbers are reported to the far side.
     pub gaps: TellGaps,
     /// The pause after the first trouble. It doubles with each further one, up to
     /// [`longest_pause`](Self::longest_pause); the first acknowledgement ends that.

@@ -29,7 +29,7 @@ pub(super) struct Session {
     /// Missing numbers behind the last real message.
     missing: Vec<MissingNumbers>,
     /// How many of them were sent as a message of their own.
-    told: usize,
+    reported: usize,
     /// Number and checksum of the last real message that was sent.
     last: Option<(u64, u32)>,
 }
@@ -82,7 +82,7 @@ impl Session {
             sent_bytes: 0,
             waiting: None,
             missing: lost.into_iter().collect(),
-            told: 0,
+            reported: 0,
             last,
         }
     }
@@ -106,13 +106,13 @@ impl Session {
         send && (in_flight + len <= self.limits.in_flight_bytes || is_alone)
     }
 
-    /// Notes numbers that will not come. Those below what is expected are there or told.
+    /// Notes numbers that will not come. Those below what is expected are there or reported.
     pub(super) fn note_missing(&mut self, missing: MissingNumbers) {
         let first = missing.first.max(self.expected);
         if first > missing.last {
             return;
         }
-        if !planted!(ForwardGapNotTold) {
+        if !planted!(ForwardGapNotReported) {
             self.missing.push(MissingNumbers { first, ..missing });
         }
         self.expected = missing.last + 1;
@@ -131,7 +131,7 @@ impl Session {
     pub(super) fn add(&mut self, batch: &mut Parcel, message: Message, gaps: TellGaps) {
         let (seq, len) = (message.seq(), message.len() as u64);
         let missing = std::mem::take(&mut self.missing);
-        self.told = 0;
+        self.reported = 0;
         let missing = if gaps == TellGaps::None { Vec::new() } else { missing };
         let sum = sum_of(&message);
         batch.items.push(Item { seq, sum, message: Some(message), missing });
@@ -143,13 +143,13 @@ impl Session {
     /// Adds word of what is missing behind the last real message, unless it was sent before. In
     /// front of the first message of all there is none whose number it could repeat.
     pub(super) fn add_gap(&mut self, batch: &mut Parcel) {
-        let Some((seq, sum)) = self.last.filter(|_| self.told < self.missing.len()) else {
+        let Some((seq, sum)) = self.last.filter(|_| self.reported < self.missing.len()) else {
             return;
         };
         let sum = if planted!(ForwardGapWithoutSum) { 0 } else { sum };
-        let missing = self.missing.split_off(self.told);
+        let missing = self.missing.split_off(self.reported);
         self.missing.extend_from_slice(&missing);
-        self.told = self.missing.len();
+        self.reported = self.missing.len();
         batch.items.push(Item { seq, sum, message: None, missing });
     }
 

@@ -165,7 +165,7 @@ impl<S: Storage> Index<S> {
         self.sheet.store_u64(index_at::LIVE + live_at::LIVE_SINCE, milliseconds);
     }
 
-    /// Stores the holder's process id, which a second opener is told. 0: the holder closed the
+    /// Stores the holder's process id, which a second opener reports. 0: the holder closed the
     /// queue.
     pub(crate) fn set_pid(&self, pid: u32) {
         self.sheet.store_u32(index_at::LIVE + live_at::LIVE_PID, pid);

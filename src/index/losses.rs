@@ -2,8 +2,8 @@
 //!
 //! Messages are given up from the oldest on, so their numbers form runs of one cause each. For each
 //! cause the end of its latest run is kept as a mark. A number's cause is that of the lowest mark
-//! above it. So the last two runs are told with their own causes, and all earlier runs with the
-//! cause of the last but one. That a number is gone is told in any case.
+//! above it. So reads report the last two runs with their own causes, and all earlier runs with
+//! the cause of the last but one. That a number is gone is reported in any case.
 
 use crate::error::GapCause;
 use crate::format::Checkpoint;
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_two_runs_are_told_as_they_were_and_those_before_with_the_first_of_them() {
+    fn the_last_two_runs_are_reported_as_they_were_and_those_before_with_the_first_of_them() {
         let mut given_up = GivenUp::default();
         assert_eq!(given_up.cause_of(0), None);
         for run in 1..20 {

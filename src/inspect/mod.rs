@@ -2,7 +2,7 @@
 //!
 //! - `picture`: what the files say at one moment. Reads the index while its holder stores to it; of
 //!   a queue that nobody has, a recovery tells what an opening would find.
-//! - `onlooker`: reads messages and tells gaps, as a consumer would be told them.
+//! - `onlooker`: reads messages and reports gaps, as a consumer's reads would.
 //! - `verify`: checks every part of every file; `parts` says which ones are missing, `headers`
 //!   what is wrong with those of segments, `batch` with the seals of batches.
 //!
@@ -17,7 +17,7 @@ mod parts;
 mod picture;
 mod verify;
 
-pub(crate) use onlooker::{Onlooker, Told};
+pub(crate) use onlooker::{Onlooker, Reported};
 pub(crate) use picture::{Condition, Kept, Picture};
 pub(crate) use verify::{Depth, verify};
 pub use verify::{Finding, Verified, VerifyStep};

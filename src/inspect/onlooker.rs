@@ -1,8 +1,8 @@
-//! From message to message, as a consumer would be told them.
+//! From message to message, as a consumer's reads would report them.
 //!
 //! This is the reader's work (`read/search.rs`) once more, by calls alone, and for files that
-//! somebody else may be changing. A test holds both together: what a reading tells of any crash
-//! image, a consumer is told after the next opening.
+//! somebody else may be changing. A test holds both together: what a reading reports of any
+//! crash image, a consumer's reads report after the next opening.
 
 use std::io;
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub(super) const TORN_HEADER_PAUSE: Duration = Duration::from_micros(50);
 
 /// What comes next.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum Reported {
     Message {
         seq: u64,
         payload: Vec<u8>,
@@ -78,7 +78,7 @@ impl<F> AtHand<F> {
 }
 
 /// What a step found. `None`: it only moved on.
-type Stepped = Result<Option<Told>>;
+type Stepped = Result<Option<Reported>>;
 
 impl<F: StorageFile> Onlooker<F> {
     /// An onlooker from `at` to the tail of the picture.
@@ -115,16 +115,16 @@ impl<F: StorageFile> Onlooker<F> {
         self.at
     }
 
-    /// Where a batch ended, if its seal did not hold and nobody was told yet.
+    /// Where a batch ended, if its seal did not hold and that was not reported yet.
     pub(crate) fn take_broken_seal(&mut self) -> Option<u64> {
         self.batch.broken.take()
     }
 
     /// What comes next; `None` at the end.
-    pub(crate) fn next<S: Storage<File = F>>(&mut self, storage: &S) -> Result<Option<Told>> {
+    pub(crate) fn next<S: Storage<File = F>>(&mut self, storage: &S) -> Result<Option<Reported>> {
         while self.at.seq < self.end.seq || self.at.position < self.end.position {
-            if let Some(told) = self.step(storage)? {
-                return Ok(Some(told));
+            if let Some(reported) = self.step(storage)? {
+                return Ok(Some(reported));
             }
         }
         Ok(None)
@@ -158,7 +158,7 @@ impl<F: StorageFile> Onlooker<F> {
         self.open = None;
     }
 
-    /// Opens the segment. Tells the numbers that are missing before it.
+    /// Opens the segment. Reports the numbers that are missing before it.
     fn enter<S: Storage<File = F>>(&mut self, storage: &S, row: Row) -> Stepped {
         let opened = match open_life(storage, row.slot, &row.header) {
             Ok(opened) => opened,
@@ -171,13 +171,13 @@ impl<F: StorageFile> Onlooker<F> {
         let (before, base) = (self.at, row.header.base);
         self.at.position = before.position.max(base);
         if self.at.position == base && self.at.seq < row.header.first_seq {
-            let told = self.pass_to_first(&row);
+            let reported = self.pass_to_first(&row);
             if self.at.seq < row.header.first_seq {
                 self.at.position = before.position;
-                return Ok(told);
+                return Ok(reported);
             }
             self.open = Some(AtHand::new(row, opened));
-            return Ok(told);
+            return Ok(reported);
         }
         self.open = Some(AtHand::new(row, opened));
         Ok(None)
@@ -202,7 +202,7 @@ impl<F: StorageFile> Onlooker<F> {
     }
 
     /// The segment's file is gone, or another segment's by now.
-    fn leave_lost(&mut self, row: &Row) -> Option<Told> {
+    fn leave_lost(&mut self, row: &Row) -> Option<Reported> {
         self.open = None;
         self.batch.seal = None;
         let behind = self.live.partition_point(|other| other.header.base <= row.header.base);
@@ -215,13 +215,13 @@ impl<F: StorageFile> Onlooker<F> {
         self.at.position = self.at.position.max(base.min(self.end.position));
         (self.at.seq < seq).then(|| {
             let first = std::mem::replace(&mut self.at.seq, seq);
-            Told::Overtaken { first, last: seq - 1 }
+            Reported::Overtaken { first, last: seq - 1 }
         })
     }
 
     /// As `read::gaps::pass_to`. But numbers that every consumer has passed were taken, unless
     /// something else is known of them.
-    fn pass_to(&mut self, seq: u64, stated: Option<GapCause>) -> Option<Told> {
+    fn pass_to(&mut self, seq: u64, stated: Option<GapCause>) -> Option<Reported> {
         if seq <= self.at.seq {
             return None;
         }
@@ -231,14 +231,14 @@ impl<F: StorageFile> Onlooker<F> {
         if is_taken && self.at.seq < self.passed {
             let next = seq.min(below).min(self.passed);
             let first = std::mem::replace(&mut self.at.seq, next);
-            return Some(Told::Overtaken { first, last: next - 1 });
+            return Some(Reported::Overtaken { first, last: next - 1 });
         }
         let next = seq.min(below);
         let first = std::mem::replace(&mut self.at.seq, next);
-        Some(Told::Gap(Gap { first, last: next - 1, cause }))
+        Some(Reported::Gap(Gap { first, last: next - 1, cause }))
     }
 
-    fn pass_to_first(&mut self, row: &Row) -> Option<Told> {
+    fn pass_to_first(&mut self, row: &Row) -> Option<Reported> {
         let header = &row.header;
         let (stated_from, reserved_from) =
             (header.missing_from(), header.first_seq - header.reserved);
@@ -251,12 +251,12 @@ impl<F: StorageFile> Onlooker<F> {
         self.pass_to(header.first_seq, Some(GapCause::Reserved))
     }
 
-    fn pass_to_end(&mut self) -> Option<Told> {
-        let told = self.pass_to(self.end.seq, None);
+    fn pass_to_end(&mut self) -> Option<Reported> {
+        let reported = self.pass_to(self.end.seq, None);
         if self.at.seq >= self.end.seq {
             self.at.position = self.at.position.max(self.end.position);
         }
-        told
+        reported
     }
 
     fn meet_fragment<S: Storage<File = F>>(&mut self, storage: &S, row: &Row) -> Stepped {
@@ -296,7 +296,7 @@ impl<F: StorageFile> Onlooker<F> {
                             self.open = None;
                         }
                         let created = row.header.created;
-                        Ok(Some(Told::Message { seq, payload, origin, created }))
+                        Ok(Some(Reported::Message { seq, payload, origin, created }))
                     }
                     None => self.resynchronise(storage, row),
                 }

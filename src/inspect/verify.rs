@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::headers::header_findings;
-use super::onlooker::{Onlooker, Told};
+use super::onlooker::{Onlooker, Reported};
 use super::parts;
 use super::picture::{Condition, Kept, Picture};
 use crate::error::{Error, Gap, GapCause, Result};
@@ -102,7 +102,7 @@ pub(crate) fn verify<S: Storage>(
     let (headers, findings) = header_findings(storage, &picture)?;
     work.verified.segments = headers;
     for finding in index.into_iter().chain(findings) {
-        if work.tell(finding).is_break() {
+        if work.report(finding).is_break() {
             return Ok(work.verified);
         }
     }
@@ -119,7 +119,7 @@ pub(crate) fn verify<S: Storage>(
     Ok(work.verified)
 }
 
-/// What was verified so far, and who is told.
+/// What was verified so far, and who gets the reports.
 struct Verifying<E> {
     verified: Verified,
     each: E,
@@ -129,7 +129,7 @@ impl<E> Verifying<E>
 where
     E: FnMut(VerifyStep) -> ControlFlow<()>,
 {
-    fn tell(&mut self, finding: Finding) -> ControlFlow<()> {
+    fn report(&mut self, finding: Finding) -> ControlFlow<()> {
         self.verified.findings += 1;
         (self.each)(VerifyStep::Finding(finding))
     }
@@ -153,24 +153,24 @@ where
             // Before the step: where a message does not validate, that is where it lies.
             let before = onlooker.at().position;
             let row = onlooker.segment_at(before);
-            let told = onlooker.next(storage)?;
+            let reported = onlooker.next(storage)?;
             if let Some(position) = onlooker.take_broken_seal() {
                 let (file, offset) = at(onlooker.segment_at(position), position);
                 let what = "the seal of the batch that ends here is damaged; its messages are not";
                 let what = what.to_owned();
-                if self.tell(Finding { file, offset, what, lost: None }).is_break() {
+                if self.report(Finding { file, offset, what, lost: None }).is_break() {
                     return Ok(());
                 }
             }
-            let step = match told {
+            let step = match reported {
                 None => return Ok(()),
-                Some(Told::Gap(gap)) if gap.cause == GapCause::Damaged => {
+                Some(Reported::Gap(gap)) if gap.cause == GapCause::Damaged => {
                     let (file, offset) = at(row, before);
                     let what = "what lies here is not what was written".to_owned();
-                    self.tell(Finding { file, offset, what, lost: Some(gap) })
+                    self.report(Finding { file, offset, what, lost: Some(gap) })
                 }
-                Some(told) => {
-                    self.verified.count(&told);
+                Some(reported) => {
+                    self.verified.count(&reported);
                     let bytes = (onlooker.at().position - start).min(total);
                     (self.each)(VerifyStep::Read { bytes, total })
                 }
@@ -183,14 +183,14 @@ where
 }
 
 impl Verified {
-    fn count(&mut self, told: &Told) {
-        match told {
-            Told::Message { payload, .. } => {
+    fn count(&mut self, reported: &Reported) {
+        match reported {
+            Reported::Message { payload, .. } => {
                 self.messages += 1;
                 self.bytes += payload.len() as u64;
             }
-            Told::Overtaken { first, last } => self.overtaken += last - first + 1,
-            Told::Gap(gap) => self.missing += gap.count(),
+            Reported::Overtaken { first, last } => self.overtaken += last - first + 1,
+            Reported::Gap(gap) => self.missing += gap.count(),
         }
     }
 }

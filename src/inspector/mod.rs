@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::error::{Error, Gap, Result};
 use crate::format::Spot;
 use crate::inspect::{
-    self, Condition, Depth, Finding, Kept, Onlooker, Picture, Told, Verified, VerifyStep,
+    self, Condition, Depth, Finding, Kept, Onlooker, Picture, Reported, Verified, VerifyStep,
 };
 use crate::message::Message;
 use crate::options::Start;
@@ -176,8 +176,8 @@ impl Inspector {
     }
 
     /// As [`messages`](Self::messages), from where the consumer stood in a [`Snapshot`]: all that
-    /// it will be told, and messages that it has acknowledged ahead. What was given up before it
-    /// could read it comes as the gaps that it will be told.
+    /// its reads will report, and messages that it has acknowledged ahead. What was given up before
+    /// it could read it comes as the gaps that its reads will report.
     #[must_use]
     pub fn messages_for(&self, consumer: &ConsumerSnapshot) -> InspectedMessages<'_> {
         let ConsumerSnapshot { position, next_seq: seq, .. } = *consumer;
@@ -187,8 +187,9 @@ impl Inspector {
 
     /// Checks every header, row, place, checksum, number and seal of the queue, and reads every
     /// message from the oldest held on. Hands all that is not as it was written to `each`, with the
-    /// messages that it costs: those that a consumer who begins at the oldest message would be told
-    /// as damaged. What a power cut took, or what was given up, is no damage: [`Snapshot::gaps`].
+    /// messages that it costs: those that would be reported as damaged to a consumer who begins
+    /// at the oldest message. What a power cut took, or what was given up, is no damage:
+    /// [`Snapshot::gaps`].
     ///
     /// # Errors
     ///
@@ -275,7 +276,7 @@ enum Begun {
 }
 
 impl InspectedMessages<'_> {
-    fn step(&mut self) -> Result<Option<Told>> {
+    fn step(&mut self) -> Result<Option<Reported>> {
         if self.source.is_none() {
             let (picture, kept) = Picture::take(&self.inspector.storage)?;
             self.source = Some(match kept {
@@ -289,16 +290,16 @@ impl InspectedMessages<'_> {
                 }
             });
         }
-        let (told, at) = match &mut self.source {
+        let (reported, at) = match &mut self.source {
             None => return Ok(None),
             Some(Begun::InFiles(files, reading)) => (reading.next(&**files)?, reading.at()),
             Some(Begun::InOverlay(files, reading)) => (reading.next(&**files)?, reading.at()),
         };
-        if told.is_none() {
+        if reported.is_none() {
             self.source = None;
             self.at = At::Spot(at);
         }
-        Ok(told)
+        Ok(reported)
     }
 }
 
@@ -325,14 +326,14 @@ impl Iterator for InspectedMessages<'_> {
         if self.failed {
             return None;
         }
-        let told = self.step();
-        self.failed = told.is_err();
-        Some(Ok(match told {
+        let reported = self.step();
+        self.failed = reported.is_err();
+        Some(Ok(match reported {
             Err(error) => return Some(Err(error)),
             Ok(None) => return None,
-            Ok(Some(Told::Gap(gap))) => Seen::Gap(gap),
-            Ok(Some(Told::Overtaken { first, last })) => Seen::Overtaken { first, last },
-            Ok(Some(Told::Message { seq, payload, origin, created })) => Seen::Message {
+            Ok(Some(Reported::Gap(gap))) => Seen::Gap(gap),
+            Ok(Some(Reported::Overtaken { first, last })) => Seen::Overtaken { first, last },
+            Ok(Some(Reported::Message { seq, payload, origin, created })) => Seen::Message {
                 message: Message::owned(seq, payload).with_origin(origin),
                 segment_time: time(created).unwrap_or(UNIX_EPOCH),
             },

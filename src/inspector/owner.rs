@@ -51,7 +51,7 @@ pub struct OwnerFigures {
     pub flush_time: Duration,
     /// The longest of them.
     pub longest_flush: Duration,
-    /// Gaps told to consumers.
+    /// Gaps reported to consumers.
     pub gaps: u64,
     /// Lost messages whose bytes were damaged.
     pub lost_damaged: u64,
@@ -124,7 +124,7 @@ impl From<&Figures> for OwnerFigures {
             flushes: figures.flushes,
             flush_time: Duration::from_nanos(figures.flush_time),
             longest_flush: Duration::from_nanos(figures.longest_flush),
-            gaps: figures.gaps_told,
+            gaps: figures.gaps_reported,
             lost_damaged: figures.lost_damaged,
             lost_unflushed: figures.lost_unflushed,
             lost_dropped: figures.lost_dropped,

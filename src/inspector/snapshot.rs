@@ -120,8 +120,8 @@ pub struct ConsumerSnapshot {
     pub bytes: u64,
     /// Messages beyond its place that it has acknowledged already.
     pub acknowledged_ahead: u64,
-    /// The numbers beyond its place that are done: acknowledged, or told in a gap. Ranges from the
-    /// first to the last number, in order.
+    /// The numbers beyond its place that are done: acknowledged, or reported in a gap. Ranges
+    /// from the first to the last number, in order.
     pub done_ahead: Vec<(u64, u64)>,
     /// When the segment of its oldest message was begun: the message is no older. `None` when no
     /// message waits.

@@ -309,9 +309,9 @@ fn a_forked_child_is_told_so_and_may_begin_anew() {
     assert!(!guard.forked() && !by_pid.forked());
     let in_child = move || {
         let anew = ForkGuard::new();
-        let told = guard.forked() && by_pid.forked();
+        let reported = guard.forked() && by_pid.forked();
         // The child executes no program: this error is what `spawn` returns.
-        Err(io::Error::from_raw_os_error(if told && !anew.forked() { 77 } else { 78 }))
+        Err(io::Error::from_raw_os_error(if reported && !anew.forked() { 77 } else { 78 }))
     };
     let mut command = std::process::Command::new("/nonexistent");
     // SAFETY: the closure makes no call that is unsafe after a fork: it neither allocates nor takes

@@ -30,8 +30,8 @@ impl Queue {
     /// The copy's files and directory have the [permission bits](crate::Options::mode) of the
     /// queue's.
     ///
-    /// `progress` is told how many bytes are copied, and how many will be. When it breaks, the
-    /// copying ends with an error.
+    /// `progress` is called with how many bytes are copied, and how many will be. When it breaks,
+    /// the copying ends with an error.
     ///
     /// # Durability
     ///
@@ -68,7 +68,7 @@ impl Queue {
         id: CopiedId,
         mut progress: impl FnMut(u64, u64) -> ControlFlow<()>,
     ) -> Result<()> {
-        let _told = events::at_end();
+        let _events = events::at_end();
         let unfinished = Unfinished::begin(&self.engine.core.storage, to.as_ref())?;
         self.engine.copy_to(&unfinished.storage, id, &mut progress)?;
         unfinished.finish()

@@ -290,7 +290,7 @@ impl Queue {
     /// The figure follows from sequence numbers, so it is exact at once after a reopening, also
     /// after the death of the process at any instruction. It counts missing messages that no read
     /// has met yet: damaged ones, and those that a power cut took from the middle of a segment.
-    /// Then fewer messages come, and the figure is exact again once the gap is told.
+    /// Then fewer messages come, and the figure is exact again once the gap is reported.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.engine.len()
@@ -325,7 +325,7 @@ impl Queue {
     /// [`Error::Io`] with another `op` when a file could not be opened or written just now: the
     /// next flush tries again.
     pub fn flush(&self) -> Result<()> {
-        let _told = events::at_end();
+        let _events = events::at_end();
         self.engine.core.flush()
     }
 
@@ -349,7 +349,7 @@ impl Queue {
     pub fn wait_durable(&self, seq: u64) -> Result<()> {
         let core = &*self.engine.core;
         let began = core.began();
-        let _told = events::at_end();
+        let _events = events::at_end();
         core.check_may_wait()?;
         if self.durable_seq() > seq {
             return Ok(());

@@ -200,8 +200,8 @@ impl Queue {
         Ok(Consumer::new(Arc::clone(&self.engine), standing))
     }
 
-    /// A descriptor that is readable while a message or an untold gap waits for the queue's own
-    /// (default) consumer, and once the queue is closed: see [`Consumer::ready_fd`].
+    /// A descriptor that is readable while a message or an unreported gap waits for the queue's
+    /// own (default) consumer, and once the queue is closed: see [`Consumer::ready_fd`].
     ///
     /// # Errors
     ///

@@ -1,14 +1,14 @@
-//! Passing over numbers that will never come. Each function here tells the gap it passes over: as
+//! Passing over numbers that will never come. Each function here reports the gap it passes over: as
 //! the error of the read that meets it.
 
 use crate::error::{Error, Gap, GapCause, Result};
 use crate::format::{SegmentHeader, Spot};
 use crate::state::Gaps;
 
-/// Moves `spot` to the number `seq`, and tells the numbers between as a gap. `stated` is the cause
-/// that a header states for them. Without one, the marks of what was given up or the gaps that
-/// recovery found have the cause; numbers in neither are damaged. When the cause changes within
-/// them, the next read tells the rest.
+/// Moves `spot` to the number `seq`, and reports the numbers between as a gap. `stated` is the
+/// cause that a header states for them. Without one, the marks of what was given up or the gaps
+/// that recovery found have the cause; numbers in neither are damaged. When the cause changes
+/// within them, the next read reports the rest.
 pub(super) fn pass_to(
     spot: &mut Spot,
     gaps: &Gaps,
@@ -42,11 +42,11 @@ pub(super) fn pass_to_first(spot: &mut Spot, gaps: &Gaps, header: &SegmentHeader
 }
 
 /// Moves `spot` to `end`, the end of what is visible: no message is left between. When numbers are
-/// missing for more than one cause, the position stays before the end until all are told.
+/// missing for more than one cause, the position stays before the end until all are reported.
 pub(super) fn pass_to_end(spot: &mut Spot, gaps: &Gaps, end: Spot) -> Result<()> {
-    let told = pass_to(spot, gaps, end.seq, None);
+    let reported = pass_to(spot, gaps, end.seq, None);
     if spot.seq >= end.seq {
         spot.position = spot.position.max(end.position);
     }
-    told
+    reported
 }

@@ -12,7 +12,7 @@
 //! - `segments`: enters, crosses and lets go of segments.
 //! - `view`: shows a stretch of a segment, mapped or read ahead.
 //! - `gather`: reads a record in several pieces into the [`Scratch`], by calls.
-//! - `gaps`: tells numbers that are passed over.
+//! - `gaps`: reports numbers that are passed over.
 //! - `copy`: copies the payload to the caller.
 //! - `pause`: how long a reader waits before it looks again.
 

@@ -71,7 +71,7 @@ impl<F: StorageFile> Cursor<F> {
         if self.spot.position < self.limit {
             return Ok(true);
         }
-        if came == 0 || planted!(NumbersAtTheEndNotTold) {
+        if came == 0 || planted!(NumbersAtTheEndNotReported) {
             return Ok(false);
         }
         // The number is ahead of the position: a producer is publishing (the number comes first),
@@ -121,7 +121,7 @@ impl<F: StorageFile> Cursor<F> {
             }
             Kind::Middle | Kind::Last if is_rest => {
                 // The rest of a record whose first pieces lie before this segment: it was taken
-                // already, or told as a gap.
+                // already, or reported as a gap.
                 self.spot.position = seen.end();
             }
             Kind::Gap if scan.payload_holds(&seen).map_err(io)? => {

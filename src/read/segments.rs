@@ -13,8 +13,8 @@ use crate::segment::{Lost, Row, Segment};
 use crate::storage::{Storage, StorageFile};
 
 impl<F: StorageFile> Cursor<F> {
-    /// Opens the segment that contains the spot, or else the next one behind it, and tells numbers
-    /// missing before it as a gap. `None` when there is no such segment.
+    /// Opens the segment that contains the spot, or else the next one behind it, and reports
+    /// numbers missing before it as a gap. `None` when there is no such segment.
     pub(super) fn enter_segment<S: Storage<File = F>>(
         &mut self,
         core: &Core<S>,
@@ -33,14 +33,14 @@ impl<F: StorageFile> Cursor<F> {
         self.segment = Some(Arc::clone(&segment));
         self.spot.position = before.max(row.header.base);
         if self.spot.position == row.header.base && self.spot.seq < row.header.first_seq {
-            let told = pass_to_first(&mut self.spot, &core.gaps, &row.header);
+            let reported = pass_to_first(&mut self.spot, &core.gaps, &row.header);
             if self.spot.seq < row.header.first_seq {
                 // More numbers are missing, for another cause. The position stays before the
                 // segment: after a power cut some of them may be there again.
                 self.let_go();
                 self.spot.position = before;
             }
-            told?;
+            reported?;
         }
         Ok(Some(segment))
     }

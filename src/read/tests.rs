@@ -120,7 +120,7 @@ fn quick_way_and_slow_way_find_the_same_records() {
 }
 
 #[test]
-fn damaged_records_are_searched_over_and_told_as_one_gap() {
+fn damaged_records_are_searched_over_and_reported_as_one_gap() {
     for damaged in [5..6, 7..11, 0..2, 18..20] {
         let (storage, queue) = open(&small(), 64 << 10);
         let put = put(&queue, (0..20).map(|n| 8 + n * n));
@@ -160,10 +160,10 @@ fn numbers_are_passed_over_cause_by_cause() {
     let gaps = Gaps::new(known, GivenUp { dropped: 4, expired: 7 });
     let mut spot = Spot { position: 100, seq: 0 };
     let end = Spot { position: 200, seq: 25 };
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     while let Err(error) = pass_to_end(&mut spot, &gaps, end) {
         let Error::Gap(gap) = error else { panic!("{error}") };
-        told.push(gap);
+        reported.push(gap);
         let is_all = gap.last == 24;
         assert_eq!(spot, Spot { position: if is_all { 200 } else { 100 }, seq: gap.last + 1 });
     }
@@ -175,11 +175,13 @@ fn numbers_are_passed_over_cause_by_cause() {
         gap(15, 19, GapCause::Reserved),
         gap(20, 24, GapCause::Damaged),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
     // A stated cause is believed for all of them.
     spot.seq = 0;
-    let told = pass_to(&mut spot, &gaps, 25, Some(GapCause::Unflushed));
-    assert!(matches!(told, Err(Error::Gap(told)) if told == gap(0, 24, GapCause::Unflushed)));
+    let reported = pass_to(&mut spot, &gaps, 25, Some(GapCause::Unflushed));
+    assert!(
+        matches!(reported, Err(Error::Gap(reported)) if reported == gap(0, 24, GapCause::Unflushed))
+    );
 }
 
 #[test]
@@ -193,8 +195,10 @@ fn what_a_segment_states_to_be_missing_before_it_has_the_cause_it_states() {
     let mut spot = Spot { position: 0, seq: 5 };
     let causes = [GapCause::Damaged, GapCause::Unflushed, GapCause::Reserved];
     for (cause, (first, last)) in causes.into_iter().zip([(5, 9), (10, 15), (16, 19)]) {
-        let told = pass_to_first(&mut spot, &gaps, &header);
-        assert!(matches!(told, Err(Error::Gap(told)) if told == gap(first, last, cause)));
+        let reported = pass_to_first(&mut spot, &gaps, &header);
+        assert!(
+            matches!(reported, Err(Error::Gap(reported)) if reported == gap(first, last, cause))
+        );
     }
     pass_to_first(&mut spot, &gaps, &header).unwrap();
     assert_eq!(spot, Spot { position: 0, seq: 20 });
@@ -291,8 +295,8 @@ fn check_later_notices_a_payload_that_changed() {
     assert_eq!(cursor.meet(&queue.core, Check::Never).unwrap().map(|met| met.seq), Some(1));
 
     // A read that fails to deliver it looks for it again, checked.
-    let told = cursor.meet(&queue.core, Check::Now).unwrap_err();
-    assert!(matches!(*told, Error::Gap(told) if told == gap(1, 1, GapCause::Damaged)));
+    let reported = cursor.meet(&queue.core, Check::Now).unwrap_err();
+    assert!(matches!(*reported, Error::Gap(reported) if reported == gap(1, 1, GapCause::Damaged)));
     let met = cursor.meet(&queue.core, Check::Later).unwrap().unwrap();
     cursor.remember(met);
     assert_eq!(copy(&mut cursor, met).as_ref(), Some(&put[2]));

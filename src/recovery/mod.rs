@@ -154,7 +154,7 @@ fn mend<S: Storage>(storage: &S, known: &mut Known<S>, end: &mut End) -> Result<
             image.consumers.iter().any(|consumer| consumer.place.position < start.position);
         if lost_from.position < start.position && lost_from.seq < start.seq && waiting {
             // The segments between the checkpoint and the first one that exists are lost. A
-            // consumer that has not passed them must be told.
+            // consumer that has not passed them must get them as a gap.
             restate(storage, index, &mut rows.live, behind_given_up(lost_from), *start)?;
         } else if gap > 0 && lost_from.position == start.position && walked.tail != *start {
             // The segment that was to state what is missing is lost: the next one states it.
@@ -211,7 +211,7 @@ fn place_tail<S: Storage>(storage: &S, known: &mut Known<S>, end: &End) -> Resul
         cut_closed(storage, index, &mut rows.live, opened, walked.tail)?;
     }
     let tail = PlacedTail { spot: walked.tail, next: None }.with(next);
-    // A consumer at the closed end has yet to be told what is missing behind it.
+    // What is missing behind the closed end is yet to be reported to a consumer there.
     let closed_end =
         tail.spot.position - if tail.spot.seq > walked.tail.seq { format::ALIGN } else { 0 };
     let closed = walked.tail..Spot { position: closed_end, seq: walked.tail.seq };

@@ -249,8 +249,8 @@ pub(super) fn missing_numbers(live: &[Row], next: Option<Next>) -> Vec<Gap> {
 fn without_overlap(stated: impl Iterator<Item = Gap>) -> Vec<Gap> {
     let mut gaps: Vec<Gap> = Vec::new();
     for gap in stated {
-        let told = gaps.last().map_or(0, |last| last.last + 1);
-        let first = if planted!(GapsCountedTwice) { gap.first } else { gap.first.max(told) };
+        let reported = gaps.last().map_or(0, |last| last.last + 1);
+        let first = if planted!(GapsCountedTwice) { gap.first } else { gap.first.max(reported) };
         if first <= gap.last {
             gaps.push(Gap { first, ..gap });
         }

@@ -9,8 +9,8 @@ use crate::index::Index;
 use crate::segment::{Lost, Opened, Row, open_life, set_aside};
 use crate::storage::{Storage, StorageFile, Stores};
 
-/// Writes gap fragments over a hole. So every later opening tells the same numbers with the same
-/// cause, and no reader finds a piece of a unit that was given up.
+/// Writes gap fragments over a hole. So every later opening reports the same numbers with the
+/// same cause, and no reader finds a piece of a unit that was given up.
 pub(super) fn repair<S: Storage>(storage: &S, rows: &[Row], from: Spot, to: Spot) -> Result<()> {
     let first = rows.partition_point(|row| row.header.end() <= from.position);
     for row in &rows[first..] {

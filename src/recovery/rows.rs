@@ -370,7 +370,7 @@ fn holds_any_of<F: StorageFile>(file: &F, header: &SegmentHeader, len: u64) -> i
 
 /// Whether no row is missing: the live segments follow each other without a break and reach from
 /// the lowest place to the tail. Where numbers are missing, the next segment begins one word
-/// further, so that a reader at the end of the one before has bytes to pass and is told the gap.
+/// further, so that a reader at the end of the one before has bytes to pass and reports the gap.
 /// After a larger step the answer is no, and the headers are read: slower, never wrong.
 pub(super) fn rows_are_complete(image: &IndexImage, belief: Belief) -> bool {
     let live = image

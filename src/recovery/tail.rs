@@ -15,7 +15,7 @@ use crate::segment::{Opened, Row};
 use crate::storage::{Storage, StorageFile};
 
 /// The highest position and number that any valid part of the index states as given out, passed by
-/// a consumer, or told in a gap.
+/// a consumer, or reported in a gap.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Stated {
     pub(super) position: u64,
@@ -58,7 +58,7 @@ impl Stated {
     /// How the next segment begins behind the spot `found`: behind the numbers that are stated and
     /// were not found, and behind those up to the lease, which were only reserved. `before` says
     /// what the next segment was to state anyway. Numbers below `given_up` do not count: they have
-    /// their own cause, or nobody is told of them.
+    /// their own cause, or they are reported to nobody.
     pub(super) fn missing_behind(
         &self,
         found: Spot,
@@ -142,7 +142,7 @@ pub(super) fn next_of_run(run: &Run, live: &[Row]) -> Option<Next> {
 
 /// Closes the last segment at the tail and returns how the next one begins: behind every stated
 /// position, and one word further where more numbers are missing than before. So a reader at the
-/// closed end has bytes to pass and is told the gap.
+/// closed end has bytes to pass and reports the gap.
 pub(super) fn close_tail<S: Storage>(
     storage: &S,
     rows: &[Row],
@@ -232,7 +232,7 @@ pub(super) fn leave_the_empty<S: Storage>(
         if let Some(Range { start: from, end: to }) = around {
             let (_, mut place_row) =
                 index.add_consumer(Some(consumer.row), &consumer.name, *place, u64::MAX)?;
-            // The consumer may have been told the missing numbers in an earlier segment already, so
+            // A read may have reported the missing numbers to the consumer in an earlier segment already, so
             // its own number decides.
             place.position = if place.seq < to.seq { from.position } else { to.position };
             place.number += 1;

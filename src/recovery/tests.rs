@@ -373,7 +373,7 @@ fn what_is_missing_behind_the_tail_is_what_was_stated_and_what_was_leased_each_w
 }
 
 #[test]
-fn a_place_in_the_middle_of_what_is_empty_goes_where_it_tells_what_is_missing() {
+fn a_place_in_the_middle_of_what_is_empty_goes_where_it_reports_what_is_missing() {
     let disk = killed(1);
     let index = adopted(&disk);
     let empty = Spot { position: 80, seq: 10 }..Spot { position: 160, seq: 20 };

@@ -69,7 +69,8 @@ impl Remains {
 pub(super) struct Wreck {
     directories: Vec<Directory>,
     pub(super) segments: Vec<Remains>,
-    /// For each of the segments what is told of it; behind them, files that hold nothing.
+    /// For each of the segments what the salvage reports of it; behind them, files that hold
+    /// nothing.
     pub(super) files: Vec<SalvagedFile>,
     pub(super) queue_id: Option<[u8; 16]>,
     pub(super) owed: Owed,

@@ -110,12 +110,12 @@ pub(super) struct Merge {
     rests: BTreeMap<u64, Vec<usize>>,
     /// Segments of unknown seed, which begin within some record.
     unseeded: Vec<usize>,
-    /// Every number below it was handed out or told.
+    /// Every number below it was handed out or reported.
     next: u64,
     /// The length and the checksum of the message before it.
     before: (usize, u32),
-    /// Numbers that are missing below this one are not told.
-    told_from: Option<u64>,
+    /// Numbers that are missing below this one are not reported.
+    report_from: Option<u64>,
     /// What lies below was given back, and is left out.
     given_back: u64,
     stated: Vec<Missing>,
@@ -130,7 +130,7 @@ impl Merge {
         let (segments, held) = (&wreck.segments, wreck.held);
         let (mut turns, mut unseeded) = (BinaryHeap::new(), Vec::new());
         let mut rests: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
-        let mut told_from = wreck.owed.from;
+        let mut report_from = wreck.owed.from;
         for (at, remains) in segments.iter().enumerate() {
             if remains.is_spare() && which == WhichSegments::Live {
                 continue;
@@ -145,15 +145,15 @@ impl Merge {
             let (seq, life) = (remains.first.seq, Reverse(remains.life()));
             let begins = remains.header.map_or(seq, |header| header.beginning().seq);
             if !remains.is_spare() {
-                told_from = Some(told_from.map_or(begins, |from| from.min(begins)));
+                report_from = Some(report_from.map_or(begins, |from| from.min(begins)));
             }
             let file = TurnOf::NotYet(at);
             turns.push(Reverse(Turn { seq, is_open: false, life, file }));
         }
-        // What a file lacks behind the first number of all is told as a gap.
+        // What a file lacks behind the first number of all is reported as a gap.
         let is_uncounted = |at: usize| {
             wreck.files[at].uncounted
-                && segments.get(at).is_none_or(|remains| Some(remains.first.seq) <= told_from)
+                && segments.get(at).is_none_or(|remains| Some(remains.first.seq) <= report_from)
         };
         let uncounted = (0..wreck.files.len()).any(is_uncounted);
         let report =
@@ -164,7 +164,7 @@ impl Merge {
             unseeded,
             next: 0,
             before: (0, 0),
-            told_from: told_from.map(|from| from.max(held)),
+            report_from: report_from.map(|from| from.max(held)),
             given_back: if which == WhichSegments::Live { held } else { 0 },
             stated: wreck.owed.stated.clone(),
             ready: VecDeque::new(),
@@ -199,7 +199,7 @@ impl Merge {
         if let Some(from) = self.batch_from.take().filter(|from| tail <= *from) {
             self.report.unfinished_from = Some(from);
         }
-        self.tell_missing(tail);
+        self.report_missing(tail);
         self.next = self.next.max(tail);
         self.ready.pop_front()
     }
@@ -285,7 +285,7 @@ impl Merge {
             (self.report.unfinished_from, self.report.unfinished_left_out) = (None, false);
         }
         self.note_batch(&reading, seq);
-        self.tell_missing(seq);
+        self.report_missing(seq);
         self.next = seq + 1;
         self.report.messages += 1;
         self.report.bytes += payload.len() as u64;
@@ -380,9 +380,9 @@ impl Merge {
         None
     }
 
-    /// Tells the numbers that are missing before this one.
-    fn tell_missing(&mut self, seq: u64) {
-        let mut first = self.next.max(self.told_from.unwrap_or(seq));
+    /// Reports the numbers that are missing before this one.
+    fn report_missing(&mut self, seq: u64) {
+        let mut first = self.next.max(self.report_from.unwrap_or(seq));
         while first < seq {
             let holds = |stated: &&Missing| (stated.first..stated.end).contains(&first);
             let later = self.stated.iter().map(|stated| stated.first).filter(|from| *from > first);

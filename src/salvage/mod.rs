@@ -15,10 +15,10 @@
 //! **What was never acknowledged.** An opening takes a record behind the tail if it is whole, and a
 //! batch if all of it is there (`docs/recovery.md`, Walk). So does a salvage, where a valid index
 //! says where the tail is: a batch behind it whose seal is missing, and behind which nothing shows
-//! that it had one, is left out and told. Otherwise nobody can tell a batch that was never finished
-//! from one that is damaged; then the rest of it comes, because what is salvaged twice can be taken
-//! out and what is left out cannot be put in. If it has no end,
-//! [`SalvageReport::unfinished_from`] tells it.
+//! that it had one, is left out and reported. Otherwise nobody can tell a batch that was never
+//! finished from one that is damaged; then the rest of it comes, because what is salvaged twice can
+//! be taken out and what is left out cannot be put in. If it has no end,
+//! [`SalvageReport::unfinished_from`] says so.
 
 mod directory;
 mod find;

@@ -5,7 +5,7 @@
 //! eighth of `max_age`; a later message begins another segment. Once `max_age` has passed since
 //! `until`, every message in the segment is too old.
 //!
-//! A header does not tell the age of its messages in two cases:
+//! A header does not date its messages in two cases:
 //!
 //! - `until` is zero, because messages were written without ages, or more than an eighth of today's
 //!   `max_age` behind `created`, because `max_age` was longer then.
@@ -52,8 +52,8 @@ impl Ages {
         now.saturating_add(self.span)
     }
 
-    /// Whether a segment's header tells how old its messages are `now`.
-    pub(crate) fn tells(&self, created: u64, until: u64, now: u64) -> bool {
+    /// Whether a segment's header dates its messages: says how old they are `now`.
+    pub(crate) fn is_dated(&self, created: u64, until: u64, now: u64) -> bool {
         created <= now && until != 0 && until.saturating_sub(created) <= self.span
     }
 
@@ -63,7 +63,7 @@ impl Ages {
     }
 }
 
-/// What this run knows of the tail's segment, whose header does not tell the age of its messages.
+/// What this run knows of the tail's segment, whose header does not date its messages.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Undated {
     life: u64,
@@ -98,17 +98,18 @@ impl<F: StorageFile> List<F> {
         };
         let known = self.undated_tail.filter(|known| known.life == last.life);
         let known = known.unwrap_or(Undated::at(last.life, tail, now)).look(tail, now);
-        self.undated_tail = (!ages.tells(last.created, last.until, now)).then_some(known);
+        self.undated_tail = (!ages.is_dated(last.created, last.until, now)).then_some(known);
         // Segments go in order: if the first one stays, all do.
         let first = self.live.front().map_or(last, |row| row.header);
-        if ages.tells(first.created, first.until, now) && !ages.are_past(first.until, now) {
+        if ages.is_dated(first.created, first.until, now) && !ages.are_past(first.until, now) {
             return 0;
         }
         let (mut count, mut behind) = (self.live.len(), known.until);
         for (at, SegmentHeader { created, until, life, .. }) in
             self.live.iter().map(|row| row.header).enumerate().rev()
         {
-            if !ages.are_past(if ages.tells(created, until, now) { until } else { behind }, now) {
+            if !ages.are_past(if ages.is_dated(created, until, now) { until } else { behind }, now)
+            {
                 count = at;
             }
             if life == last.life {

@@ -192,7 +192,7 @@ impl<F: StorageFile> List<F> {
         }
         let allocated = got?;
         segment.allocated.store(allocated, Ordering::Release);
-        if !planted!(GrowthNotTold) {
+        if !planted!(GrowthNotReported) {
             context.pool.grown(segment.header.life, allocated);
         }
         if let Some(row) =

@@ -38,10 +38,10 @@ pub(crate) struct List<F> {
     /// segment is live, no lower number is in the queue.
     pub(super) drained_up_to: u64,
     /// The first message that expired since the last consumer was removed: the next one that is to
-    /// begin at the oldest message begins there, and is told the gap. While there are consumers it
-    /// means nothing. Under the list's lock, so that whoever sees that messages are gone sees it.
+    /// begin at the oldest message begins there, with a gap. While there are consumers it means
+    /// nothing. Under the list's lock, so that whoever sees that messages are gone sees it.
     pub(crate) expired_from: Option<Spot>,
-    /// The tail's segment, when its header does not tell the age of its messages.
+    /// The tail's segment, when its header does not date its messages.
     pub(super) undated_tail: Option<Undated>,
     /// For how many segments room is kept free, in a queue that drops its oldest messages.
     pub(crate) margin: u64,

@@ -56,8 +56,8 @@ impl<S: Storage> Segments<S> {
         if fitting > list.margin {
             return RoomAhead::Enough;
         }
-        // Told by the producer: while the storage worker tells something it does nothing for
-        // producers.
+        // The producer reports this: while the storage worker reports something it does nothing
+        // for producers.
         let (used, limit) = (list.limited_bytes(), context.limits.max_bytes.unwrap_or(0));
         events::full(context.storage.path(), &context.full(used, limit, length));
         if fitting > 0 {

@@ -299,7 +299,7 @@ impl<S: Storage> Segments<S> {
     }
 
     /// Calls `attempt` until it finds room, or until settling gives no space back any more. The
-    /// attempt is told whether space is coming. Both are found under one lock.
+    /// attempt's argument says whether space is coming. Both are found under one lock.
     fn with_room<R>(
         &self,
         context: &Context<'_, S>,

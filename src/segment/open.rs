@@ -56,8 +56,8 @@ pub(super) fn handed_on<F>(live: &[Row], opened: Vec<Opened<F>>) -> Vec<Arc<Segm
 impl<S: Storage> Segments<S> {
     /// Has the next flush sync the segments between two positions: the process before this one may
     /// have stored to them and not synced. Opens them now, for the kernel reports a failed
-    /// write-back to a descriptor that is opened later only if nobody was told before, and only
-    /// while it remembers the file.
+    /// write-back to a descriptor that is opened later only if it reported it to nobody before, and
+    /// only while it remembers the file.
     pub(crate) fn note_found_unsynced(&self, storage: &S, from: u64, to: u64) {
         if from >= to {
             return;

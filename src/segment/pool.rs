@@ -41,7 +41,7 @@ struct Mapped {
     allocated: u64,
     /// When it was last asked for, by [`Windows::clock`].
     last_used: u64,
-    /// A reader was told that it may lend messages from it.
+    /// `get` let a reader lend messages from it.
     lending: bool,
     /// Its segment's file was removed.
     is_unwanted: bool,
@@ -93,8 +93,8 @@ impl Pool {
     /// Returns a window of the segment `life` that has `offset`, and maps one if need be; `None`
     /// when there is no room for it. `file_len` is the segment's full length. `allocated` returns
     /// how many bytes of the file are allocated; it is called under the pool's lock, so a growth
-    /// that it does not see is reported by [`grown`](Self::grown) afterwards. A reader is also told
-    /// whether it may lend messages from the window.
+    /// that it does not see is reported by [`grown`](Self::grown) afterwards. Also
+    /// returns whether a reader may lend messages from the window.
     pub(crate) fn get<F: StorageFile>(
         &self,
         file: &F,

@@ -2,8 +2,8 @@
 //! stored in the index for those who look from outside.
 //!
 //! It is stored on slow ways alone: when the queue is opened or closed, a flush ends, a gap is
-//! told, a segment begins or a call is refused, and after each work of the storage worker. A store
-//! that the disk refuses is left out, and nothing else changes.
+//! reported, a segment begins or a call is refused, and after each work of the storage worker. A
+//! store that the disk refuses is left out, and nothing else changes.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -46,7 +46,7 @@ impl<S: Storage> State<S> {
         self.store_figures();
     }
 
-    /// Counts a gap that a consumer is told.
+    /// Counts a gap that a read reports to a consumer.
     #[cold]
     #[inline(never)]
     pub(crate) fn count_gap(&self, gap: &Gap) {
@@ -114,7 +114,7 @@ impl<S: Storage> State<S> {
             flushes: load(&self.flush_totals.count),
             flush_time: load(&self.flush_totals.nanos),
             longest_flush: load(&self.flush_totals.longest),
-            gaps_told: load(&self.gaps.told),
+            gaps_reported: load(&self.gaps.reported),
             lost_damaged: load(damaged),
             lost_unflushed: load(unflushed),
             lost_dropped: load(dropped),

@@ -110,7 +110,7 @@ impl<S: Storage> State<S> {
             }
         }
         durable.failures += u64::from(result.is_err());
-        if !planted!(FlushEndNotTold) {
+        if !planted!(FlushEndWakesNobody) {
             self.flushed.notify_all();
         }
         self.segment_synced.notify_all();
@@ -318,7 +318,7 @@ impl<S: Storage> State<S> {
         let (next_life, mut leased) = (self.segments.next_life(), lease);
         let written = self.index.write_checkpoint(|checkpoint| {
             checkpoint.clean = false;
-            // Never lower than before: those numbers may have been given out, or told as missing.
+            // Never lower than before: those numbers may have been given out or reported missing.
             leased = lease.max(if planted!(LeaseGoesBack) { 0 } else { checkpoint.lease });
             checkpoint.lease = leased;
             if !planted!(LivesNotLeased) {

@@ -1,4 +1,4 @@
-//! Missing numbers: which ones are known, why they are missing, and how many gaps were told.
+//! Missing numbers: which ones are known, why they are missing, and how many gaps were reported.
 
 use std::ops::Range;
 use std::path::Path;
@@ -19,8 +19,8 @@ pub(crate) struct Gaps {
     has_known: AtomicU32,
     /// Up to which number messages were dropped, or had expired. The last lock in the order.
     pub(crate) given_up: Mutex<GivenUp>,
-    /// Gaps that consumers were told in this run.
-    pub(crate) told: AtomicU64,
+    /// Gaps that reads reported to consumers in this run.
+    pub(crate) reported: AtomicU64,
     /// The missing numbers in those gaps, by cause.
     pub(crate) lost: [AtomicU64; GapCause::ALL.len()],
     /// Up to which number messages that were given up are counted.
@@ -41,7 +41,7 @@ impl Gaps {
             has_known: AtomicU32::new(u32::from(!known.is_empty())),
             known: Mutex::new(known),
             given_up: ranked(Rank::GivenUp, given_up),
-            told: AtomicU64::new(0),
+            reported: AtomicU64::new(0),
             lost: Default::default(),
             counted: Mutex::new(given_up.end()),
             dropped: AtomicU64::new(0),
@@ -146,11 +146,11 @@ impl Gaps {
         events::given_up(path, gap);
     }
 
-    /// Counts a gap that a consumer of the queue in `path` is told.
+    /// Counts a gap that a read reports to a consumer of the queue in `path`.
     #[cold]
     pub(crate) fn count(&self, path: &Path, gap: &Gap) {
         events::gap(path, gap);
-        self.told.fetch_add(1, Ordering::Relaxed);
+        self.reported.fetch_add(1, Ordering::Relaxed);
         let cause = GapCause::ALL.iter().position(|cause| *cause == gap.cause).unwrap_or(0);
         self.lost[cause].fetch_add(gap.count(), Ordering::Relaxed);
     }

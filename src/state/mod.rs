@@ -251,7 +251,7 @@ impl<S: Storage> State<S> {
     /// before the call. A segment is listed before its first message is committed, so if no segment
     /// is listed now, the queue was empty when `end` was read.
     pub(crate) fn oldest(&self, end: Spot) -> Spot {
-        // When messages before the first segment were lost, a new consumer is told.
+        // When messages before the first segment were lost, a new consumer gets a gap.
         let first = self.segments.list().live.front().map(|row| row.header.beginning());
         first.unwrap_or_else(|| self.gaps.before_lost_tail(end))
     }

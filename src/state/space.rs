@@ -22,17 +22,17 @@ pub(crate) struct Space {
     /// Counts how often space was given back.
     pub(crate) gate: Mutex<u64>,
     freed: Condvar,
-    /// A test has those who wait for room look only when they are told of some: one that is not
-    /// told waits for ever.
+    /// A test has those who wait for room look only when they are woken: one that is not woken
+    /// waits for ever.
     #[cfg(test)]
-    pub(crate) told_alone: std::sync::atomic::AtomicBool,
+    pub(crate) looks_only_when_woken: std::sync::atomic::AtomicBool,
 }
 
 impl Space {
-    /// Whether those who wait for room look for it now and then, whatever they are told.
+    /// Whether those who wait for room look for it now and then, woken or not.
     pub(crate) fn is_looked_for(&self) -> bool {
         #[cfg(test)]
-        return !self.told_alone.load(Ordering::SeqCst);
+        return !self.looks_only_when_woken.load(Ordering::SeqCst);
         #[cfg(not(test))]
         true
     }
@@ -177,7 +177,7 @@ impl<S: Storage> State<S> {
 
     pub(crate) fn wake_writers(&self) {
         *self.space.gate.lock() += 1;
-        if !planted!(SpaceNotTold) {
+        if !planted!(SpaceWakesNobody) {
             self.space.freed.notify_all();
         }
         self.wake_for_room_elsewhere();

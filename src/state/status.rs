@@ -101,7 +101,7 @@ impl<S: Storage> State<S> {
         Filling {
             poison: &self.index.poison,
             filler: &self.filler,
-            _untold: events::hold(),
+            _unreported: events::hold(),
             _other_queues: other_queues(),
         }
     }
@@ -113,8 +113,8 @@ pub(crate) struct Filling<'a> {
     poison: &'a Poison,
     filler: &'a AtomicUsize,
     /// Holds events back: the closure may call another queue, and the end of that call must not
-    /// tell them under this queue's lock.
-    _untold: events::Holding,
+    /// report them under this queue's lock.
+    _unreported: events::Holding,
     _other_queues: OtherQueues,
 }
 

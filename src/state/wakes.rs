@@ -51,7 +51,7 @@ impl<S: Storage> State<S> {
     /// Has the futures woken that wait for room. (Without a thread that could do it they look by
     /// themselves.)
     pub(crate) fn wake_for_room_elsewhere(&self) {
-        if !self.tasks.for_room.is_empty() && !planted!(RoomNotToldToFutures) {
+        if !self.tasks.for_room.is_empty() && !planted!(RoomWakesNoFuture) {
             self.delivery_worker.request(|wanted| wanted.wake_for_room = true);
         }
     }
@@ -80,8 +80,8 @@ impl<S: Storage> State<S> {
         })
     }
 
-    /// Has the events reported that this thread has noted. Where no thread can do it nobody is
-    /// told: they would become more and more.
+    /// Has the events reported that this thread has noted. Where no thread can do it nobody
+    /// reports them: they would become more and more.
     pub(crate) fn report_elsewhere(&self) {
         if events::are_noted() {
             let mut events = events::take();

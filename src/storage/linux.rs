@@ -94,7 +94,7 @@ pub(super) fn cache_token(directory: &OwnedFd) -> Option<CacheToken> {
 }
 
 /// The process that holds the lock of the directory, as the kernel lists it. The lock itself is not
-/// touched: whoever opened the queue in that moment would be told that it is locked.
+/// touched: whoever opened the queue in that moment would find that it is locked.
 ///
 /// `/proc/locks` names the device and the inode of a locked file. On btrfs, and on an overlay, that
 /// device is another one than `stat` gives; so a lock on the same inode counts too if the process

@@ -101,7 +101,7 @@ fn with_both_kinds(test: impl Fn()) {
 }
 
 #[test]
-fn a_descriptor_of_either_kind_is_readable_exactly_when_told() {
+fn a_descriptor_of_either_kind_is_readable_exactly_when_notified() {
     with_both_kinds(|| {
         let ready = Ready::new().unwrap();
         assert!(!is_readable(&ready));
@@ -110,16 +110,16 @@ fn a_descriptor_of_either_kind_is_readable_exactly_when_told() {
             ready.raise();
         }
         assert!(is_readable(&ready));
-        ready.tell(|| true);
+        ready.notify(|| true);
         assert!(is_readable(&ready));
-        ready.tell(|| false);
+        ready.notify(|| false);
         assert!(!is_readable(&ready));
-        ready.tell(|| false);
+        ready.notify(|| false);
         assert!(!is_readable(&ready));
         // News that come while it is cleared are not lost.
         ready.raise();
         let asked = std::cell::Cell::new(0);
-        ready.tell(|| {
+        ready.notify(|| {
             asked.set(asked.get() + 1);
             asked.get() > 1
         });
@@ -152,7 +152,7 @@ fn a_poll_loop_on_a_descriptor_of_either_kind_misses_nothing() {
                 assert_eq!(
                     poll(&mut polled, Some(&long)).unwrap(),
                     1,
-                    "message {came} is not told of"
+                    "nothing wakes for message {came}"
                 );
                 if let Some((seq, _)) = next(&engine, &standing) {
                     assert_eq!(seq, came);
@@ -224,7 +224,7 @@ fn turn_clock(milliseconds: i64) {
 }
 
 /// The clock is turned back by an hour, and forward and back, on real files: nothing expires early,
-/// nothing is lost, and what is told is told as expired.
+/// nothing is lost, and what is reported is reported as expired.
 #[test]
 fn a_clock_that_is_turned_back_makes_no_message_expire_early() {
     const AGE: i64 = 60_000;
@@ -332,7 +332,7 @@ fn a_message_wakes_one_waiter_of_each_consumer_the_one_that_came_first() {
 }
 
 /// A death between giving segments up and removing them: what is counted is what comes, and what is
-/// told as missing does not come after all.
+/// reported as missing does not come after all.
 #[test]
 fn killed_while_the_oldest_are_dropped_the_figures_are_right() {
     use crate::options::OnFull;
@@ -377,8 +377,8 @@ fn killed_while_the_oldest_are_dropped_the_figures_are_right() {
                     Err(error) => panic!("{error}"),
                 }
             }
-            // A hole that a power cut left within a segment is counted until it is told; never is a
-            // message not counted.
+            // A hole that a power cut left within a segment is counted until it is reported; never
+            // is a message not counted.
             assert!(
                 if cut { len >= came } else { len == came },
                 "call {nth}: {len} counted, {came} came"
@@ -390,9 +390,13 @@ fn killed_while_the_oldest_are_dropped_the_figures_are_right() {
                     "call {nth}: {len} counted, {left} came"
                 );
             }
-            assert_eq!((engine.len(), engine.stats().messages), (0, 0), "call {nth}: all is told");
+            assert_eq!(
+                (engine.len(), engine.stats().messages),
+                (0, 0),
+                "call {nth}: all is reported"
+            );
             assert_eq!(len, stats.messages, "call {nth}");
-            // What a power cut took at the end is told with the next message.
+            // What a power cut took at the end is reported with the next message.
             assert!(next == stats.next_seq || (cut && next < stats.next_seq), "call {nth}");
         }
     }

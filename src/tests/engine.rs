@@ -105,7 +105,7 @@ fn a_message_that_was_taken_is_handed_over_although_the_flush_after_it_fails() {
 }
 
 #[test]
-fn a_failed_sync_is_told_to_every_thread_that_waits_for_it() {
+fn a_failed_sync_is_reported_to_every_thread_that_waits_for_it() {
     let storage = new();
     let engine = open(&storage, &options().flush_every_ops(1), Background::Calls);
     engine.enqueue(b"the segment is made").unwrap();
@@ -115,7 +115,7 @@ fn a_failed_sync_is_told_to_every_thread_that_waits_for_it() {
             (0..6).map(|_| scope.spawn(|| engine.enqueue(b"a message"))).collect();
         producers.into_iter().map(|producer| producer.join().unwrap()).collect::<Vec<_>>()
     });
-    // One sync failed and the next would not: all the same nobody is told that a message is
+    // One sync failed and the next would not: all the same no call says that a message is
     // durable.
     for answer in refused {
         assert!(matches!(answer, Err(Error::Io { .. } | Error::Poisoned { .. })), "{answer:?}");
@@ -143,7 +143,7 @@ fn a_flush_that_fails_in_the_background_reaches_the_next_call() {
         }
         assert!(matches!(engine.core.flush(), Err(Error::Poisoned { .. })));
     }
-    assert!(engine.close().is_err(), "closing tells it as well");
+    assert!(engine.close().is_err(), "closing reports it as well");
 }
 
 #[test]
@@ -207,10 +207,10 @@ fn a_segment_of_a_later_version_is_named_and_not_touched() {
         }
         // With the index, the first to meet the file is the reader.
         let opened = Engine::open_without_workers(storage.clone(), &options());
-        let told = match opened {
+        let reported = match opened {
             Ok(engine) => {
                 assert!(!lost_index);
-                let told = loop {
+                let reported = loop {
                     match take(&engine) {
                         Ok(Some(_)) => {}
                         Ok(None) => panic!("the messages of {name} were passed over"),
@@ -219,14 +219,14 @@ fn a_segment_of_a_later_version_is_named_and_not_touched() {
                 };
                 assert!(
                     matches!(take(&engine), Err(Error::UnsupportedFormat { .. })),
-                    "it is told again: nothing is passed"
+                    "it is reported again: nothing is passed"
                 );
                 let _ = engine.close();
-                told
+                reported
             }
             Err(error) => error,
         };
-        match told {
+        match reported {
             Error::UnsupportedFormat { path, found, supported } => {
                 assert!(path.ends_with(&name), "{}", path.display());
                 assert_eq!((found, supported), (FORMAT_VERSION + 1, FORMAT_VERSION));

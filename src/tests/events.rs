@@ -19,7 +19,7 @@ use rustix::io::Errno;
 
 type Queue = Arc<Engine<SimStorage>>;
 
-/// Takes each lock of the queue while it tells something: that waits for ever when one is held.
+/// Takes each lock of the queue while it reports something: that waits for ever when one is held.
 fn take_every_lock(engine: &Queue) {
     let core = &engine.core;
     // The registry, and the places' list; what a poisoned queue refuses at the door is asked for
@@ -38,9 +38,10 @@ fn take_every_lock(engine: &Queue) {
     let _ = core.index.sync();
 }
 
-/// How often those words are told during `call`, which is not to wait for a lock that is held.
+/// How often an event with those words is reported during `call`, which is not to wait for a lock
+/// that is held.
 #[track_caller]
-fn told(words: &str, engine: &Queue, call: impl FnOnce(&Queue) + Send + 'static) -> usize {
+fn reported(words: &str, engine: &Queue, call: impl FnOnce(&Queue) + Send + 'static) -> usize {
     let heard = Arc::new(Mutex::new(Vec::new()));
     let (of_call, of_listener, hears) =
         (Arc::clone(engine), Arc::clone(engine), Arc::clone(&heard));
@@ -54,7 +55,7 @@ fn told(words: &str, engine: &Queue, call: impl FnOnce(&Queue) + Send + 'static)
     while !calls.is_finished() {
         assert!(
             began.elapsed() < Duration::from_secs(60),
-            "a lock is held while {:?} is told",
+            "a lock is held while {:?} is reported",
             heard.lock().unwrap()
         );
         std::thread::sleep(Duration::from_millis(1));
@@ -77,7 +78,7 @@ fn open(storage: &SimStorage, options: &Options) -> Queue {
 }
 
 #[test]
-fn a_failed_flush_is_told_once_while_no_lock_is_held() {
+fn a_failed_flush_is_reported_once_while_no_lock_is_held() {
     type Way = fn(&Queue);
     let ways: [(&str, Way); 9] = [
         ("enqueue", |engine| drop(engine.enqueue(b"a message"))),
@@ -115,7 +116,7 @@ fn a_failed_flush_is_told_once_while_no_lock_is_held() {
             engine.ack(&worker, second.seq(), handed).unwrap();
             engine.consumer("").unwrap();
             storage.fail_after(call, nth, Errno::IO, true);
-            let times = told("flush failed; writing is refused", &engine, way);
+            let times = reported("flush failed; writing is refused", &engine, way);
             assert_eq!(times, usize::from(engine.core.is_poisoned()), "{name}, {call:?} {nth}");
             failed += times;
         }
@@ -125,7 +126,7 @@ fn a_failed_flush_is_told_once_while_no_lock_is_held() {
 
 /// On a disk that copies what is overwritten a full one refuses to store a place.
 #[test]
-fn places_that_are_kept_in_memory_are_told_of_once_until_they_are_written() {
+fn places_that_are_kept_in_memory_are_reported_once_until_they_are_written() {
     let storage = new();
     storage.set_stores(Stores::ByCall);
     let engine = open(&storage, &options());
@@ -139,13 +140,13 @@ fn places_that_are_kept_in_memory_are_told_of_once_until_they_are_written() {
         }
     };
     engine.consumer("another").unwrap();
-    assert_eq!(told(words, &engine, takes_two), 0);
+    assert_eq!(reported(words, &engine, takes_two), 0);
     for round in 0..3 {
         storage.fail_after(Call::Write, 1, Errno::NOSPC, true);
-        assert_eq!(told(words, &engine, takes_two), 1, "round {round}");
-        assert_eq!(told(words, &engine, takes_two), 0, "it is known");
+        assert_eq!(reported(words, &engine, takes_two), 1, "round {round}");
+        assert_eq!(reported(words, &engine, takes_two), 0, "it is known");
         storage.clear_faults();
-        assert_eq!(told(words, &engine, takes_two), 0, "it can be written again");
+        assert_eq!(reported(words, &engine, takes_two), 0, "it can be written again");
     }
     engine.close().unwrap();
 }

@@ -45,7 +45,7 @@ fn same(storage: &SimStorage, queue: &Queue) -> Figures {
         flushes: stats.flushes,
         flush_time: stats.flush_time.as_nanos() as u64,
         longest_flush: stats.longest_flush.as_nanos() as u64,
-        gaps_told: stats.gaps,
+        gaps_reported: stats.gaps,
         lost_damaged: stats.lost_damaged,
         lost_unflushed: stats.lost_unflushed,
         lost_dropped: stats.lost_dropped,
@@ -179,10 +179,10 @@ fn what_goes_wrong_is_there_at_once() {
     let wait = small.clone().on_full(OnFull::Wait(Some(Duration::from_millis(1))));
     let queue = open(&storage, &wait);
     let standing = queue.consumer("").unwrap();
-    let told = reading::next(&queue, &standing, Read::Take);
-    assert!(matches!(told, Err(Error::Gap(_))), "{told:?}");
+    let reported = reading::next(&queue, &standing, Read::Take);
+    assert!(matches!(reported, Err(Error::Gap(_))), "{reported:?}");
     let figures = same(&storage, &queue);
-    assert_eq!((figures.gaps_told, figures.lost_damaged, figures.wait_time), (1, 1, 0));
+    assert_eq!((figures.gaps_reported, figures.lost_damaged, figures.wait_time), (1, 1, 0));
     assert!(queue.enqueue(&[1; 8000]).unwrap_err().is_full());
     let figures = same(&storage, &queue);
     assert!(figures.refused == 1 && figures.wait_time > 0, "{figures:?}");

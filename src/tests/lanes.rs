@@ -269,10 +269,10 @@ fn lanes_hand_out_what_a_model_says_and_nothing_comes_twice_or_never() {
     }
 }
 
-/// Where messages are dropped for new ones, the lanes tell which: each message is handed out or
-/// told as missing, once, and each lane's numbers rise.
+/// Where messages are dropped for new ones, the lanes report which: each message is handed out or
+/// reported as missing, once, and each lane's numbers rise.
 #[test]
-fn what_is_dropped_is_told_once_in_the_lane_that_has_it() {
+fn what_is_dropped_is_reported_once_in_the_lane_that_has_it() {
     let options = Options::new().arena_size(4096).max_bytes(64 << 10).on_full(OnFull::DropOldest);
     for seed in 0..100 {
         let mut rng = Rng(seed);
@@ -331,7 +331,7 @@ fn receive(
         Ok(None) => {}
         Err(Error::Gap(gap)) => {
             for seq in gap.first..=gap.last {
-                assert!(came.insert(seq), "{seq} was handed out, and told in {gap}");
+                assert!(came.insert(seq), "{seq} was handed out, and reported in {gap}");
             }
         }
         Err(error) => panic!("{error}"),

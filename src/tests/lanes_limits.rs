@@ -99,7 +99,7 @@ fn after_a_death_the_backlog_gets_its_share_of_a_link_with_two_in_flight() {
 }
 
 #[test]
-fn the_descriptor_tells_of_a_message_that_receive_hands_out() {
+fn the_descriptor_is_readable_for_a_message_that_receive_hands_out() {
     let (queue, link) = after_a_death(3);
     // 101 was in flight at the death: it goes alone, and is done.
     let (seq, handed) = try_receive(&queue, &link, Some(Lane::Fresh)).unwrap();

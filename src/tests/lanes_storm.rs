@@ -47,7 +47,7 @@ struct Storm {
     queue: Queue,
     link: Link,
     out: BTreeMap<u64, Handed>,
-    /// Acknowledged, taken or told, in earlier runs too.
+    /// Acknowledged, taken or reported, in earlier runs too.
     done: BTreeSet<u64>,
 }
 
@@ -87,7 +87,7 @@ impl Storm {
         assert!(self.done.insert(seq), "seed {}: {seq} comes again", self.seed);
     }
 
-    /// What a read returned; a gap is told once.
+    /// What a read returned; a gap is reported once.
     fn got<R>(&mut self, outcome: Result<R>) -> Option<R> {
         match outcome {
             Ok(got) => Some(got),
@@ -177,9 +177,9 @@ impl Storm {
 }
 
 /// Drops or ages, deliveries in flight, rejections, kills, all kinds of reads, jumps: each message
-/// comes or is told, once.
+/// comes or is reported, once.
 #[test]
-fn each_message_comes_or_is_told_once() {
+fn each_message_comes_or_is_reported_once() {
     for seed in 0..60u64 {
         let mut rng = Rng(seed.wrapping_mul(7919) + 17);
         let mut storm = Storm::begin(seed, &mut rng);
@@ -199,7 +199,7 @@ fn each_message_comes_or_is_told_once() {
     }
 }
 
-/// What is durable and not acknowledged comes, or is told.
+/// What is durable and not acknowledged comes, or is reported.
 #[test]
 fn power_cuts_forget_nothing() {
     for seed in 0..60u64 {
@@ -213,7 +213,7 @@ fn power_cuts_forget_nothing() {
         };
         let mut queue = open(disk(seed), &options);
         let mut link = Storm::link(&queue, lanes, None);
-        let (mut told, mut out) = (Vec::new(), BTreeMap::new());
+        let (mut reported, mut out) = (Vec::new(), BTreeMap::new());
         for _ in 0..5 {
             for _ in 0..rng.below(120) {
                 match rng.below(12) {
@@ -222,7 +222,7 @@ fn power_cuts_forget_nothing() {
                     4 => queue.core.flush().unwrap(),
                     5..9 => match received(&queue, &link, None) {
                         Ok(received) => out.extend(received),
-                        Err(Error::Gap(gap)) => told.push(gap.first..=gap.last),
+                        Err(Error::Gap(gap)) => reported.push(gap.first..=gap.last),
                         Err(error) => panic!("{error}"),
                     },
                     _ => {
@@ -230,7 +230,7 @@ fn power_cuts_forget_nothing() {
                         if let Some(seq) = out.keys().nth(at).copied() {
                             queue.ack(&link, seq, out[&seq]).unwrap();
                             out.remove(&seq);
-                            told.push(seq..=seq);
+                            reported.push(seq..=seq);
                         }
                     }
                 }
@@ -243,15 +243,15 @@ fn power_cuts_forget_nothing() {
             match received(&queue, &link, None) {
                 Ok(Some((seq, handed))) => {
                     queue.ack(&link, seq, handed).unwrap();
-                    told.push(seq..=seq);
+                    reported.push(seq..=seq);
                 }
                 Ok(None) => break,
-                Err(Error::Gap(gap)) => told.push(gap.first..=gap.last),
+                Err(Error::Gap(gap)) => reported.push(gap.first..=gap.last),
                 Err(error) => panic!("{error}"),
             }
         }
-        told.sort_by_key(|range| *range.start());
-        let reached = told.into_iter().fold(0, |next, range| {
+        reported.sort_by_key(|range| *range.start());
+        let reached = reported.into_iter().fold(0, |next, range| {
             assert!(*range.start() <= next, "seed {seed}: {next} was forgotten");
             next.max(range.end() + 1)
         });

@@ -231,7 +231,7 @@ fn counts_that_cannot_be_taken_up_now_hold_nothing_up_for_ever() {
 /// An earlier run gave it back, so it comes first. Then the messages around it are damaged, and it
 /// too: its worker has it.
 #[test]
-fn a_gap_around_a_message_in_flight_is_told_without_it() {
+fn a_gap_around_a_message_in_flight_is_reported_without_it() {
     let queue = new();
     let link = queue.consumer("link").unwrap();
     queue.set_redelivery(&link, Rules::default()).unwrap();
@@ -257,14 +257,14 @@ fn a_gap_around_a_message_in_flight_is_told_without_it() {
             }
         }
     }
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     while let Err(Error::Gap(Gap { first, last, .. })) = next().map(|received| {
         let (seq, handed) = received.unwrap();
         queue.ack(&link, seq, handed).unwrap();
     }) {
-        told.push((first, last));
+        reported.push((first, last));
     }
-    assert_eq!(told, [(0, 0), (2, 2)]);
+    assert_eq!(reported, [(0, 0), (2, 2)]);
     queue.ack(&link, seq, handed).unwrap();
     assert_eq!((link.seq(), link.len(&queue.core)), (4, 2));
     assert_eq!(rest(&queue, &link), [4, 5]);

@@ -8,7 +8,8 @@
 mod plant;
 
 use plant::{
-    CLOSED_MEANWHILE, CRASH, JOBS, LENT, NEWS_PASSED_ON, STORED_AGAIN, TOLD_DURABLE, VISITED, WORLD,
+    CLOSED_MEANWHILE, CRASH, JOBS, LENT, NEWS_PASSED_ON, REPORTED_DURABLE, STORED_AGAIN, VISITED,
+    WORLD,
 };
 
 mutants! {
@@ -48,7 +49,7 @@ mutants! {
     /// acknowledged number out again.
     AcknowledgedNumberGivenAgain => "no number is given out twice, whoever alone speaks of it",
     /// The tail is published before the index has it.
-    PublishedBeforeTheIndex => "after a kill no number that was told is given out again",
+    PublishedBeforeTheIndex => "after a kill no number that was reported is given out again",
     /// A commit goes on when the index could not store the tail.
     IndexTailNotHeeded => "a record is committed in the index too, or rolled back",
     /// Each message of a batch is committed by itself.
@@ -60,7 +61,7 @@ mutants! {
     /// Segments begun for a refused record stay live.
     RefusedSegmentsStay => "a refused record leaves nothing behind",
     /// After a rollback the next segment does not say again which numbers are missing.
-    SuccessionNotTakenBack => "P4: each missing number is told",
+    SuccessionNotTakenBack => "P4: each missing number is reported",
     /// A run gives numbers out without a lease on the disk.
     LeaseNotWritten => "no number is given out twice after a power cut",
     /// A lease that is used up is not renewed.
@@ -101,16 +102,16 @@ mutants! {
     /// The tail's segment is drained although the header of a refused record may stand there.
     DrainedUncleared => "what is refused is never delivered",
     /// A clean end is not written down.
-    CleanEndNotWritten => "after a clean end nothing is told as missing",
+    CleanEndNotWritten => "after a clean end nothing is reported as missing",
     /// The storage worker's flush waits for the producers' lock, whose holder may wait for the
     /// storage worker.
     KeeperWaitsForProducers => "P9: no order of calls deadlocks",
-    /// Who waits for the storage worker is not told that it has ended.
+    /// The end of the storage worker does not wake who waits for it.
     KeeperLeavesInSilence => "P9: no wake-up is lost",
     /// A producer does the storage worker's errands itself, although that thread runs.
     ErrandsDoneHere => "P9: no sync on the thread of a caller that asked for none",
-    /// A producer that waits for an errand is not told that it is done.
-    AnswerNotTold => "P9: no wake-up is lost",
+    /// The storage worker does not wake the producer whose errand is done.
+    AnswerWakesNobody => "P9: no wake-up is lost",
     /// Segments that the storage worker drops ahead of need are no reason to try again without
     /// room.
     RoomAheadNotCounted => "P5: a queue with room takes messages, and drops no more than it must",
@@ -126,8 +127,8 @@ mutants! {
     TimerDoesNotFlush => "P1: with a timer, messages are durable in time",
     /// The durable mark moves before the sync.
     MarkBeforeSync => "P1: what is said to be durable is",
-    /// Who waits for a flush is not told that it has ended.
-    FlushEndNotTold => "P9: no wake-up is lost",
+    /// The end of a flush does not wake who waits for it.
+    FlushEndWakesNobody => "P9: no wake-up is lost",
     /// After a flush that failed, its leader still counts as leading.
     LeaderStays => "P9: an error leaves no lock behind",
     /// The durable mark moves although the flush failed.
@@ -154,8 +155,8 @@ mutants! {
     SettledPoisoned => "R8: a segment goes when a synced place is behind it",
     /// Segments are given back while a consumer's new place is chosen.
     ReclaimedWhileChosen => "a consumer's place is not given back",
-    /// Producers that wait for room are not told when there is some.
-    SpaceNotTold => "P9: no wake-up is lost",
+    /// New room does not wake producers that wait for it.
+    SpaceWakesNobody => "P9: no wake-up is lost",
     /// The tail's position is published before its number.
     PositionBeforeNumber => "a position never comes with a number before it";
         equivalent: "tests/loom/models.rs finds it, which is none of the groups",
@@ -173,12 +174,12 @@ mutants! {
     SettlingNotAsked => "P7: nothing is written after the close",
     /// Whether space is coming is asked under another lock than whether there is room.
     ComingAskedApart => "P5: a queue with room takes messages"; equivalent:
-        "Who was told that nothing comes, and is refused, asks whether consumers or ages drained \
-         anything since it began (regain). Who was told that space comes settles once more, and is \
-         told nothing comes if there is nothing left to settle.",
+        "Who saw that nothing comes, and is refused, asks whether consumers or ages drained \
+         anything since it began (regain). Who saw that space comes settles once more, and \
+         sees that nothing comes if there is nothing left to settle.",
     /// What is dropped is not noted as dropped.
-    DropNotNoted => "P4: each missing number is told with its cause",
-    /// A reader within the tail's segment is not told that it was drained.
+    DropNotNoted => "P4: each missing number is reported with its cause",
+    /// A reader within the tail's segment does not learn that it was drained.
     ReaderNotSentOn => "P9: no consumer waits beside a message"; equivalent:
         "The reader searches the rest of the segment. What a refused record left there has numbers \
          of the next segment, which a search does not take. So it goes on there, only later.",
@@ -200,9 +201,9 @@ mutants! {
     /// A store to a full segment while it is synced counts as synced.
     StoreDuringSyncForgotten => "P1: what is said to be durable is",
     /// A segment that was stored to is not kept open until it is synced.
-    DescriptorNotKept => "R6: a failed write-back is told to a descriptor that was open",
-    /// The pool is not told that a segment's file has grown.
-    GrowthNotTold => "P3: a lent message stays as it is after the close",
+    DescriptorNotKept => "R6: a failed write-back is reported to a descriptor that was open",
+    /// The growth of a segment's file is not reported to the pool.
+    GrowthNotReported => "P3: a lent message stays as it is after the close",
     /// The index does not count for `max_bytes`.
     IndexNotCounted => "P5: `max_bytes` holds at every moment",
     /// A window is taken for idle although somebody refers to it.
@@ -212,17 +213,17 @@ mutants! {
     /// A reader enters a segment that begins behind the visible end.
     UncommittedSegmentEntered => "what is refused is never delivered",
     /// A reader that found no segment does not look again with the visible end at hand.
-    SegmentsNotLookedAtAgain => "P4: nothing is told as missing that is there",
+    SegmentsNotLookedAtAgain => "P4: nothing is reported as missing that is there",
     /// A search that found nothing does not ask whether messages came meanwhile.
-    TailNotLookedAtAgain => "P4: nothing is told as missing that is there",
+    TailNotLookedAtAgain => "P4: nothing is reported as missing that is there",
     /// A number ahead of the position is taken for nothing new.
-    NumbersAtTheEndNotTold => "P4: each missing number is told"; equivalent:
+    NumbersAtTheEndNotReported => "P4: each missing number is reported"; equivalent:
         "An opening puts the tail behind a word of positions that stands for the numbers missing \
          before it, so who stands at the end has the end's number. Otherwise the number is ahead \
          only while a producer publishes, who wakes the reader then. (After each life of a world \
          every consumer is read to its end and must have the end's number.)",
     /// Other threads see a place before the index has it.
-    PlaceToldBeforeStored => "R8: a segment goes when a stored place is behind it",
+    PlacePublishedBeforeStored => "R8: a segment goes when a stored place is behind it",
     /// A read does not count as a move of its consumer.
     MoveNotCounted => "P2: a flushed place is durable",
     /// A read that waited for its consumer's lock does not ask again whether the queue is open.
@@ -246,21 +247,21 @@ mutants! {
     /// A producer flushes and wakes with the producers' lock held.
     FlushedUnderTheLock => "P9: no order of calls deadlocks",
     /// A header that a call cannot write is not stored through a mapping.
-    HeaderByCallAlone => "P4: a power cut's loss is told as that",
+    HeaderByCallAlone => "P4: a power cut's loss is reported as that",
     /// What only a row of the index states is not written into the header.
-    StatedByTheRowAlone => "P4: a power cut's loss is told as that",
+    StatedByTheRowAlone => "P4: a power cut's loss is reported as that",
     /// A hole is filled before the header of the segment behind it states what is missing.
-    FilledBeforeStated => "P4: a power cut's loss is told as that",
+    FilledBeforeStated => "P4: a power cut's loss is reported as that",
     /// A checkpoint within the numbers that the next segment is to state says nothing of them.
-    StatedAtTheBaseAlone => "P4: a power cut's loss is told as that",
+    StatedAtTheBaseAlone => "P4: a power cut's loss is reported as that",
     /// A future that waits for room has its waker put in after it looked.
     RearmedAfterTheLook => "P9: no wake-up is lost",
     /// A future does not look for room again once it is in line.
     RoomLookedForOnce => "P9: no wake-up is lost",
     /// Room wakes one future, which may be dropped.
-    OneFutureToldOfRoom => "P9: no wake-up is lost",
-    /// Futures that wait for room are not told when there is some.
-    RoomNotToldToFutures => "P9: no wake-up is lost",
+    RoomWakesOneFuture => "P9: no wake-up is lost",
+    /// New room does not wake futures that wait for it.
+    RoomWakesNoFuture => "P9: no wake-up is lost",
     /// A close, an interrupt and the storage worker's end wake no future.
     FuturesLeftAsleep => "P9: no wake-up is lost",
     /// A future that is dropped while it waits for room stays in line.
@@ -273,11 +274,11 @@ mutants! {
     InterruptedThoughDone => "an interrupt changes nothing",
     /// A reader that is interrupted has taken a message.
     InterruptedHavingTaken => "an interrupt changes nothing",
-    /// The index is not told that a consumer was removed.
+    /// The removal of a consumer is not stored in the index.
     RemovalNotStored => "a removed consumer stays removed",
     /// The default consumer's place keeps segments after it was removed.
     RemovedKeepsItsPlace => "P5: what a removed consumer kept is given back",
-    /// Who waits for a consumer that is removed is not told.
+    /// The removal of a consumer does not wake who waits for it.
     RemovalWakesNobody => "P9: no wake-up is lost",
     /// Who waits for a consumer that is removed and made again at once waits on.
     RemovalMissedByWaiters => "a removal ends the waits for the consumer",
@@ -399,11 +400,11 @@ mutants! {
     /// After a remount in the same boot everything is believed that reaches the stated tail.
     MountBelieved => "after a remount every record is looked at",
     /// The run's word on what was dropped or expired is not heeded.
-    LossesOfTheRunForgotten => "P4: a loss is told with its cause",
+    LossesOfTheRunForgotten => "P4: a loss is reported with its cause",
     /// What was dropped or expired counts as held, if its segment is still there.
     GivenUpComesBack => "what was given up stays so",
     /// A segment that was begun behind a clean end counts.
-    BegunBehindTheEnd => "P4: no number is told missing that nobody got",
+    BegunBehindTheEnd => "P4: no number is reported missing that nobody got",
     /// Damage before the durable mark is repaired as if it were torn (R7).
     DamageTakenForTorn => "R7: what does not validate before the mark is damage",
     /// Holes are not overwritten.
@@ -419,7 +420,7 @@ mutants! {
     /// What recovery overwrites is not synced.
     OverwrittenUnsynced => "R3: what is given up does not come back",
     /// A header that states anew what is missing is not synced.
-    HeaderUnsynced => "P4: a number that was told missing stays so",
+    HeaderUnsynced => "P4: a number that was reported missing stays so",
     /// The rest of the last segment is left as it is behind the tail (R3).
     TailNotClosed => "R3: no old record stands up behind the tail",
     /// The last segment is written on after a power cut (R3).
@@ -445,7 +446,7 @@ mutants! {
     /// The life of a segment that is gone is used again (R9).
     LifeUsedAgain => "R9: no life is used again",
     /// What does not validate is stepped over, and no hole is noted.
-    HoleNotSeen => "P4: each missing number is told",
+    HoleNotSeen => "P4: each missing number is reported",
     /// A record whose commit is refused, and which cannot be cleared, is said to be refused.
     RefusedAndWhole => "what is refused is never delivered",
     /// The next segment is begun, and the one before stays live without an end.
@@ -464,34 +465,34 @@ mutants! {
     MappedBeyondTheCap => "P6: mapped memory stays within the cap",
     /// Of a refused record that begins a segment the header is not cleared.
     OwnSegmentUncleared => "what is refused is never delivered",
-    /// A caller whose message is in the queue is told what refuses the calls behind it.
+    /// A caller whose message is in the queue gets the error that refuses the calls behind it.
     RefusedThoughDone => "what is refused is never delivered",
-    /// A sync that failed before a message was stored is told as one that came behind it.
-    RefusedAsFlush => "P1: what a caller is told to be in the queue is there",
+    /// A sync that failed before a message was stored is reported as one that came behind it.
+    RefusedAsFlush => "P1: what a call reports to be in the queue is there",
     /// A spare that cannot be looked at is set aside, where its bytes count for ever.
     SpareSetAside => "P5: a queue that was full works again",
     /// An opening has the run record forget what a segment states that is not durable.
-    StatementMayBeLost => "P4: each missing number is told with its cause",
+    StatementMayBeLost => "P4: each missing number is reported with its cause",
     /// A clean end is believed although the run behind it gave up messages.
     ExpiredComesBack => "P4: what was given up does not come back",
     /// A kill in an opening that believes the live part counts as a power cut.
-    BelievedIsDoubted => "what an opening that dies has read is told as it would have been",
+    BelievedIsDoubted => "what an opening that dies has read is reported as it would have been",
     /// Where a kill left no tail, the walk begins with the last segment.
     WalkFromTheLastSegment => "P2: what is acknowledged is there after a kill",
     /// A spare that cannot be removed is settled again, and again.
     SpareGoesRound => "P9: a call without room ends",
     /// An opening behind a power cut marks as durable what is missing before the next segment.
-    MarkBeyondTheMissing => "P4: each missing number is told with its cause";
+    MarkBeyondTheMissing => "P4: each missing number is reported with its cause";
         audit: "4", VISITED, 1099511628626,
     /// Where a segment was closed at the end of its file, an opening that searches sees a hole.
     FileEndIsAHole => "P2: what is durable is there after a power cut",
     /// Where numbers go on at the lease, what was begun for a unit that died stays live.
-    TornSegmentsKept => "P4: each missing number is told with its cause";
+    TornSegmentsKept => "P4: each missing number is reported with its cause";
         audit: "5", WORLD, 795638819543,
     /// Another mount has a place within what an opening behind a power cut filled, and it stays.
-    PlaceLeftInTheMended => "P4: each missing number is told with its cause",
+    PlaceLeftInTheMended => "P4: each missing number is reported with its cause",
     /// Where headers are read, a segment is live by its header that its row has as a spare.
-    SpareLiveByItsHeader => "P4: no number is told missing that nobody got";
+    SpareLiveByItsHeader => "P4: no number is reported missing that nobody got";
         audit: "5", WORLD, 795644330333,
     /// An opening stores over the copy of the run record that counts, the other being torn or old.
     OnlyCopyOverwritten => "one copy of the run record is whole at any time";
@@ -506,9 +507,9 @@ mutants! {
     /// A flush that comes behind the end of the run says that it is done.
     FlushedAfterTheEnd => "P1: what is said to be durable is",
     /// An opening that found bytes lost with a mount leaves the token in the index.
-    TokenKeptAfterALoss => "what an opening that dies has mended is told as it would have been";
+    TokenKeptAfterALoss => "what an opening that dies has mended is reported as it would have been";
         equivalent: "Behind another mount numbers go on at the lease, whatever was found, and what \
-         was mended tells the same. (Before that the next opening went on at the tail.)",
+         was mended reports the same. (Before that the next opening went on at the tail.)",
     /// A process that died behind a clean end counts as one that closed its queue.
     DeathBehindACleanEnd => "a message is handed out so often at most",
     /// A live part whose bytes are late bears the token.
@@ -520,7 +521,7 @@ mutants! {
     /// Rows are complete although the first segments have none.
     FirstRowsNotMissed => "rows are held against the files"; equivalent:
         "Where the first segment's file is there, it is a file without a row, and the rows are not \
-         believed. Where it is not, the headers tell no more than the rows.",
+         believed. Where it is not, the headers report no more than the rows.",
     /// Behind a power cut messages count as damaged that every consumer had passed.
     PassedIsDamaged => "nothing is called damaged that nobody misses",
     /// An opening does not look for lives in the checkpoint.
@@ -623,7 +624,7 @@ mutants! {
     ExtensionForgotten => "an extended lease lasts",
     /// That a message was rejected is not stored.
     RejectionNotStored => "what is rejected is handed out no more, by no later run",
-    /// A message that was told as rejected is handed out again.
+    /// A message that was reported as rejected is handed out again.
     RejectedComesAgain => "what is rejected is handed out no more",
     /// New rules do not hold for messages that were given back before.
     NewRulesForLaterOnes => "a message is handed out so often at most",
@@ -639,8 +640,8 @@ mutants! {
     UnflushedPutInAgain => "a letter comes once, where nothing ends a process",
     /// The place moves on although messages were left behind.
     LeftBehindForgotten => "what lanes leave behind comes later, also after a crash",
-    /// A gap that the backlog meets is told beyond its stretch.
-    GapBeyondTheStretch => "a missing number is told once, in the lane that has it",
+    /// A gap that the backlog meets is reported beyond its stretch.
+    GapBeyondTheStretch => "a missing number is reported once, in the lane that has it",
     /// After an opening what lies between place and ranges is not the backlog's.
     StretchesNotTakenUp => "after an opening the backlog is what was left behind",
     /// After a death, messages are suspected that were left behind and never handed out.
@@ -650,7 +651,7 @@ mutants! {
     /// What an earlier run counted is reached only where it lies.
     CountedLeftBehind => "P9: what is there is handed out",
     /// Who reads in lanes does not say that an earlier run rejected messages.
-    LettersNotTold => "a dead letter comes to rest",
+    LettersNotNotified => "a dead letter comes to rest",
     /// What an earlier run counted comes where it lies, too.
     TakenBackMetAgain => "nothing comes again that was acknowledged, unless a crash took that back",
     /// Who waits for the backlog does not learn that the fresh lane has left messages behind.
@@ -676,12 +677,12 @@ mutants! {
     /// Wakers are called with the flush lock held (audit A10).
     WokenUnderTheFlushLock => "P9: no lock is held while a caller's code runs";
         audit: "A10", WORLD, 18,
-    /// A gap met behind a batch is taken for told (audit A11, B9).
-    GapOfABatchNotTold => "P4: each missing number is told";
+    /// A gap met behind a batch counts as reported (audit A11, B9).
+    GapOfABatchNotReported => "P4: each missing number is reported";
         audit: "A11, B9", WORLD, 2052,
     /// The directory counts as synced while the sync is under way (audit B2).
     DirectorySyncSaidEarly => "P1: what is said to be durable is";
-        audit: "B2", TOLD_DURABLE, 39,
+        audit: "B2", REPORTED_DURABLE, 39,
     /// A sync of the index that fails does not poison the queue (audit B3).
     IndexSyncNotHeeded => "R6: the first sync that fails poisons the queue";
         audit: "B3", WORLD, 692,
@@ -699,10 +700,10 @@ mutants! {
     ForwardLossNotSeen => "forward: what the far side lost is sent again",
     /// A forwarder sends everything that is kept again when the far side lost something.
     ForwardSentFromOldest => "forward: nothing is there twice",
-    /// What the far side lost and nobody can send again is not told.
-    ForwardLossNotTold => "forward: each number that is missing is told",
+    /// What the far side lost and nobody can send again is not reported.
+    ForwardLossNotReported => "forward: each number that is missing is reported",
     /// A far side that has forgotten the queue counts as one that takes up where it was.
-    ForwardForgottenNotSeen => "forward: a far side that forgot is told to the user",
+    ForwardForgottenNotSeen => "forward: a far side that forgot is reported to the user",
     /// What is kept is not sent again to a far side that forgot.
     ForwardKeptNotResent => "forward: what is kept is sent again when asked for",
     /// More is sent than the far side takes at once.
@@ -717,16 +718,16 @@ mutants! {
     ForwardKeepsNothing => "forward: what is kept is there when the far side lost it",
     /// The kept place never moves.
     ForwardKeepsAll => "forward: no more is kept than asked for",
-    /// Gaps of the queue are not told to the far side.
-    ForwardGapNotTold => "forward: each number that is missing is told",
+    /// Gaps of the queue are not reported to the far side.
+    ForwardGapNotReported => "forward: each number that is missing is reported",
     /// A gap's own message has no checksum of the message before it.
     ForwardGapWithoutSum => "forward: asking for the last finds the last message",
     /// A message is given up at its first refusal.
     ForwardRefusedAtOnce => "forward: a message is given up after five refusals",
     /// A message is never given up.
     ForwardRefusedForEver => "forward: a message that is refused for good does not block the line",
-    /// A message that was left out is not told to the far side.
-    ForwardRefusedNotTold => "forward: each number that is missing is told",
+    /// A message that was left out is not reported to the far side.
+    ForwardRefusedNotReported => "forward: each number that is missing is reported",
     /// A message is left out before it is put away.
     ForwardLetterForgotten => "forward: a refused message is put away first",
     /// The pause between sessions stays as short as the first.

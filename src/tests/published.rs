@@ -124,7 +124,7 @@ fn an_error_says_whether_the_message_is_in_the_queue() {
 }
 
 /// Another thread's flush fails while this one waits for its own: the message is in the queue, and
-/// the caller is not told that it was refused.
+/// the call does not report that it was refused.
 #[test]
 fn a_message_in_the_queue_is_not_called_refused_when_the_flush_of_another_fails() {
     let storage = disk();

@@ -111,7 +111,7 @@ fn a_delay_without_end_does_not_end_at_once() {
     assert!(receive(&queue, &standing).is_none());
 }
 
-/// A gap that waits to be told is news, also where no message may be handed out.
+/// A gap that waits to be reported is news, also where no message may be handed out.
 #[test]
 fn a_rejected_message_is_news_where_the_limit_holds_the_others_back() {
     let queue = filled(2);
@@ -120,8 +120,8 @@ fn a_rejected_message_is_news_where_the_limit_holds_the_others_back() {
     let (seq, handed) = receive(&queue, &standing).unwrap();
     queue.reject(&standing, seq, handed).unwrap();
     assert!(standing.with_progress(|progress| progress.has_news(&queue.core)));
-    let told = queue.receive(&standing, reading::AsMessage).map(drop);
-    assert!(matches!(told, Err(Error::Gap(gap)) if gap.cause == GapCause::Rejected));
+    let reported = queue.receive(&standing, reading::AsMessage).map(drop);
+    assert!(matches!(reported, Err(Error::Gap(gap)) if gap.cause == GapCause::Rejected));
     assert_eq!(receive(&queue, &standing).unwrap().0, 1);
 }
 
@@ -186,12 +186,12 @@ fn fewer_attempts_reject_what_was_given_back_more_often() {
         queue.nack(&standing, seq, handed, None);
     }
     workers(&queue, Rules { max_attempts: Some(2), ..Rules::default() });
-    let told = queue.receive(&standing, reading::AsMessage).map(drop);
-    assert!(matches!(told, Err(Error::Gap(gap)) if (gap.first, gap.last) == (1, 1)));
+    let reported = queue.receive(&standing, reading::AsMessage).map(drop);
+    assert!(matches!(reported, Err(Error::Gap(gap)) if (gap.first, gap.last) == (1, 1)));
     assert_eq!(receive(&queue, &standing).unwrap().0, 2);
     workers(&queue, Rules { max_attempts: Some(1), ..Rules::default() });
-    let told = queue.receive(&standing, reading::AsMessage).map(drop);
-    assert!(matches!(told, Err(Error::Gap(gap)) if (gap.first, gap.last) == (0, 0)));
+    let reported = queue.receive(&standing, reading::AsMessage).map(drop);
+    assert!(matches!(reported, Err(Error::Gap(gap)) if (gap.first, gap.last) == (0, 0)));
 }
 
 /// An answer that comes too late finds that a lease has ended. What follows from that is seen at
@@ -215,14 +215,14 @@ fn a_late_answer_leaves_no_message_in_flight_whose_lease_has_ended() {
         let (seq, handed) = receive(&queue, &standing).unwrap();
         stop_clock(Some(began + Duration::from_millis(5)));
         answer(&queue, &standing, seq, handed);
-        // (A rejected message stays in flight until it is told.)
+        // (A rejected message stays in flight until it is reported.)
         let rejected = u64::from(most.is_some());
         assert_eq!((standing.in_flight(&queue.core), queue.stats().rejected), (rejected, rejected));
     }
     stop_clock(None);
 }
 
-/// Another queue, which answers each letter as it is told to.
+/// Another queue, which answers each letter as the test has it.
 struct Other {
     /// What it answers to the letter of that number.
     answer: fn(&Taken, u64) -> Result<()>,
@@ -303,11 +303,11 @@ fn a_letter_that_is_too_large_does_not_hold_up_those_behind_it() {
     queue.set_redelivery(&standing, with_letters(&letters)).unwrap();
     assert_eq!(letters.taken().numbers, [1, 2]);
     assert_eq!(standing.in_flight(&queue.core), 1);
-    // It can never go: it is told, and keeps no place.
-    let told = reading::next(&queue, &standing, Read::Take).unwrap_err();
+    // It can never go: it is reported, and keeps no place.
+    let reported = reading::next(&queue, &standing, Read::Take).unwrap_err();
     assert!(
-        matches!(&told, Error::Gap(gap) if (gap.first, gap.cause) == (0, GapCause::Rejected)),
-        "{told}"
+        matches!(&reported, Error::Gap(gap) if (gap.first, gap.cause) == (0, GapCause::Rejected)),
+        "{reported}"
     );
     assert_eq!((standing.in_flight(&queue.core), standing.len(&queue.core)), (0, 0));
 }
@@ -375,9 +375,9 @@ fn large_letters_do_not_go_all_at_once() {
     assert_eq!(planted, 30 * (8 << 10));
 }
 
-/// A rejected message is dropped before its letter could go: it is told once, with its cause.
+/// A rejected message is dropped before its letter could go: it is reported once, with its cause.
 #[test]
-fn a_letter_whose_message_was_dropped_is_told_as_a_gap() {
+fn a_letter_whose_message_was_dropped_is_reported_as_a_gap() {
     let began = Instant::now();
     stop_clock(Some(began));
     let options = Options::new().arena_size(4096).max_bytes(96 << 10).on_full(OnFull::DropOldest);
@@ -395,11 +395,11 @@ fn a_letter_whose_message_was_dropped_is_told_as_a_gap() {
     letters.taken().is_open = true;
     stop_clock(Some(began + LONG));
     queue.consumers.look_at_deliveries(&queue.core);
-    let told = queue.receive(&standing, reading::AsMessage).map(drop).unwrap_err();
+    let reported = queue.receive(&standing, reading::AsMessage).map(drop).unwrap_err();
     stop_clock(None);
     assert!(
-        matches!(&told, Error::Gap(gap) if (gap.first, gap.cause) == (0, GapCause::Dropped)),
-        "{told}"
+        matches!(&reported, Error::Gap(gap) if (gap.first, gap.cause) == (0, GapCause::Dropped)),
+        "{reported}"
     );
     assert!(letters.taken().numbers.is_empty());
     assert_eq!(standing.in_flight(&queue.core), 0);

@@ -36,7 +36,7 @@ const RESERVED: [(usize, usize); 9] = [
     (64, 960),
     (1216, 832),
     (4288, 320),
-    (index_at::UNTOLD, SECTOR),
+    (index_at::UNREPORTED, SECTOR),
     (index_at::ATTEMPTS, 4 * SECTOR),
     (index_at::LIVE + 44, 20),
     (index_at::LIVE + 88, 40),

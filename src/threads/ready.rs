@@ -89,7 +89,7 @@ impl Ready {
     /// Makes the descriptor readable or not, as `has_news` says. Without news it is cleared, and
     /// `has_news` is asked once more: [`raise`](Self::raise) for news that come meanwhile runs
     /// either before the clearing, and then the second look sees them, or after it.
-    pub(crate) fn tell(&self, has_news: impl Fn() -> bool) {
+    pub(crate) fn notify(&self, has_news: impl Fn() -> bool) {
         if !has_news() {
             self.clear();
             if planted!(ReadyNotLookedAtAgain) || !has_news() {

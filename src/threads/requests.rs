@@ -116,7 +116,7 @@ impl Worker<StorageRequests> {
             let producer = requests.wanted.producer.take();
             drop(requests);
             if let Some(producer) = producer
-                && !planted!(AnswerNotTold)
+                && !planted!(AnswerWakesNobody)
             {
                 producer.unpark();
             }

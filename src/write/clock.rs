@@ -102,9 +102,9 @@ impl Clock {
     }
 
     /// Whether the tail's segment takes no more messages: its time is over, or its header does not
-    /// tell the age of its messages (the clock was set back, for instance).
+    /// date its messages (the clock was set back, for instance).
     pub(super) fn is_over(&self) -> bool {
         let Span { created, until } = self.span;
-        self.ages.is_some_and(|ages| !ages.tells(created, until, self.now) || self.now >= until)
+        self.ages.is_some_and(|ages| !ages.is_dated(created, until, self.now) || self.now >= until)
     }
 }

@@ -72,7 +72,7 @@ static void batches(mmq_queue *queue) {
   mmq_consumer_free(consumer);
 }
 
-/* A gap behind the first message of a batch comes with the next call; an iterator tells it without counting it. */
+/* A gap behind the first message of a batch comes with the next call; an iterator reports it without counting it. */
 static void gaps(void) {
   mmq_options *options = mmq_options_new();
   mmq_queue *queue;

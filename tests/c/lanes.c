@@ -292,7 +292,7 @@ static void waited_for(void) {
   mmq_consumer_free(consumer);
 }
 
-/* A gap is told through the handle that meets it. */
+/* A gap is reported through the handle that meets it. */
 static void gaps(void) {
   mmq_queue *queue = open_at("gaps");
   mmq_consumer *consumer = link_of(queue);

@@ -93,7 +93,7 @@ int main(int argc, char **argv) {
   OK(mmq_dequeue_into(queue, NULL, 0, &len, NULL));
   OK(mmq_skip(queue, NULL));
 
-  /* Handles that are gone: told as long as not too many others are. */
+  /* Handles that are gone: known as long as not too many others are. */
   OK(mmq_consumer_dequeue(consumer, &message));
   for (round = 0; round < 3; round++) {
     mmq_message_free(message);

@@ -71,7 +71,7 @@ static void gap_and_full(void) {
   CHECK(gap.first == 7);
   OK(mmq_enqueue(queue, bytes, sizeof bytes, &seq));
   CHECK(seq == refused);
-  /* A consumer is told of what was dropped from when it exists. */
+  /* What is dropped is reported to a consumer from when it exists. */
   OK(mmq_peek(queue, &message));
   mmq_message_free(message);
   while (seq < 3 * refused) OK(mmq_enqueue(queue, bytes, sizeof bytes, &seq));
@@ -262,7 +262,7 @@ static void closed_and_removed(void) {
   mmq_consumer_free(two);
 }
 
-static void begins_where_it_is_told(void) {
+static void begins_where_it_is_asked_to(void) {
   mmq_queue *queue = open_at("begins");
   mmq_consumer *end, *third, *oldest, *none = NULL;
   mmq_message *message = NULL;
@@ -429,7 +429,7 @@ int main(int argc, char **argv) {
   later_format();
   no_queue();
   closed_and_removed();
-  begins_where_it_is_told();
+  begins_where_it_is_asked_to();
   lease_is_over();
   interrupted();
   forked();

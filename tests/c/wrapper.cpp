@@ -184,7 +184,7 @@ static void with_error_codes(const std::string &dir) {
   CHECK(ec == MMQ_FULL);
   small.close(ec);
 
-  // Work: what is not done comes again, and what was dropped is told.
+  // Work: what is not done comes again, and what was dropped is reported.
   mmq::Options drops;
   drops.arena_size(4096).max_bytes(128 * 1024).on_full(MMQ_DROP_OLDEST);
   mmq::Queue spool = mmq::Queue::open(dir + "-spool", drops, ec);
@@ -259,7 +259,7 @@ static void with_exceptions(const std::string &dir) {
   CHECK(thrown([&] { mmq::Queue again(dir); }) == MMQ_LOCKED);
   const std::vector<char> bytes(1000);
   std::uint64_t seq = 0;
-  CHECK(!queue.dequeue());  // a consumer is told of what was dropped from when it exists
+  CHECK(!queue.dequeue());  // what is dropped is reported to a consumer from when it exists
   for (int round = 0; round < 300; round++) seq = queue.enqueue(bytes.data(), bytes.size());
   CHECK(seq == 299 && queue.len() < 300);
   try {

@@ -1,5 +1,5 @@
 //! The examples in C and C++, and the programs of the README and of `mmq.h`, on a queue of 4,000
-//! messages with six flipped bytes: each tells the six, reads all the others, and ends with
+//! messages with six flipped bytes: each reports the six, reads all the others, and ends with
 //! success.
 
 use std::path::Path;
@@ -13,7 +13,7 @@ fn job(number: u64) -> Vec<u8> {
 }
 
 /// Builds the program and runs it in a directory where `queue` is damaged; the lines of its output
-/// and how many gaps it told of.
+/// and how many gaps it reported.
 #[track_caller]
 fn run_on_damage(
     compiler: &str,
@@ -81,7 +81,7 @@ fn the_examples_in_c_and_cpp_read_on_behind_gaps() {
 
 #[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]
 #[test]
-fn recovery_in_c_and_cpp_tells_what_was_lost_and_fails() {
+fn recovery_in_c_and_cpp_reports_what_was_lost_and_fails() {
     let between =
         library().compile("cc", "tests/c/damage_between.c", &["-std=c11", "-shared", "-fPIC"]);
     for (extension, compiler, standard) in [("c", "cc", "-std=c11"), ("cpp", "c++", "-std=c++17")] {

@@ -113,38 +113,38 @@ fn fixtures() -> PathBuf {
     fixtures
 }
 
-/// All that a queue tells, in the words of the texts.
-fn told(queue: &Queue, dir: &Path) -> String {
-    let mut told = format!("{} messages\n", queue.len());
+/// All that a queue reports, in the words of the texts.
+fn reported(queue: &Queue, dir: &Path) -> String {
+    let mut reported = format!("{} messages\n", queue.len());
     let mut consumers = queue.consumers();
     consumers.sort();
     for name in std::iter::once(String::new()).chain(consumers) {
         let named = (!name.is_empty()).then(|| queue.consumer(&name).unwrap());
-        let _ = writeln!(told, "{}", if name.is_empty() { "default consumer" } else { &name });
+        let _ = writeln!(reported, "{}", if name.is_empty() { "default consumer" } else { &name });
         loop {
             match named.as_ref().map_or_else(|| queue.dequeue(), |consumer| consumer.dequeue()) {
                 Ok(None) => break,
                 Ok(Some(message)) if message.len() > 40 => {
                     let crc = !crc32c(u32::MAX, &message);
                     let (seq, len, from) = (message.seq(), message.len(), from(&message));
-                    let _ = writeln!(told, "  {seq}: {len} bytes, crc32c {crc:08x}{from}");
+                    let _ = writeln!(reported, "  {seq}: {len} bytes, crc32c {crc:08x}{from}");
                 }
                 Ok(Some(message)) => {
                     let text = message.as_str().unwrap();
-                    let _ = writeln!(told, "  {}: {text:?}{}", message.seq(), from(&message));
+                    let _ = writeln!(reported, "  {}: {text:?}{}", message.seq(), from(&message));
                 }
                 Err(Error::Gap(gap)) => {
-                    _ = writeln!(told, "  {} to {}: gap, {:?}", gap.first, gap.last, gap.cause);
+                    _ = writeln!(reported, "  {} to {}: gap, {:?}", gap.first, gap.last, gap.cause);
                 }
                 Err(error) => panic!("{error}"),
             }
         }
     }
-    let _ = writeln!(told, "next number {}", queue.enqueue("next").unwrap());
+    let _ = writeln!(reported, "next number {}", queue.enqueue("next").unwrap());
     for name in names(dir).into_iter().filter(|name| name.ends_with(".damaged")) {
-        let _ = writeln!(told, "set aside {name}");
+        let _ = writeln!(reported, "set aside {name}");
     }
-    told
+    reported
 }
 
 /// The origin of a dead letter.
@@ -167,12 +167,12 @@ fn what_was_written_is_read() {
         let dir = home.path().join("queue");
         copy_directory(&kept, &dir);
         let queue = options().create(false).open(&dir).unwrap();
-        let told = told(&queue, &dir);
-        if told != holds {
-            let _ = writeln!(others, "{state} holds\n{told}and not\n{holds}");
+        let reported = reported(&queue, &dir);
+        if reported != holds {
+            let _ = writeln!(others, "{state} holds\n{reported}and not\n{holds}");
         }
         queue.close().unwrap();
-        // And everything was told once.
+        // And everything was reported once.
         let queue = options().create(false).open(&dir).unwrap();
         let rest = std::iter::from_fn(|| queue.dequeue().unwrap()).map(|message| message.to_vec());
         assert_eq!(rest.collect::<Vec<_>>(), [b"next"], "{state}, opened again");
@@ -254,7 +254,7 @@ fn the_bytes_lie_where_the_page_says() {
     for run in ["RUN_A", "RUN_B"] {
         Part::of(live.bytes, row("Live part", run).0, "Live part").check("RUN_CRC", id);
     }
-    for reserved in ["UNTOLD", "ATTEMPTS"] {
+    for reserved in ["UNREPORTED", "ATTEMPTS"] {
         let (at, len) = row("Index file `index`", reserved);
         assert!(index[at..at + len].iter().all(|byte| *byte == 0), "{reserved}");
     }

@@ -1,5 +1,5 @@
 //! Promise P1: nothing acknowledged is lost when the process dies at any instruction. A child works
-//! on a queue and tells its parent, through a pipe, what it is about to do and what was
+//! on a queue and reports to its parent, through a pipe, what it is about to do and what was
 //! acknowledged. The parent kills the child at a random moment, opens the queue and compares it
 //! with what the child said.
 //!
@@ -77,7 +77,7 @@ enum Line {
 
 impl Line {
     /// A whole line goes to the pipe with one `write`, so death cuts between lines, not inside.
-    fn tell(self) {
+    fn report(self) {
         let text = match self {
             Line::Open => "open\n".to_owned(),
             Line::WillPut(count) => format!("will put {count}\n"),
@@ -114,12 +114,12 @@ fn the_child_that_is_killed() {
     let messages = Messages::new(seed, variant.sizes);
     let mut random = Random::new(seed ^ tail ^ head.rotate_left(32));
     let queue = (variant.options)().open(dir).expect("the child opens the queue");
-    Line::Open.tell();
+    Line::Open.report();
     let mut buffer = Vec::new();
     loop {
         if random.chance(variant.takes) {
             let most = if random.chance(4) { 1 + random.below(MOST_AT_ONCE) } else { 1 };
-            Line::WillTake(most).tell();
+            Line::WillTake(most).report();
             if most > 1 {
                 for message in queue.dequeue_batch(most as usize).expect("dequeue_batch") {
                     assert_eq!(message.seq(), head);
@@ -131,20 +131,20 @@ fn the_child_that_is_killed() {
                 messages.check(head, &buffer);
                 head += 1;
             }
-            Line::Took(head).tell();
+            Line::Took(head).report();
         } else if random.chance(5) {
             let count = 2 + random.below(MOST_AT_ONCE - 1);
             let batch: Vec<Vec<u8>> = (tail..tail + count).map(|seq| messages.bytes(seq)).collect();
-            Line::WillPut(count).tell();
+            Line::WillPut(count).report();
             let given = match queue.enqueue_batch(batch) {
                 Err(error) if error.is_full() => continue,
                 given => given.expect("enqueue_batch"),
             };
             assert_eq!(given, tail..tail + count);
             tail += count;
-            Line::Put(tail).tell();
+            Line::Put(tail).report();
         } else {
-            Line::WillPut(1).tell();
+            Line::WillPut(1).report();
             let given = match random.chance(3) {
                 true => {
                     queue.enqueue_with(messages.len_of(tail), |bytes| messages.write(tail, bytes))
@@ -157,7 +157,7 @@ fn the_child_that_is_killed() {
             };
             assert_eq!(given, tail);
             tail += 1;
-            Line::Put(tail).tell();
+            Line::Put(tail).report();
         }
     }
 }
@@ -172,7 +172,7 @@ struct Known {
     taking: u64,
 }
 
-/// Starts a child, kills it after `life`, and returns what it told.
+/// Starts a child, kills it after `life`, and returns what it reported.
 fn live_and_die(dir: &Path, variant: usize, seed: u64, mut known: Known, life: Duration) -> Known {
     let mut command = itself("kill::the_child_that_is_killed");
     command

@@ -66,15 +66,15 @@ fn nothing_is_left_of_a_test_process_that_is_killed_with_its_group() {
     victim.env(VICTIM, "").process_group(0).stdout(Stdio::piped());
     let mut victim = victim.spawn().unwrap();
     let mut lines = BufReader::new(victim.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let mut after = |word: &str| {
-        let path = lines.by_ref().inspect(|line| told.push(line.clone()));
+        let path = lines.by_ref().inspect(|line| reported.push(line.clone()));
         path.filter_map(|line| line.strip_prefix(word).map(ToString::to_string)).next().unwrap()
     };
     let (in_memory, root) = (after("memory "), after("ready "));
     let before = found(&root);
     assert!(before.iter().any(|path| path.ends_with("environ")));
-    let mounts = told.iter().filter(|line| *line == "mounted true").count();
+    let mounts = reported.iter().filter(|line| *line == "mounted true").count();
     // A mount, and a mount through a loop device.
     assert!(before.len() > [0, 1, 3][mounts], "{before:#?}");
     let lock = File::open(&root).unwrap();

@@ -78,7 +78,7 @@ fn read(
 }
 
 #[test]
-fn any_mixture_of_reads_is_told_what_reading_one_by_one_is_told() {
+fn any_mixture_of_reads_reports_what_reading_one_by_one_reports() {
     let mut random = Random::new(seed("readings"));
     let (mut damaged, mut intact) = (0, 0);
     for case in 0..30 * effort() {
@@ -126,15 +126,15 @@ fn any_mixture_of_reads_is_told_what_reading_one_by_one_is_told() {
                     for seq in gap.first..=gap.last {
                         assert!(
                             lost.contains(&seq),
-                            "case {case}: intact message {seq} is told to be missing: {gap:?}"
+                            "case {case}: intact message {seq} is reported missing: {gap:?}"
                         );
-                        assert!(done.insert(seq), "case {case}: {seq} was told twice: {gap:?}");
+                        assert!(done.insert(seq), "case {case}: {seq} was reported twice: {gap:?}");
                     }
                 }
                 Err(error) => panic!("case {case}: {error}"),
             }
         }
-        assert_eq!(done.len() as u64, written, "case {case}: everything was told");
+        assert_eq!(done.len() as u64, written, "case {case}: everything was reported");
     }
     println!("{intact} messages, {damaged} damaged");
     assert!(damaged > 0 && intact > damaged, "{intact} messages, {damaged} damaged");

@@ -34,8 +34,8 @@ fn forward(far: NatsStream) -> Result<(), String> {
 }
 
 fn refused(far: NatsStream) {
-    let told = forward(far).unwrap_err();
-    assert!(told.contains("look at user and password in the URL"), "{told}");
+    let reported = forward(far).unwrap_err();
+    assert!(reported.contains("look at user and password in the URL"), "{reported}");
 }
 
 fn with(server: &Server, before: &str) -> NatsStream {
@@ -70,10 +70,10 @@ fn a_file_of_credentials() {
     let accounts = std::fs::read_to_string(file("accounts.conf")).unwrap();
     let server = Server::start(&accounts);
     refused(far(&server));
-    let told = forward(far(&server).credentials_file("/nowhere/user.creds")).unwrap_err();
-    assert!(told.contains("credentials file /nowhere/user.creds: "), "{told}");
-    let told = forward(far(&server).credentials_file(file("user.creds"))).unwrap_err();
-    assert!(told.contains("there is no such stream"), "{told}");
+    let reported = forward(far(&server).credentials_file("/nowhere/user.creds")).unwrap_err();
+    assert!(reported.contains("credentials file /nowhere/user.creds: "), "{reported}");
+    let reported = forward(far(&server).credentials_file(file("user.creds"))).unwrap_err();
+    assert!(reported.contains("there is no such stream"), "{reported}");
 }
 
 /// The sentence names what the user may not do.
@@ -87,12 +87,12 @@ fn permissions_that_are_missing_are_named() {
     };
     let server = Server::start(&users("\"$JS.API.>\""));
     make_stream(&server, json!({ "user": "root", "pass": "root" }));
-    let told = forward(with(&server, "agent:open")).unwrap_err();
-    assert!(told.contains("Permissions Violation for Publish to \"mmq.test\""), "{told}");
-    assert!(told.contains("$JS.API.STREAM.MSG.GET.EVENTS"), "{told}");
+    let reported = forward(with(&server, "agent:open")).unwrap_err();
+    assert!(reported.contains("Permissions Violation for Publish to \"mmq.test\""), "{reported}");
+    assert!(reported.contains("$JS.API.STREAM.MSG.GET.EVENTS"), "{reported}");
     let server = Server::start(&users("\"mmq.>\""));
-    let told = forward(with(&server, "agent:open")).unwrap_err();
-    assert!(told.contains("$JS.API.STREAM.INFO.EVENTS"), "{told}");
+    let reported = forward(with(&server, "agent:open")).unwrap_err();
+    assert!(reported.contains("$JS.API.STREAM.INFO.EVENTS"), "{reported}");
 }
 
 #[test]
@@ -110,8 +110,8 @@ fn both_sides_show_certificates() {
     let far = || NatsStream::new(&url, STREAM).unwrap().subject(SUBJECT).unwrap();
     let ours = || far().client_certificate(file("client.pem"), file("client.key"));
     forward(ours().root_certificates(file("ca.pem"))).unwrap();
-    let told = forward(far().root_certificates("/nowhere/ca.pem")).unwrap_err();
-    assert!(told.contains("look at the files of certificates and keys"), "{told}");
+    let reported = forward(far().root_certificates("/nowhere/ca.pem")).unwrap_err();
+    assert!(reported.contains("look at the files of certificates and keys"), "{reported}");
     // A server that nobody vouches for, and one that wants to see a certificate of ours.
     let dir = crate::support::tempdir().unwrap();
     let queue = Queue::open(dir.path()).unwrap();
@@ -120,8 +120,8 @@ fn both_sides_show_certificates() {
         let (stop, watch) = (forwarder.stop(), forwarder.watch());
         std::thread::scope(|scope| {
             let running = scope.spawn(|| forwarder.run());
-            let is_told = |told: String| told.to_lowercase().contains("certificate");
-            while !watch.progress().trouble.is_some_and(is_told) {
+            let is_reported = |reported: String| reported.to_lowercase().contains("certificate");
+            while !watch.progress().trouble.is_some_and(is_reported) {
                 assert!(!running.is_finished(), "{:?}", watch.progress());
                 std::thread::sleep(std::time::Duration::from_millis(5));
             }

@@ -111,7 +111,7 @@ fn a_message_of_any_bytes_and_of_none_arrives() {
 }
 
 #[test]
-fn missing_numbers_are_told_in_the_way_that_was_asked_for() {
+fn missing_numbers_are_reported_in_the_way_that_was_asked_for() {
     for mode in MODES {
         for how in [TellGaps::Header, TellGaps::Message, TellGaps::None] {
             let (dir, server) = (crate::support::tempdir().unwrap(), server_for(mode));
@@ -125,17 +125,17 @@ fn missing_numbers_are_told_in_the_way_that_was_asked_for() {
             forwarder(&queue, &server, mode).gaps(how).keep(0, 0).once().unwrap();
             let entries = server.entries(STREAM, SUBJECT);
             let behind = entries.iter().find(|it| it.seq() > 9).unwrap();
-            let told = match how {
+            let reported = match how {
                 TellGaps::None => String::new(),
                 _ => format!("10-{} dropped", behind.seq() - 1),
             };
-            assert_eq!(behind.text("Mmq-Missing"), told);
+            assert_eq!(behind.text("Mmq-Missing"), reported);
             let words: Vec<_> =
                 entries.iter().filter(|it| !it.text("Mmq-Gap").is_empty()).collect();
             assert_eq!(words.len(), usize::from(how == TellGaps::Message), "{mode:?}");
-            assert!(words.iter().all(|it| it.seq() == 9 && it.text("Mmq-Gap") == told));
+            assert!(words.iter().all(|it| it.seq() == 9 && it.text("Mmq-Gap") == reported));
             assert!(words.iter().all(|it| it.data.is_empty()));
-            // What only tells of a gap may be the last one, and is asked for again.
+            // What only reports a gap may be the last one, and is asked for again.
             forwarder(&queue, &server, mode).gaps(how).once().unwrap();
             assert_eq!(server.entries(STREAM, SUBJECT).len(), entries.len());
         }
@@ -191,7 +191,7 @@ fn an_older_copy_of_the_directory_stops() {
 }
 
 #[test]
-fn a_stream_that_was_purged_is_told_and_sent_again_when_asked_to() {
+fn a_stream_that_was_purged_is_reported_and_sent_again_when_asked_to() {
     for mode in MODES {
         let (dir, server) = (crate::support::tempdir().unwrap(), Server::start(""));
         server.make_stream(json!({
@@ -210,7 +210,7 @@ fn a_stream_that_was_purged_is_told_and_sent_again_when_asked_to() {
 }
 
 #[test]
-fn a_message_that_is_too_long_is_left_out_and_told() {
+fn a_message_that_is_too_long_is_left_out_and_reported() {
     for mode in MODES {
         let (dir, server) = (crate::support::tempdir().unwrap(), Server::start(""));
         server.make_stream(json!({
@@ -221,8 +221,8 @@ fn a_message_that_is_too_long_is_left_out_and_told() {
         put(&queue, 3);
         queue.enqueue([7; 20_000]).unwrap();
         put(&queue, 3);
-        let told = halted(forwarder(&queue, &server, mode));
-        assert!(told.contains("refuses message 3: 20000 bytes are too many"), "{told}");
+        let reported = halted(forwarder(&queue, &server, mode));
+        assert!(reported.contains("refuses message 3: 20000 bytes are too many"), "{reported}");
         check(&server.entries(STREAM, SUBJECT), 3);
         forwarder(&queue, &server, mode).on_refused(OnRefused::Skip).once().unwrap();
         let entries = server.entries(STREAM, SUBJECT);

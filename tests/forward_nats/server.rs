@@ -145,13 +145,13 @@ fn run(dir: &Path, port: u16) -> Child {
             program.display()
         )
     });
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let is_ready = lines.by_ref().map_while(Result::ok).any(|line| {
-        told.push(line);
-        told.last().unwrap().contains("Server is ready")
+        reported.push(line);
+        reported.last().unwrap().contains("Server is ready")
     });
-    assert!(is_ready, "{} ended at once: {told:#?}", program.display());
+    assert!(is_ready, "{} ended at once: {reported:#?}", program.display());
     // It would stop at a full pipe.
     std::thread::spawn(move || lines.for_each(drop));
     let began = Instant::now();

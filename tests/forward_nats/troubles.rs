@@ -17,7 +17,7 @@ fn waits_for(forwarder: Forwarder<NatsStream>, trouble: &str, then: impl FnOnce(
         loop {
             let progress = watch.progress();
             assert_ne!(progress.state, ForwardState::Ended, "without {trouble:?}");
-            if progress.trouble.is_some_and(|told| told.contains(trouble)) {
+            if progress.trouble.is_some_and(|reported| reported.contains(trouble)) {
                 break;
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -29,11 +29,11 @@ fn waits_for(forwarder: Forwarder<NatsStream>, trouble: &str, then: impl FnOnce(
 
 #[test]
 fn what_is_no_url_stream_or_subject_is_said_at_once() {
-    let told = |url: &str, stream: &str| NatsStream::new(url, stream).unwrap_err().to_string();
-    assert!(told("http://here", STREAM).contains("it looks like nats://host"));
-    assert!(told("nats://a b", STREAM).contains("it looks like nats://host"));
+    let reported = |url: &str, stream: &str| NatsStream::new(url, stream).unwrap_err().to_string();
+    assert!(reported("http://here", STREAM).contains("it looks like nats://host"));
+    assert!(reported("nats://a b", STREAM).contains("it looks like nats://host"));
     for stream in ["", "a.b", "a*", "a b", "a\r\nb"] {
-        assert!(told("nats://here", stream).contains("not a name of a stream"));
+        assert!(reported("nats://here", stream).contains("not a name of a stream"));
     }
     for subject in ["", "a..b", "a.*", ">", "a b", "a\r\nPUB x 0"] {
         let far = NatsStream::new("nats://here", STREAM).unwrap();
@@ -44,24 +44,24 @@ fn what_is_no_url_stream_or_subject_is_said_at_once() {
 }
 
 #[test]
-fn a_missing_stream_is_told_with_the_command_that_makes_it() {
+fn a_missing_stream_is_reported_with_the_command_that_makes_it() {
     let (dir, server) = (crate::support::tempdir().unwrap(), Server::start(""));
     let queue = Queue::open(dir.path()).unwrap();
     put(&queue, 5);
-    let told = halted(Forwarder::new(&queue, "forward", far(&server)).unwrap());
+    let reported = halted(Forwarder::new(&queue, "forward", far(&server)).unwrap());
     let command = "`nats stream add EVENTS --subjects 'mmq.test' --storage file --discard new \
                    --allow-batch --defaults`";
-    assert!(told.contains(command), "{told}");
+    assert!(reported.contains(command), "{reported}");
     // Without a subject it is the directory's name.
     let far = NatsStream::new(&server.url(), STREAM).unwrap();
     let forwarder = Forwarder::new(&queue, "forward", far).unwrap().name("edge 1.a");
-    let told = halted(forwarder);
-    assert!(told.contains("--subjects 'mmq.edge_1_a'"), "{told}");
+    let reported = halted(forwarder);
+    assert!(reported.contains("--subjects 'mmq.edge_1_a'"), "{reported}");
     assert_eq!(queue.consumer("forward").unwrap().len(), 5);
 }
 
 #[test]
-fn a_stream_that_cannot_take_the_messages_is_told_with_the_remedy() {
+fn a_stream_that_cannot_take_the_messages_is_reported_with_the_remedy() {
     let dir = crate::support::tempdir().unwrap();
     let queue = Queue::open(dir.path()).unwrap();
     put(&queue, 5);
@@ -72,15 +72,18 @@ fn a_stream_that_cannot_take_the_messages_is_told_with_the_remedy() {
         halted(Forwarder::new(&queue, "forward", far).unwrap())
     };
     let shared = json!({ "name": STREAM, "subjects": [SUBJECT, "other"] });
-    let told = with(shared.clone(), None);
-    assert!(told.contains("`nats stream edit EVENTS --allow-batch`"), "{told}");
-    assert!(told.contains("a stream whose only subject is mmq.test"), "{told}");
-    let told = with(json!({ "name": STREAM, "subjects": ["mmq.*"] }), None);
-    assert!(told.contains("others may write to it (mmq.*)"), "{told}");
-    let told = with(shared, Some(NatsMode::Batch));
-    assert!(told.contains("it allows no batches"), "{told}");
-    let told = with(json!({ "name": STREAM, "subjects": ["mmq.other"] }), None);
-    assert!(told.contains("it does not take the subject mmq.test, but mmq.other"), "{told}");
+    let reported = with(shared.clone(), None);
+    assert!(reported.contains("`nats stream edit EVENTS --allow-batch`"), "{reported}");
+    assert!(reported.contains("a stream whose only subject is mmq.test"), "{reported}");
+    let reported = with(json!({ "name": STREAM, "subjects": ["mmq.*"] }), None);
+    assert!(reported.contains("others may write to it (mmq.*)"), "{reported}");
+    let reported = with(shared, Some(NatsMode::Batch));
+    assert!(reported.contains("it allows no batches"), "{reported}");
+    let reported = with(json!({ "name": STREAM, "subjects": ["mmq.other"] }), None);
+    assert!(
+        reported.contains("it does not take the subject mmq.test, but mmq.other"),
+        "{reported}"
+    );
     for retention in ["workqueue", "interest"] {
         let config = json!({ "name": STREAM, "subjects": [SUBJECT], "retention": retention });
         assert!(with(config, None).contains(&format!("its retention is {retention}")));
@@ -91,15 +94,15 @@ fn a_stream_that_cannot_take_the_messages_is_told_with_the_remedy() {
 }
 
 #[test]
-fn a_server_without_jetstream_is_told() {
+fn a_server_without_jetstream_is_reported() {
     let (dir, server) = (crate::support::tempdir().unwrap(), Server::start("jetstream: disabled"));
     let queue = Queue::open(dir.path()).unwrap();
-    let told = halted(Forwarder::new(&queue, "forward", far(&server)).unwrap());
-    assert!(told.contains("the server has no JetStream: start it with `-js`"), "{told}");
+    let reported = halted(Forwarder::new(&queue, "forward", far(&server)).unwrap());
+    assert!(reported.contains("the server has no JetStream: start it with `-js`"), "{reported}");
 }
 
 #[test]
-fn a_subject_of_another_queue_is_told() {
+fn a_subject_of_another_queue_is_reported() {
     for mode in MODES {
         let (dir, server) = (crate::support::tempdir().unwrap(), server_for(mode));
         let queue = Queue::open(dir.path()).unwrap();
@@ -108,8 +111,8 @@ fn a_subject_of_another_queue_is_told() {
         let other_dir = crate::support::tempdir().unwrap();
         let other = Queue::open(other_dir.path()).unwrap();
         put(&other, 7);
-        let told = halted(forwarder(&other, &server, mode));
-        assert!(told.contains("holds the messages of queue"), "{told}");
+        let reported = halted(forwarder(&other, &server, mode));
+        assert!(reported.contains("holds the messages of queue"), "{reported}");
         check(&server.entries(STREAM, SUBJECT), 5);
         assert_eq!(other.consumer("forward").unwrap().len(), 7);
     }

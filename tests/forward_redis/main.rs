@@ -54,7 +54,7 @@ fn waits_for(queue: &Queue, server: &Server, trouble: &str, then: impl FnOnce())
         loop {
             let progress = watch.progress();
             assert_ne!(progress.state, ForwardState::Ended, "without {trouble:?}");
-            if progress.trouble.is_some_and(|told| told.contains(trouble)) {
+            if progress.trouble.is_some_and(|reported| reported.contains(trouble)) {
                 break;
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -99,7 +99,7 @@ fn a_message_of_any_bytes_and_of_none_arrives() {
 }
 
 #[test]
-fn missing_numbers_are_told_in_the_way_that_was_asked_for() {
+fn missing_numbers_are_reported_in_the_way_that_was_asked_for() {
     for how in [TellGaps::Header, TellGaps::Message, TellGaps::None] {
         let (dir, server) = (crate::support::tempdir().unwrap(), Server::start(&[]));
         let options = Options::new().arena_size(65_536).max_bytes(4 * 65_536);
@@ -112,15 +112,15 @@ fn missing_numbers_are_told_in_the_way_that_was_asked_for() {
         forwarder(&queue, &server).gaps(how).keep(0, 0).once().unwrap();
         let entries = server.entries(KEY);
         let behind = entries.iter().find(|it| it.seq() > 9).unwrap();
-        let told = match how {
+        let reported = match how {
             TellGaps::None => String::new(),
             _ => format!("10-{} dropped", behind.seq() - 1),
         };
-        assert_eq!(behind.text("missing"), told);
+        assert_eq!(behind.text("missing"), reported);
         let word: Vec<_> = entries.iter().filter(|it| !it.fields.contains_key("data")).collect();
         assert_eq!(word.len(), usize::from(how == TellGaps::Message));
-        assert!(word.iter().all(|it| it.id == "10-1" && it.text("missing") == told));
-        // What only tells of a gap may be the last entry, and is asked for again.
+        assert!(word.iter().all(|it| it.id == "10-1" && it.text("missing") == reported));
+        // What only reports a gap may be the last entry, and is asked for again.
         forwarder(&queue, &server).gaps(how).once().unwrap();
         assert_eq!(server.entries(KEY).len(), entries.len());
     }
@@ -145,24 +145,24 @@ fn each_bad_input_gets_a_sentence_and_loses_nothing() {
 
     let server = Server::start(&[]);
     let _: String = server.call(&["SET", KEY, "text"]);
-    let told = halted(forwarder(&queue, &server));
-    assert!(told.contains("the key holds something else: name another one"), "{told}");
+    let reported = halted(forwarder(&queue, &server));
+    assert!(reported.contains("the key holds something else: name another one"), "{reported}");
     let _: u64 = server.call(&["DEL", KEY]);
     let _: String = server.call(&["XADD", KEY, "5-5", "field", "value"]);
-    let told = halted(forwarder(&queue, &server));
-    assert!(told.contains("ends in 5-5, which no queue wrote"), "{told}");
+    let reported = halted(forwarder(&queue, &server));
+    assert!(reported.contains("ends in 5-5, which no queue wrote"), "{reported}");
     let _: u64 = server.call(&["DEL", KEY]);
 
-    let told = halted(forwarder(&queue, &server));
-    assert!(told.contains("it was purged or made anew"), "{told}");
+    let reported = halted(forwarder(&queue, &server));
+    assert!(reported.contains("it was purged or made anew"), "{reported}");
     forwarder(&queue, &server).if_forgotten(IfForgotten::Resend).once().unwrap();
     check(&server.entries(KEY), 5);
 
     let other_dir = crate::support::tempdir().unwrap();
     let other = Queue::open(other_dir.path()).unwrap();
     put(&other, 7);
-    let told = halted(forwarder(&other, &server));
-    assert!(told.contains("holds the messages of queue"), "{told}");
+    let reported = halted(forwarder(&other, &server));
+    assert!(reported.contains("holds the messages of queue"), "{reported}");
     check(&server.entries(KEY), 5);
     assert_eq!(other.consumer("forward").unwrap().len(), 7);
 }

@@ -1,10 +1,10 @@
-//! `max_age` with a real clock and real files: messages that are too old go by themselves, and each
-//! consumer is told. `src/tests/ages` has its own clock and tests how exact an age is and what a
-//! clock that jumps does.
+//! `max_age` with a real clock and real files: messages that are too old go by themselves, and are
+//! reported to each consumer. `src/tests/ages` has its own clock and tests how exact an age is and
+//! what a clock that jumps does.
 
 use std::time::Duration;
 
-use crate::support::{Told, drain, eventually};
+use crate::support::{Reported, drain, eventually};
 use mmq::{Error, Gap, GapCause, OnFull, Options};
 
 fn options(age: Duration) -> Options {
@@ -16,7 +16,7 @@ const SHORT: Duration = Duration::from_millis(50);
 const LONG: Duration = Duration::from_secs(3600);
 
 #[test]
-fn old_messages_are_told_as_one_gap_and_young_ones_come() {
+fn old_messages_are_reported_as_one_gap_and_young_ones_come() {
     let dir = crate::support::tempdir().unwrap();
     let queue = options(LONG).open(dir.path()).unwrap();
     for _ in 0..10 {
@@ -26,7 +26,7 @@ fn old_messages_are_told_as_one_gap_and_young_ones_come() {
     drop(queue);
     let queue = options(SHORT).open(dir.path()).unwrap();
     eventually("they are too old", || queue.is_empty());
-    assert_eq!((queue.stats().expired, queue.stats().lost_expired), (10, 0), "not told yet");
+    assert_eq!((queue.stats().expired, queue.stats().lost_expired), (10, 0), "not reported yet");
     drop(queue);
     let queue = options(LONG).open(dir.path()).unwrap();
     queue.enqueue("young").unwrap();
@@ -69,9 +69,9 @@ fn space_is_given_back_though_nobody_touches_the_queue() {
     assert!(slow.dequeue().unwrap().is_none());
 }
 
-/// Nobody reads before all messages have expired: the first reader is told.
+/// Nobody reads before all messages have expired: they are reported to the first reader.
 #[test]
-fn a_queue_that_nobody_read_yet_tells_its_first_reader() {
+fn a_queue_that_nobody_read_yet_reports_to_its_first_reader() {
     let dir = crate::support::tempdir().unwrap();
     let queue = options(SHORT).open(dir.path()).unwrap();
     queue.enqueue("old").unwrap();
@@ -86,7 +86,7 @@ fn a_queue_that_nobody_read_yet_tells_its_first_reader() {
 }
 
 #[test]
-fn the_iterator_is_told_what_the_reader_is() {
+fn the_iterator_reports_what_the_reader_does() {
     let dir = crate::support::tempdir().unwrap();
     let queue = options(SHORT).open(dir.path()).unwrap();
     for _ in 0..5 {
@@ -105,7 +105,11 @@ fn the_iterator_is_told_what_the_reader_is() {
     assert!(matches!(looked[1], Ok(5)));
     assert_eq!(looked.len(), 2);
     let drained = drain(&queue, 10, |_, _| {});
-    assert!(matches!(drained.told[..], [Told::Gap(_), Told::Message(5)]), "{:?}", drained.told);
+    assert!(
+        matches!(drained.reported[..], [Reported::Gap(_), Reported::Message(5)]),
+        "{:?}",
+        drained.reported
+    );
     assert_eq!(queue.stats().gaps, 1, "the iterator's are not counted");
 }
 
@@ -128,7 +132,7 @@ fn a_producer_that_waits_for_room_goes_on_when_what_is_there_is_too_old() {
 
 /// An age so short that every message begins a segment, with as many threads as there may be.
 #[test]
-fn every_number_is_told_once_whatever_expires_meanwhile() {
+fn every_number_is_reported_once_whatever_expires_meanwhile() {
     let dir = crate::support::tempdir().unwrap();
     let queue =
         options(Duration::from_millis(1)).on_full(OnFull::DropOldest).open(dir.path()).unwrap();

@@ -19,7 +19,7 @@ fn figures(stats: &ConsumerStats) -> (u64, u64, u64, u64) {
     (stats.next_seq, stats.messages, stats.bytes, stats.in_flight)
 }
 
-/// How many messages come until the queue is empty, and how many numbers are told as missing.
+/// How many messages come until the queue is empty, and how many numbers are reported as missing.
 fn read_all(consumer: &Consumer) -> (u64, u64) {
     let (mut came, mut missing) = (0, 0);
     loop {
@@ -80,9 +80,9 @@ fn each_consumer_has_its_own_figures_and_a_reopening_keeps_them() {
     assert_ne!(Queue::open(dir.path().join("another")).unwrap().id(), id);
 }
 
-/// Damage counts until its gap is told, to each consumer by itself.
+/// Damage counts until its gap is reported, to each consumer by itself.
 #[test]
-fn a_gap_is_counted_by_each_consumer_until_it_is_told() {
+fn a_gap_is_counted_by_each_consumer_until_it_is_reported() {
     let dir = crate::support::tempdir().unwrap();
     let queue = Queue::open(dir.path()).unwrap();
     let _ = (queue.consumer("a").unwrap(), queue.consumer("b").unwrap());

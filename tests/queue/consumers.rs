@@ -164,7 +164,7 @@ fn a_new_consumer_begins_at_the_first_whole_message() {
         while queue.enqueue(made.bytes(seq)).is_err() {
             made.check(first.peek().unwrap().unwrap().seq(), &first.dequeue().unwrap().unwrap());
         }
-        // Whatever is given back, one that comes now is told of no gap.
+        // Whatever is given back, no gap is reported to one that comes now.
         let name = format!("at {seq}");
         let now = queue.consumer(&name).unwrap();
         let message = now.dequeue().unwrap().expect("one is held at least");
@@ -354,7 +354,7 @@ fn the_queues_own_consumer_is_moved_and_forked_like_any_other() {
 }
 
 #[test]
-fn a_consumer_begins_where_it_is_told() {
+fn a_consumer_begins_where_it_is_asked_to() {
     let (_dir, queue) = filled_of_short_segments(100);
     let named = |name, start| queue.consumer_at(name, start);
     assert_eq!(named("oldest", Start::Oldest).unwrap().len(), 100);

@@ -256,7 +256,7 @@ fn an_opening_that_is_refused_says_what_of_which_queue() {
 }
 
 #[test]
-fn a_number_or_a_name_that_is_not_there_is_told_with_what_is() {
+fn a_number_or_a_name_that_is_not_there_is_reported_with_what_is() {
     let dir = crate::support::tempdir().unwrap();
     let path = dir.path();
     let queue = Queue::open(path).unwrap();

@@ -1,4 +1,4 @@
-//! The examples on a queue of 4,000 messages with six flipped bytes: each tells of the six damaged
+//! The examples on a queue of 4,000 messages with six flipped bytes: each reports the six damaged
 //! messages and reads all others. (`tests/c_api/gaps.rs` has the examples in C and C++ and the
 //! programs of the README and of `mmq.h`.)
 
@@ -50,7 +50,7 @@ fn damaged(payload: impl Fn(u64) -> Vec<u8>) -> (tempfile::TempDir, Queue) {
     (dir, queue)
 }
 
-/// All that can come came, and all that cannot was told.
+/// All that can come came, and all that cannot was reported.
 #[track_caller]
 fn read_to_the_end(queue: &Queue) {
     let stats = queue.stats();
@@ -148,7 +148,7 @@ fn workers_do_all_that_is_left() {
     read_to_the_end(&queue);
 }
 
-/// Reads on: the numbers taken, and those told.
+/// Reads on: the numbers taken, and those reported.
 type Reads<'a> = dyn FnMut(&mut Vec<u64>) -> mmq::Result<Option<Vec<u64>>> + 'a;
 
 /// The numbers of a gap.
@@ -158,52 +158,57 @@ fn numbers(gap: Gap) -> std::ops::RangeInclusive<u64> {
 }
 
 #[test]
-fn every_way_to_read_goes_on_behind_gaps_and_tells_each_number_once() {
+fn every_way_to_read_goes_on_behind_gaps_and_reports_each_number_once() {
     let (_dir, queue) = damaged(job);
     let consumer = |name: &str| queue.consumer(name).unwrap();
     let wanted: Vec<u64> = (0..MESSAGES).filter(|number| !DAMAGED.contains(number)).collect();
     let check = |read: &mut Reads| {
-        let (mut taken, mut told) = (Vec::new(), Vec::new());
-        while let Some(seqs) = read(&mut told).unwrap() {
+        let (mut taken, mut reported) = (Vec::new(), Vec::new());
+        while let Some(seqs) = read(&mut reported).unwrap() {
             taken.extend(seqs);
         }
-        assert!(taken == wanted && told == DAMAGED, "{} taken, told {told:?}", taken.len());
+        assert!(
+            taken == wanted && reported == DAMAGED,
+            "{} taken, reported {reported:?}",
+            taken.len()
+        );
     };
 
     let (one, two, three, four) = (consumer("1"), consumer("2"), consumer("3"), consumer("4"));
-    check(&mut |told| {
-        Ok(past_gaps(|| one.dequeue(), |gap| told.extend(numbers(gap)))?.map(|m| vec![m.seq()]))
+    check(&mut |reported| {
+        Ok(past_gaps(|| one.dequeue(), |gap| reported.extend(numbers(gap)))?.map(|m| vec![m.seq()]))
     });
     let mut buffer = Vec::new();
-    check(&mut |told| {
-        Ok(past_gaps(|| two.dequeue_into(&mut buffer), |gap| told.extend(numbers(gap)))?
+    check(&mut |reported| {
+        Ok(past_gaps(|| two.dequeue_into(&mut buffer), |gap| reported.extend(numbers(gap)))?
             .map(|seq| vec![seq]))
     });
-    check(&mut |told| {
-        let batch = past_gaps(|| three.dequeue_batch(50), |gap| told.extend(numbers(gap)))?;
+    check(&mut |reported| {
+        let batch = past_gaps(|| three.dequeue_batch(50), |gap| reported.extend(numbers(gap)))?;
         Ok((!batch.is_empty()).then(|| batch.iter().map(|message| message.seq()).collect()))
     });
-    check(&mut |told| {
-        let Some(delivery) = past_gaps(|| four.receive(), |gap| told.extend(numbers(gap)))? else {
+    check(&mut |reported| {
+        let Some(delivery) = past_gaps(|| four.receive(), |gap| reported.extend(numbers(gap)))?
+        else {
             return Ok(None);
         };
         let seq = delivery.seq();
         delivery.ack().map(|()| Some(vec![seq]))
     });
 
-    let (mut taken, mut told) = (Vec::new(), Vec::new());
-    for message in queue.iter().past_gaps(|gap| told.extend(numbers(gap))) {
+    let (mut taken, mut reported) = (Vec::new(), Vec::new());
+    for message in queue.iter().past_gaps(|gap| reported.extend(numbers(gap))) {
         taken.push(message.unwrap().seq());
     }
-    assert!(taken == wanted && told == DAMAGED);
+    assert!(taken == wanted && reported == DAMAGED);
 
-    let (mut taken, mut told) = (Vec::new(), Vec::new());
+    let (mut taken, mut reported) = (Vec::new(), Vec::new());
     let work = |job: &Delivery| {
         taken.push(job.seq());
         Ok::<_, Error>(())
     };
-    queue.for_each(work, |gap| told.extend(numbers(gap))).unwrap();
-    assert!(taken == wanted && told == DAMAGED);
+    queue.for_each(work, |gap| reported.extend(numbers(gap))).unwrap();
+    assert!(taken == wanted && reported == DAMAGED);
 }
 
 #[test]

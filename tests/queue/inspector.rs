@@ -233,7 +233,7 @@ fn who_verifies_sees_how_far_it_is_and_may_end_it() {
 }
 
 #[test]
-fn what_an_opening_would_make_of_a_queue_is_told_of_one_that_nobody_has() {
+fn what_an_opening_would_make_of_a_queue_is_shown_of_one_that_nobody_has() {
     let dir = crate::support::tempdir().unwrap();
     let queue = with_all_parts(dir.path());
     let inspector = Inspector::open(dir.path()).unwrap();

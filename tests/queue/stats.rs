@@ -6,8 +6,8 @@ use std::time::Duration;
 use crate::support::{sample, within};
 use mmq::{Error, OnFull, Options, Queue, Stats};
 
-/// Two producers and `consume`, which ends when it is told to; two threads that look at the figures
-/// until all is done. Returns how often they looked.
+/// Two producers and `consume`, which ends when it is asked to; two threads that look at the
+/// figures until all is done. Returns how often they looked.
 fn looked_at(
     queue: &Queue,
     each: u64,
@@ -132,10 +132,10 @@ fn deliveries_out_of_order_are_counted_once_at_any_look() {
     });
 }
 
-/// What was taken, what was told to be missing and what still waits add up, with drops all the
+/// What was taken, what was reported missing and what still waits add up, with drops all the
 /// time.
 #[test]
-fn what_was_dropped_is_lost_or_not_yet_told() {
+fn what_was_dropped_is_lost_or_not_yet_reported() {
     within(Duration::from_secs(120), || {
         let dir = crate::support::tempdir().unwrap();
         let options =
@@ -267,7 +267,7 @@ fn figures_can_be_looked_at_while_a_message_is_filled() {
 /// Damage is counted until a read meets it: never fewer messages than come, and exact from the gap
 /// on.
 #[test]
-fn what_no_read_has_met_is_counted_until_its_gap_is_told() {
+fn what_no_read_has_met_is_counted_until_its_gap_is_reported() {
     let dir = crate::support::tempdir().unwrap();
     let options = Options::new().arena_size(64 << 10);
     let queue = options.open(dir.path()).unwrap();
@@ -400,7 +400,7 @@ fn what_is_dropped_counts_when_it_is_dropped() {
     fill(200);
     let now = queue.stats();
     assert_eq!(now.dropped, stats.dropped + now.oldest_seq - read);
-    // Each consumer is told of what it had not read.
+    // What a consumer had not read is reported to it.
     for (consumer, place) in [(&first, read), (&second, read + 1)] {
         match consumer.dequeue() {
             Err(mmq::Error::Gap(gap)) => {
@@ -409,7 +409,7 @@ fn what_is_dropped_counts_when_it_is_dropped() {
             other => panic!("{other:?}"),
         }
     }
-    let told = queue.stats();
-    assert_eq!(told.lost_dropped, 2 * (now.oldest_seq - read) - 1);
-    assert_eq!((told.dropped, told.expired), (now.dropped, 0));
+    let reported = queue.stats();
+    assert_eq!(reported.lost_dropped, 2 * (now.oldest_seq - read) - 1);
+    assert_eq!((reported.dropped, reported.expired), (now.dropped, 0));
 }

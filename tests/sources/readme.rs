@@ -130,7 +130,7 @@ fn every_knob_is_in_the_table() {
     let (table, _) = table.split_once("\n\n").expect("its end");
     let cells =
         table.lines().skip(2).map(|row| row.split('`').nth(1).expect("a variable in each row"));
-    let told: BTreeSet<&str> = cells.collect();
+    let reported: BTreeSet<&str> = cells.collect();
     let mut found = BTreeSet::new();
     for folder in ["src", "tests", "benches", "examples"] {
         for file in files(folder, &["rs", "py"]) {
@@ -165,7 +165,7 @@ fn every_knob_is_in_the_table() {
         .map(String::as_str)
         .filter(|name| !own(name) || *name == "MMQ_BENCH_DIR")
         .collect();
-    assert_eq!(told, wanted, "CONTRIBUTING.md and what is read");
+    assert_eq!(reported, wanted, "CONTRIBUTING.md and what is read");
 }
 
 #[test]

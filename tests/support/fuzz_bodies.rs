@@ -2,8 +2,8 @@
 //! `tests/faults/fuzz_corpus.rs` over a corpus.
 //!
 //! Whatever the bytes are: the queue opens or says why not, nothing panics or hangs, no false
-//! message comes, every number between two delivered ones is told, and new messages go in and come
-//! out.
+//! message comes, every number between two delivered ones is reported, and new messages go in and
+//! come out.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -159,7 +159,7 @@ fn judge_in(dir: &tempfile::TempDir, files: &[(String, Vec<u8>)]) {
                 Err(Error::Gap(gap)) => {
                     assert!(
                         expected.is_none_or(|expected| expected == gap.first),
-                        "{expected:?} told as {gap}"
+                        "{expected:?} reported as {gap}"
                     );
                     expected = Some(gap.last + 1);
                 }

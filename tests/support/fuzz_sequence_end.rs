@@ -134,8 +134,8 @@ fn read(queue: &Queue, which: usize) -> Option<Came> {
     }
 }
 
-/// Reads to the end: what comes was put in under its number, and every number is told that was not
-/// acknowledged before.
+/// Reads to the end: what comes was put in under its number, and every number is reported that was
+/// not acknowledged before.
 fn drain(queue: &Queue, which: usize, sent: &[Vec<u8>], place: Option<&Place>) -> BTreeSet<u64> {
     let (mut expected, mut came) = (None, BTreeSet::new());
     while let Some(next) = read(queue, which) {

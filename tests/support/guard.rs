@@ -71,11 +71,11 @@ impl Guard {
         command.stdin(Stdio::piped()).stdout(lock).stderr(Stdio::null());
         let shell = command.spawn().expect("setsid (of util-linux) starts the guard");
         let guard = Guard { root, shell: Mutex::new(shell) };
-        guard.tell(&removal(&guard.root));
+        guard.send(&removal(&guard.root));
         guard
     }
 
-    fn tell(&self, line: &str) {
+    fn send(&self, line: &str) {
         assert!(!line.contains('\n'), "one line: {line:?}");
         let mut shell = self.shell.lock().unwrap_or_else(PoisonError::into_inner);
         let pipe = shell.stdin.as_mut().expect("a pipe");
@@ -123,7 +123,7 @@ pub(crate) fn tempdir_in_memory() -> io::Result<TempDir> {
     }
     tempfile::tempdir_in(ROOT.get_or_init(|| {
         let root = new_root(memory);
-        guard().tell(&format!("hold {}", root.display()));
+        guard().send(&format!("hold {}", root.display()));
         at_end(&removal(&root));
         root
     }))
@@ -139,13 +139,13 @@ pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
 /// The guard runs this line of shell when this process has ended, also when what it clears away is
 /// gone already: then it must do no harm.
 pub(crate) fn at_end(line: &str) {
-    guard().tell(line);
+    guard().send(line);
 }
 
 /// The guard's shell runs this line now, whatever this process comes to. `kill_all TEXT` there
 /// kills each process whose environment has that text.
 pub(crate) fn at_once(line: &str) {
-    guard().tell(&format!("now {line}"));
+    guard().send(&format!("now {line}"));
 }
 
 /// To be called before something is mounted there, from this image if it is a file.

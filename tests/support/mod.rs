@@ -173,43 +173,46 @@ impl Messages {
     }
 }
 
-/// One thing a reader is told.
+/// One thing that is reported to a reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum Reported {
     Message(u64),
     Gap(Gap),
 }
 
-/// Everything a reader was told until the queue was empty, in order.
+/// Everything that reads reported until the queue was empty, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Drained {
-    pub(crate) told: Vec<Told>,
+    pub(crate) reported: Vec<Reported>,
 }
 
 impl Drained {
     pub(crate) fn messages(&self) -> Vec<u64> {
-        let seq = |told: &Told| if let Told::Message(seq) = told { Some(*seq) } else { None };
-        self.told.iter().filter_map(seq).collect()
+        let seq = |reported: &Reported| {
+            if let Reported::Message(seq) = reported { Some(*seq) } else { None }
+        };
+        self.reported.iter().filter_map(seq).collect()
     }
 
     pub(crate) fn gaps(&self) -> Vec<Gap> {
-        let gap = |told: &Told| if let Told::Gap(gap) = told { Some(*gap) } else { None };
-        self.told.iter().filter_map(gap).collect()
+        let gap =
+            |reported: &Reported| if let Reported::Gap(gap) = reported { Some(*gap) } else { None };
+        self.reported.iter().filter_map(gap).collect()
     }
 
-    /// The numbers told of, as `first..end`, `None` when nothing was told. Panics unless each
-    /// number is told of once and in order: a message or a gap begins where the one before ended.
+    /// The numbers reported, as `first..end`, `None` when nothing was reported. Panics unless each
+    /// number is reported once and in order: a message or a gap begins where the one before ended.
     #[track_caller]
     pub(crate) fn span(&self) -> Option<(u64, u64)> {
-        let ends = |told: &Told| match told {
-            Told::Message(seq) => (*seq, seq + 1),
-            Told::Gap(gap) => (gap.first, gap.last + 1),
+        let ends = |reported: &Reported| match reported {
+            Reported::Message(seq) => (*seq, seq + 1),
+            Reported::Gap(gap) => (gap.first, gap.last + 1),
         };
-        let (first, mut end) = ends(self.told.first()?);
-        for told in &self.told[1..] {
-            let (begin, next) = ends(told);
-            assert_eq!(begin, end, "{told:?} does not begin where what was told before it ended");
-            assert!(next > begin, "{told:?} covers nothing");
+        let (first, mut end) = ends(self.reported.first()?);
+        for reported in &self.reported[1..] {
+            let (begin, next) = ends(reported);
+            assert_eq!(begin, end, "{reported:?} does not begin where the report before it ended");
+            assert!(next > begin, "{reported:?} covers nothing");
             end = next;
         }
         Some((first, end))
@@ -217,7 +220,7 @@ impl Drained {
 }
 
 /// Dequeues until the queue is empty and hands every message to `check`. Panics when a reader is
-/// told more often than `limit`, and on any error but a gap.
+/// reports more often than `limit`, and on any error but a gap.
 #[track_caller]
 pub(crate) fn drain(queue: &Queue, limit: u64, check: impl FnMut(u64, &[u8])) -> Drained {
     // Each way of taking a message has its turn.
@@ -228,7 +231,7 @@ pub(crate) fn drain(queue: &Queue, limit: u64, check: impl FnMut(u64, &[u8])) ->
         match turn % 4 {
             0 => return Ok(queue.dequeue()?.map(owned)),
             1 => {
-                // Damage is told by the first of the two.
+                // Damage is reported by the first of the two.
                 let peeked = queue.peek_into(&mut bytes)?;
                 let (before, again) = (bytes.clone(), queue.peek_into(&mut bytes)?);
                 assert!(
@@ -267,14 +270,14 @@ pub(crate) fn drain_with(
 ) -> Drained {
     let mut drained = Drained::default();
     loop {
-        assert!(drained.told.len() as u64 <= limit, "the reader was told more than {limit} things");
+        assert!(drained.reported.len() as u64 <= limit, "reads reported more than {limit} things");
         match take() {
             Ok(Some((seq, bytes))) => {
                 check(seq, &bytes);
-                drained.told.push(Told::Message(seq));
+                drained.reported.push(Reported::Message(seq));
             }
             Ok(None) => return drained,
-            Err(Error::Gap(gap)) => drained.told.push(Told::Gap(gap)),
+            Err(Error::Gap(gap)) => drained.reported.push(Reported::Gap(gap)),
             Err(error) => panic!("dequeue: {error}"),
         }
     }

@@ -59,7 +59,7 @@ fn snapshot(dir: &Path) -> Snapshot {
     Inspector::open(dir).unwrap().snapshot().unwrap()
 }
 
-fn told(dir: &Path) -> Vec<String> {
+fn reported(dir: &Path) -> Vec<String> {
     let inspector = Inspector::open(dir).unwrap();
     let seen = inspector.messages(Start::Oldest).map(|seen| match seen.unwrap() {
         Seen::Message { message, segment_time } => {
@@ -92,7 +92,7 @@ fn same(old: &Path, new: &Path) {
     );
     assert_eq!((right.state, right.spare_segments), (QueueState::Closed, 0));
     assert_eq!(right.durable_seq, right.next_seq);
-    assert_eq!(told(old), told(new));
+    assert_eq!(reported(old), reported(new));
 }
 
 #[test]
@@ -100,8 +100,8 @@ fn a_copy_has_the_same_messages_numbers_and_consumers_under_either_id() {
     let dir = crate::support::tempdir().unwrap();
     let old = dir.path().join("old");
     filled(&old);
-    let before = told(&old);
-    assert!(before.iter().any(|told| told.contains("cause: Damaged")), "{before:?}");
+    let before = reported(&old);
+    assert!(before.iter().any(|reported| reported.contains("cause: Damaged")), "{before:?}");
     let (new, backup) = (dir.path().join("a/new"), dir.path().join("backup"));
     let copied = ends(on("copy", &old, &[new.to_str().unwrap()]), 0);
     let id: String = snapshot(&new).queue_id.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -116,7 +116,7 @@ fn a_copy_has_the_same_messages_numbers_and_consumers_under_either_id() {
         assert_eq!(old.queue_id == copy.queue_id, same_id);
         assert!(old.created == copy.created || !same_id);
     }
-    assert_eq!(before, told(&old));
+    assert_eq!(before, reported(&old));
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 3, "nothing is left beside");
     // Damage is all that is wrong with it, and each goes on alone.
     assert_eq!(ends(on("verify", &new, &[]), 1).stdout, ends(on("verify", &old, &[]), 1).stdout);
@@ -126,7 +126,7 @@ fn a_copy_has_the_same_messages_numbers_and_consumers_under_either_id() {
         assert_eq!(queue.enqueue(dir.to_str().unwrap()).unwrap(), next);
         queue.close().unwrap();
     }
-    let (mut all, last) = (told(&new), told(&backup).pop());
+    let (mut all, last) = (reported(&new), reported(&backup).pop());
     assert_ne!(all.pop(), last);
     assert_eq!(all, before);
     // A copy of a copy, and the backup in the place of the queue.
@@ -135,7 +135,7 @@ fn a_copy_has_the_same_messages_numbers_and_consumers_under_either_id() {
     same(&new, &third);
     fs::remove_dir_all(&old).unwrap();
     fs::rename(&backup, &old).unwrap();
-    assert_eq!(told(&old).pop(), last);
+    assert_eq!(reported(&old).pop(), last);
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn what_cannot_be_copied_or_would_be_overwritten_is_refused() {
         assert!(!dir.path().join("new.copying").exists());
         said(&output)
     };
-    let (before, shown) = (files(&old), told(&old));
+    let (before, shown) = (files(&old), reported(&old));
     let queue = Queue::open(&old).unwrap();
     let pid = format!("\"pid\":{}", std::process::id());
     assert!(copy(&old, &new, 4).contains(&pid));
@@ -167,7 +167,7 @@ fn what_cannot_be_copied_or_would_be_overwritten_is_refused() {
     assert!(copy(&old, Path::new("/proc"), 6).contains("not empty"));
     copy(&old, Path::new("/proc/new"), 7);
     assert_eq!(before.len(), files(&old).len());
-    assert_eq!(told(&old), shown);
+    assert_eq!(reported(&old), shown);
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn what_fails_half_way_leaves_nothing() {
     let dir = crate::support::tempdir().unwrap();
     let (old, new) = (dir.path().join("old"), dir.path().join("new"));
     filled(&old);
-    let (before, shown) = (files(&old).len(), told(&old));
+    let (before, shown) = (files(&old).len(), reported(&old));
     // No file may take more than 50 KiB.
     let mut small = crate::support::command("sh");
     small.args(["-c", "ulimit -f 100; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_mmq"), "copy"]);
@@ -183,7 +183,7 @@ fn what_fails_half_way_leaves_nothing() {
     let failed = ends(small, 7);
     assert!(said(&failed).contains("new.copying/segment-0"), "{}", said(&failed));
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
-    assert_eq!((before, shown), (files(&old).len(), told(&old)));
+    assert_eq!((before, shown), (files(&old).len(), reported(&old)));
     ends(on("copy", &old, &[new.to_str().unwrap()]), 0);
     same(&old, &new);
 }
@@ -203,7 +203,7 @@ fn a_copy_that_is_killed_is_no_queue_and_its_rest_is_named() {
     let (old, new) = (dir.path().join("old"), dir.path().join("new"));
     let rest = dir.path().join("new.copying");
     long(&old);
-    let shown = told(&old);
+    let shown = reported(&old);
     let mut random = Random::new(seed("copying killed"));
     let mut killed = 0;
     for _ in 0..6 * effort() {
@@ -212,7 +212,7 @@ fn a_copy_that_is_killed_is_no_queue_and_its_rest_is_named() {
         std::thread::sleep(Duration::from_micros(random.below(100_000)));
         child.0.kill().unwrap();
         child.0.wait().unwrap();
-        assert_eq!(told(&old), shown);
+        assert_eq!(reported(&old), shown);
         if new.exists() {
             same(&old, &new);
             fs::remove_dir_all(&new).unwrap();

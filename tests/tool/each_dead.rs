@@ -103,8 +103,8 @@ fn a_command_that_takes_too_long_is_killed_with_all_that_it_has_started() {
     jobs(&queue, &("x".repeat(200_000) + "\n"));
     let words = ["--timeout", "300ms", "--retries", "0"];
     let output = ends(each(&queue, &words, "sleep 600 & echo $! > child; sleep 600"), 1);
-    let told = said(&output);
-    assert!(told.contains("message 0: killed: it took longer than 300 ms"), "{told}");
+    let reported = said(&output);
+    assert!(reported.contains("message 0: killed: it took longer than 300 ms"), "{reported}");
     let child = fs::read_to_string(dir.path().join("child")).unwrap();
     crate::support::eventually("its child is gone", || {
         let stat = fs::read_to_string(format!("/proc/{}/stat", child.trim()));
@@ -155,7 +155,7 @@ fn the_queue_for_the_dead_is_free_while_each_works() {
 }
 
 #[test]
-fn a_place_that_cannot_be_that_of_the_dead_is_told_before_anything_is_done() {
+fn a_place_that_cannot_be_that_of_the_dead_is_reported_before_anything_is_done() {
     let dir = crate::support::tempdir().unwrap();
     let queue = dir.path().join("q");
     jobs(&queue, "job\n");
@@ -183,10 +183,10 @@ fn one_queue_under_two_names_is_a_wrong_command_line() {
     std::os::unix::fs::symlink(&queue, &link).unwrap();
     let slash = format!("{}/", queue.display());
     for name in [queue.to_str().unwrap(), link.to_str().unwrap(), &slash] {
-        let told = said(&ends(on("redrive", &queue, &[name]), 2));
-        assert!(told.contains("are one queue; name two"), "{told}");
-        let told = said(&ends(each(&queue, &["--dead", name], "true"), 2));
-        assert!(told.contains("are one queue; name two"), "{told}");
+        let reported = said(&ends(on("redrive", &queue, &[name]), 2));
+        assert!(reported.contains("are one queue; name two"), "{reported}");
+        let reported = said(&ends(each(&queue, &["--dead", name], "true"), 2));
+        assert!(reported.contains("are one queue; name two"), "{reported}");
     }
     assert_eq!(left(&queue), 1);
 }
@@ -194,7 +194,7 @@ fn one_queue_under_two_names_is_a_wrong_command_line() {
 /// A process of root that may kill none of another user's is refused as a user is by a command that
 /// has become root.
 #[test]
-fn a_command_that_cannot_be_killed_is_told_and_not_waited_for() {
+fn a_command_that_cannot_be_killed_is_reported_and_not_waited_for() {
     let may = |words: &[&str]| {
         let mut setpriv = crate::support::command("setpriv");
         setpriv.args(words).arg("true").output().is_ok_and(|output| output.status.success())

@@ -72,20 +72,20 @@ fn each_release_comes_over_with_every_place() {
             let longest = if *size > 1 << 20 { 700 } else { 30_000 };
             let big = filled(&mut random, *size, 600, longest, &heads[..rows]);
             big.write_to(&from, release);
-            let told = report(&from, &to, &[], 0);
-            assert_eq!(told["kind"], release.kind());
-            assert_eq!(told["arena_size"], *size);
+            let reported = report(&from, &to, &[], 0);
+            assert_eq!(reported["kind"], release.kind());
+            assert_eq!(reported["arena_size"], *size);
             let lowest = *heads[..rows].iter().min().unwrap();
-            assert_eq!(told["messages"], 600 - lowest);
+            assert_eq!(reported["messages"], 600 - lowest);
             for (name, head) in names(&big).iter().zip(&heads) {
-                let rows = told["consumers"].as_array().unwrap();
+                let rows = reported["consumers"].as_array().unwrap();
                 let row = rows.iter().find(|row| row["name"] == name.as_str()).unwrap();
                 assert_eq!(row["seq"], *head - lowest);
                 assert!(waiting(&to, name) == big.messages[*head..], "{release:?} {size} {name}");
             }
             if release != Release::Two {
-                let told = report(&from, &to, &["--all"], 0);
-                assert_eq!(told["messages"], 600);
+                let reported = report(&from, &to, &["--all"], 0);
+                assert_eq!(reported["messages"], 600);
                 let queue = Queue::open(&to).unwrap();
                 queue.seek(0).unwrap();
                 drop(queue);
@@ -117,8 +117,12 @@ fn a_torn_tail_is_mended() {
                 cut.head(b"__default__", head);
                 cut.tail = stored;
                 cut.write_to(&from, release);
-                let told = report(&from, &to, &[], 1);
-                assert_eq!((count(&told, "torn"), count(&told, "lost")), (1, 0), "{told}");
+                let reported = report(&from, &to, &[], 1);
+                assert_eq!(
+                    (count(&reported, "torn"), count(&reported, "lost")),
+                    (1, 0),
+                    "{reported}"
+                );
                 assert!(waiting(&to, "") == all[head..=number], "{release:?} {size} {number}");
                 torn += 1;
             }
@@ -158,8 +162,12 @@ fn a_torn_head_is_mended() {
                 for id in before.0..behind.0 {
                     fs::write(from.join(release.arena(id)), &big.arenas[&id]).unwrap();
                 }
-                let told = report(&from, &to, &[], 1);
-                assert_eq!((count(&told, "torn"), count(&told, "lost")), (1, 0), "{told}");
+                let reported = report(&from, &to, &[], 1);
+                assert_eq!(
+                    (count(&reported, "torn"), count(&reported, "lost")),
+                    (1, 0),
+                    "{reported}"
+                );
                 assert!(waiting(&to, "") == big.messages[number..], "{release:?} {size} {number}");
                 if release != Release::Two {
                     assert!(waiting(&to, "later") == big.messages[number + 1..]);
@@ -173,7 +181,7 @@ fn a_torn_head_is_mended() {
 }
 
 #[test]
-fn what_is_missing_is_told_and_all_before_it_comes() {
+fn what_is_missing_is_reported_and_all_before_it_comes() {
     let mut random = Random::new(seed("import_missing"));
     let dir = crate::support::tempdir().unwrap();
     let (from, to) = (dir.path().join("from"), dir.path().join("to"));
@@ -192,8 +200,8 @@ fn what_is_missing_is_told_and_all_before_it_comes() {
                 }
                 let end = (id, len.unwrap_or(0));
                 let kept = (0..200).take_while(|n| big.place(n + 1) <= end).count();
-                let told = report(&from, &to, &[], i32::from(kept < 200));
-                assert_eq!(count(&told, "lost"), usize::from(kept < 200), "{told}");
+                let reported = report(&from, &to, &[], i32::from(kept < 200));
+                assert_eq!(count(&reported, "lost"), usize::from(kept < 200), "{reported}");
                 assert!(waiting(&to, "") == big.messages[20..kept], "{release:?} {id} {len:?}");
             }
         }
@@ -208,9 +216,9 @@ fn what_is_missing_is_told_and_all_before_it_comes() {
             let bytes = big.arenas.get(&tail.0);
             bytes.map(|bytes| fs::write(from.join(Release::Five.arena(tail.0)), bytes).unwrap())
         });
-        let told = report(&from, &to, &[], 1);
+        let reported = report(&from, &to, &[], 1);
         let kept = waiting(&to, "");
-        assert!(count(&told, "lost") == 1, "{told}");
+        assert!(count(&reported, "lost") == 1, "{reported}");
         let empty = kept.iter().skip(180).all(Vec::is_empty);
         assert!(kept.len() >= 179 && empty && kept[..179] == big.messages[20..199], "{tail:?}");
     }
@@ -226,8 +234,8 @@ fn an_import_that_makes_nothing_ends_with_another_status_than_one_that_has_left_
     let whole = fs::read(&metadata).unwrap();
     fs::write(&metadata, &whole[..5]).unwrap();
     let words = [to.to_str().unwrap(), "--force"];
-    let told = said(&ends(on("import", &from, &words), 6));
-    assert!(told.contains("metadata.dat is cut off") && !to.exists(), "{told}");
+    let reported = said(&ends(on("import", &from, &words), 6));
+    assert!(reported.contains("metadata.dat is cut off") && !to.exists(), "{reported}");
     fs::write(&metadata, whole).unwrap();
     report(&from, &to, &[], 0);
 }

@@ -53,8 +53,8 @@ fn sigkill_of_import_leaves_the_source_and_the_next_one_does_it() {
             early += u64::from(!left);
             midway += u64::from(left);
         }
-        let told = report(&from, &to, &[], 0);
-        assert_eq!(told["messages"], 20_000, "round {round}");
+        let reported = report(&from, &to, &[], 0);
+        assert_eq!(reported["messages"], 20_000, "round {round}");
         assert!(waiting(&to, "") == big.messages, "round {round}");
     }
     println!("{rounds} kills: {early} before the new queue was begun, {midway} while it was made");

@@ -49,15 +49,15 @@ fn every_segment_comes_over_from_the_first_that_was_not_taken() {
             wanted.extend_from_slice(&held[taken..]);
             all.extend(held);
         }
-        let told = report(&from, &to, &[], 0);
+        let reported = report(&from, &to, &[], 0);
         assert_eq!(
-            (told["kind"].as_str(), findings(&told)[..2].to_vec()),
+            (reported["kind"].as_str(), findings(&reported)[..2].to_vec()),
             (Some("pqueue"), vec![0, 0])
         );
-        assert_eq!(told["messages"], wanted.len());
+        assert_eq!(reported["messages"], wanted.len());
         assert!(waiting(&to, "") == wanted, "round {round}");
-        let told = report(&from, &to, &["--all"], 0);
-        assert_eq!(told["consumers"][0]["seq"], all.len() - wanted.len());
+        let reported = report(&from, &to, &["--all"], 0);
+        assert_eq!(reported["consumers"][0]["seq"], all.len() - wanted.len());
         assert!(waiting(&to, "") == wanted, "round {round}");
         Queue::open(&to).unwrap().seek(0).unwrap();
         assert!(waiting(&to, "") == all, "round {round}");
@@ -79,8 +79,8 @@ fn what_is_torn_or_damaged_in_a_pqueue_is_decided_as_described() {
     let last = places[places.len() - 2];
     for end in last + 1..last + 9 + held[held.len() - 1].len() / 2 {
         fs::write(&file, &whole[..end.min(whole.len() - 1)]).unwrap();
-        let told = report(&from, &to, &[], 1);
-        assert_eq!(findings(&told)[..2], [1, 0], "{told}");
+        let reported = report(&from, &to, &[], 1);
+        assert_eq!(findings(&reported)[..2], [1, 0], "{reported}");
         assert!(waiting(&to, "") == and_later(&held[..held.len() - 1]), "{end}");
         if end > last + 20 {
             break;
@@ -99,8 +99,8 @@ fn what_is_torn_or_damaged_in_a_pqueue_is_decided_as_described() {
         (row.clone(), 3, 0),
     ] {
         fs::write(&offset, &bytes).unwrap();
-        let told = report(&from, &to, &[], i32::from(torn > 0));
-        assert_eq!(findings(&told)[..2], [torn, 0], "{told}");
+        let reported = report(&from, &to, &[], i32::from(torn > 0));
+        assert_eq!(findings(&reported)[..2], [torn, 0], "{reported}");
         assert!(waiting(&to, "") == and_later(&held[first..]), "{bytes:?}");
     }
     fs::remove_file(&offset).unwrap();
@@ -109,8 +109,8 @@ fn what_is_torn_or_damaged_in_a_pqueue_is_decided_as_described() {
         let mut bytes = whole.clone();
         bytes[places[number] + 8 + held[number].len() / 2] ^= 1;
         fs::write(&file, &bytes).unwrap();
-        let told = report(&from, &to, &[], 1);
-        assert_eq!(findings(&told)[..2], [0, 1], "{told}");
+        let reported = report(&from, &to, &[], 1);
+        assert_eq!(findings(&reported)[..2], [0, 1], "{reported}");
         let kept = [&held[..number], &held[number + 1..]].concat();
         assert!(waiting(&to, "") == and_later(&kept), "{number}");
     }
@@ -126,9 +126,12 @@ fn what_is_torn_or_damaged_in_a_pqueue_is_decided_as_described() {
             bytes[at] = random.next() as u8;
         }
         fs::write(&file, &bytes).unwrap();
-        let told = report(&from, &to, &[], 1);
+        let reported = report(&from, &to, &[], 1);
         let kept = waiting(&to, "");
-        assert!(kept.ends_with(&later) && findings(&told)[0] + findings(&told)[1] > 0, "{told}");
+        assert!(
+            kept.ends_with(&later) && findings(&reported)[0] + findings(&reported)[1] > 0,
+            "{reported}"
+        );
     }
 }
 
@@ -163,8 +166,8 @@ fn names_empty_runs_and_half_added_consumers() {
         big.head(name, 1);
     }
     big.write_to(&from, Release::Five);
-    let told = report(&from, &to, &[], 0);
-    assert_eq!(findings(&told), [0, 0, 4], "{told}");
+    let reported = report(&from, &to, &[], 0);
+    assert_eq!(findings(&reported), [0, 0, 4], "{reported}");
     let mut names = Queue::open(&to).unwrap().consumers();
     names.sort();
     assert_eq!((names[0].as_str(), names[2].as_str()), ("%", "x%FF"));
@@ -174,8 +177,8 @@ fn names_empty_runs_and_half_added_consumers() {
     assert!(!to.exists());
     report(&from, &to, &["--rename", "%=empty"], 0);
     assert!(Queue::open(&to).unwrap().consumers().contains(&"empty".to_owned()));
-    let told = report(&from, &to, &["--stop-at-empty-run", "64"], 1);
-    assert_eq!((waiting(&to, ""), findings(&told)[1]), (vec![b"b".to_vec()], 1));
+    let reported = report(&from, &to, &["--stop-at-empty-run", "64"], 1);
+    assert_eq!((waiting(&to, ""), findings(&reported)[1]), (vec![b"b".to_vec()], 1));
     // Bytes behind the last counted row; a count without its row.
     let whole = fs::read(from.join("metadata.dat")).unwrap();
     fs::write(from.join("metadata.dat"), [&whole[..], b"12345"].concat()).unwrap();
@@ -286,12 +289,12 @@ fn directories_of_the_real_programs_come_over() {
             }
             let output = call.output().unwrap();
             assert!(output.status.success(), "{output:?}");
-            let told = report(&from, &to, &[], 0);
+            let reported = report(&from, &to, &[], 0);
             let held = waiting(&to, "");
             let all = (0..n as u64).map(|i| fixture(i, size as u64));
             let all: Vec<_> =
                 all.filter(|message| !message.is_empty() || scenario == "bq-write").collect();
-            assert!(held == all[all.len() / 2..], "{told}");
+            assert!(held == all[all.len() / 2..], "{reported}");
             println!("{scenario} {arena}: {} messages", held.len());
         }
     }

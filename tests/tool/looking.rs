@@ -180,7 +180,7 @@ fn cat_shows_what_it_is_asked_for() {
 }
 
 #[test]
-fn what_was_dropped_is_told_as_take_tells_it() {
+fn what_was_dropped_is_reported_as_take_reports_it() {
     let dir = crate::support::tempdir().unwrap();
     let queue = dir.path().join("q");
     let limit = ["--max-bytes", "256KiB", "--arena-size", "64K", "--on-full", "drop-oldest"];
@@ -198,7 +198,7 @@ fn what_was_dropped_is_told_as_take_tells_it() {
 }
 
 #[test]
-fn what_was_too_old_is_told_as_take_tells_it() {
+fn what_was_too_old_is_reported_as_take_reports_it() {
     let dir = crate::support::tempdir().unwrap();
     let path = dir.path().join("q");
     let options = mmq::Options::new().arena_size(4096).max_bytes(256 << 10);
@@ -282,7 +282,7 @@ fn tail_stops_at_what_is_durable() {
 }
 
 #[test]
-fn what_cannot_be_looked_at_is_told() {
+fn what_cannot_be_looked_at_is_reported() {
     let dir = crate::support::tempdir().unwrap();
     let dir = dir.path();
     let [missing, empty, file, other, later] =
@@ -312,7 +312,7 @@ fn what_cannot_be_looked_at_is_told() {
 }
 
 #[test]
-fn gaps_are_told_with_their_causes() {
+fn gaps_are_reported_with_their_causes() {
     let dir = crate::support::tempdir().unwrap();
     let queue = Options::new().arena_size(64 << 10).open(dir.path()).unwrap();
     queue.enqueue_batch((0..100).map(|number| format!("{number:0>1000}"))).unwrap();
@@ -326,11 +326,11 @@ fn gaps_are_told_with_their_causes() {
     bytes[at + 500] ^= 1;
     fs::write(&segments[0], bytes).unwrap();
     assert_eq!(text("gaps", dir.path(), &[]), "", "nobody has met it");
-    let told = ends(on("gaps", dir.path(), &["--deep"]), 1);
-    assert_eq!(told.stdout, b"message 7 will never come: damaged\n");
-    let told = ends(on("gaps", dir.path(), &["--deep", "--json"]), 1);
+    let reported = ends(on("gaps", dir.path(), &["--deep"]), 1);
+    assert_eq!(reported.stdout, b"message 7 will never come: damaged\n");
+    let reported = ends(on("gaps", dir.path(), &["--deep", "--json"]), 1);
     let line = "{\"gap\":{\"first\":7,\"last\":7,\"count\":1,\"cause\":\"damaged\"}}\n";
-    assert_eq!(String::from_utf8(told.stdout).unwrap(), line);
+    assert_eq!(String::from_utf8(reported.stdout).unwrap(), line);
     assert!(said(&ends(on("tail", dir.path(), &["-n", "95"]), 1)).contains("message 7 will never"));
     assert_eq!(text("tail", dir.path(), &["-n", "92"]).lines().count(), 92);
 }

@@ -81,7 +81,7 @@ fn purge_moves_every_consumer_and_makes_none() {
 }
 
 #[test]
-fn a_directory_without_a_queue_is_told_and_stays_as_it_is() {
+fn a_directory_without_a_queue_is_reported_and_stays_as_it_is() {
     let dir = crate::support::tempdir().unwrap();
     let missing = dir.path().join("missing");
     let words: [&[&str]; 4] = [&["take"], &["purge"], &["consumers", "add"], &["consumers", "rm"]];
@@ -157,11 +157,11 @@ fn a_full_queue_refuses_waits_or_drops() {
     let kept = Queue::open(&queue).unwrap().len();
     assert!((1..1000).contains(&kept));
     assert!(said(&output).contains(&format!("were put in: {kept} messages")), "{}", said(&output));
-    // From here on there is a consumer who has to be told.
+    // From here on there is a consumer to whom it is reported.
     taken(&queue, &["-n", "1"]);
     let words = [&limit[..], &["--on-full", "drop-oldest"]].concat();
     check(given(on("put", &queue, &words), &lines), 0);
-    // What was dropped is told, and all else comes.
+    // What was dropped is reported, and all else comes.
     let output = ends(on("take", &queue, &["--json"]), 1);
     let text = String::from_utf8(output.stdout.clone()).unwrap();
     assert!(text.starts_with("{\"gap\":{\"first\":1,\"last\":"), "{}", &text[..60]);
@@ -172,7 +172,7 @@ fn a_full_queue_refuses_waits_or_drops() {
 }
 
 #[test]
-fn a_wrong_command_line_is_told_with_status_2() {
+fn a_wrong_command_line_is_reported_with_status_2() {
     for words in [
         &["no-such-command"][..],
         &["take"],
@@ -271,7 +271,7 @@ fn files_of_a_later_version_are_refused() {
 }
 
 #[test]
-fn damage_is_told_in_its_place_and_ends_with_status_1() {
+fn damage_is_reported_in_its_place_and_ends_with_status_1() {
     let dir = crate::support::tempdir().unwrap();
     flipped::make(dir.path(), |number| format!("job number {number:08} of many").into());
     ends(on("consumers", dir.path(), &["add", "second"]), 0);
@@ -297,7 +297,7 @@ fn damage_is_told_in_its_place_and_ends_with_status_1() {
 }
 
 #[test]
-fn a_command_waits_for_the_lock_so_long_as_it_is_told() {
+fn a_command_waits_for_the_lock_so_long_as_it_is_asked_to() {
     let dir = crate::support::tempdir().unwrap();
     let path = dir.path().join("q");
     numbers(&path, 2);

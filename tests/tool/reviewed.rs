@@ -27,7 +27,7 @@ fn purge_keeps_the_newest() {
 }
 
 #[test]
-fn gaps_tells_what_consumers_have_yet_to_be_told() {
+fn gaps_shows_what_is_yet_to_be_reported_to_consumers() {
     let dir = crate::support::tempdir().unwrap();
     let path = dir.path().join("q");
     let options = mmq::Options::new().max_bytes(1 << 20).on_full(mmq::OnFull::DropOldest);
@@ -37,9 +37,9 @@ fn gaps_tells_what_consumers_have_yet_to_be_told() {
     let dropped = queue.stats().dropped;
     assert!(dropped > 0);
     for words in [&[][..], &["--deep"]] {
-        let told = text(&ends(on("gaps", &path, words), 0).stdout);
+        let reported = text(&ends(on("gaps", &path, words), 0).stdout);
         let wanted = format!("messages 0 to {} will never come: dropped", dropped - 1);
-        assert!(told.starts_with(&wanted), "{told}");
+        assert!(reported.starts_with(&wanted), "{reported}");
     }
     let figures = text(&ends(on("stat", &path, &["--prometheus"]), 0).stdout);
     let line = figures
@@ -49,7 +49,7 @@ fn gaps_tells_what_consumers_have_yet_to_be_told() {
 }
 
 #[test]
-fn a_dump_that_was_cut_short_is_told() {
+fn a_dump_that_was_cut_short_is_reported() {
     let dir = crate::support::tempdir().unwrap();
     let queue = queue_of(dir.path(), 100);
     let dump = ends(on("dump", &queue, &[]), 0).stdout;
@@ -75,8 +75,8 @@ fn verify_finds_an_index_that_was_cut() {
     let whole = std::fs::read(&index).unwrap();
     for len in [64, 4096, 8192, 12_288, 40_959] {
         std::fs::write(&index, &whole[..len]).unwrap();
-        let told = text(&ends(on("verify", &queue, &["--quick"]), 1).stdout);
-        assert!(told.contains(&format!("it has {len} bytes")), "{told}");
+        let reported = text(&ends(on("verify", &queue, &["--quick"]), 1).stdout);
+        assert!(reported.contains(&format!("it has {len} bytes")), "{reported}");
     }
     std::fs::write(&index, [&whole[..64], &vec![0; whole.len() - 64][..]].concat()).unwrap();
     ends(on("verify", &queue, &[]), 1);
@@ -182,7 +182,7 @@ fn what_a_terminal_obeys_is_escaped_in_json_and_in_what_is_said() {
 }
 
 #[test]
-fn a_new_consumer_begins_where_it_is_told() {
+fn a_new_consumer_begins_where_it_is_asked_to() {
     let dir = crate::support::tempdir().unwrap();
     let queue = queue_of(dir.path(), 10);
     let places = [

@@ -40,7 +40,7 @@ pub(crate) fn lines(output: &Output) -> Vec<String> {
 /// What a run with `--json` says of each file and at the end.
 pub(crate) fn report(output: &Output) -> (Vec<Value>, Value) {
     let text = said(output);
-    // Gaps are told as text where the messages are.
+    // Gaps are reported as text where the messages are.
     let all = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let (mut files, mut end) = (Vec::new(), Value::Null);
     for mut line in all {
@@ -127,9 +127,9 @@ fn a_whole_queue_comes_as_cat_shows_it_with_and_without_index_and_headers() {
     assert!(ends(salvage(&all, &words), 1).stdout == wanted, "file by file");
     // The index has copies of the headers, and knows whose they are.
     fs::copy(q.join("index"), copy.join("index")).unwrap();
-    let told = ends(salvage(&[&copy], &["--framing", "length", "--json"]), 1);
-    assert!(told.stdout == wanted, "without headers");
-    let (files, end) = report(&told);
+    let reported = ends(salvage(&[&copy], &["--framing", "length", "--json"]), 1);
+    assert!(reported.stdout == wanted, "without headers");
+    let (files, end) = report(&reported);
     assert!(files.iter().all(|file| file["damage"][0].as_str().unwrap().contains("index")));
     assert_eq!(end["queue_id"].as_str().unwrap().len(), 32);
 }
@@ -164,7 +164,7 @@ fn a_message_over_many_segments_is_put_together_without_their_headers() {
 }
 
 #[test]
-fn damage_costs_its_message_and_is_told() {
+fn damage_costs_its_message_and_is_reported() {
     let dir = crate::support::tempdir().unwrap();
     let q = dir.path().join("q");
     let all = small(&q);
@@ -225,7 +225,7 @@ fn copies_with_other_damage_are_put_together() {
 }
 
 /// A queue and its copy were both used. Of two messages with one number that of the first comes,
-/// and the other one is told.
+/// and the other one is reported.
 #[test]
 fn copies_that_went_on_apart_are_not_taken_for_one() {
     let dir = crate::support::tempdir().unwrap();
@@ -255,10 +255,13 @@ fn copies_that_went_on_apart_are_not_taken_for_one() {
             "[{\"first\":51,\"last\":52},{\"first\":54,\"last\":54}]"
         );
         assert!(later["path"].as_str().unwrap().starts_with(paths[1].to_str().unwrap()));
-        let told = said(&ends(salvage(&paths, &[]), 1));
-        assert!(told.contains("messages 51 to 52 differ from those of another file"), "{told}");
-        assert!(told.contains("message 54 differs from that of another file"), "{told}");
-        assert!(told.contains("3 messages left out for others of their numbers"), "{told}");
+        let reported = said(&ends(salvage(&paths, &[]), 1));
+        assert!(
+            reported.contains("messages 51 to 52 differ from those of another file"),
+            "{reported}"
+        );
+        assert!(reported.contains("message 54 differs from that of another file"), "{reported}");
+        assert!(reported.contains("3 messages left out for others of their numbers"), "{reported}");
     }
 }
 

@@ -97,10 +97,10 @@ fn behind_a_damaged_batch_everything_comes_also_where_an_old_index_does_not_know
         }
         fs::write(copy.join("segment-00000000"), bytes).unwrap();
         let shown = ends(salvage(&[&copy], &["--json", "--framing", "line"]), 1);
-        let (_, told) = report(&shown);
+        let (_, reported) = report(&shown);
         assert_eq!(lines(&shown).len(), end - damaged.len(), "{damaged:?}: {}", said(&shown));
-        assert_eq!(told["lost"], damaged.len(), "{damaged:?}");
-        assert_eq!(told["unfinished_from"], Value::Null, "{damaged:?}");
+        assert_eq!(reported["lost"], damaged.len(), "{damaged:?}");
+        assert_eq!(reported["unfinished_from"], Value::Null, "{damaged:?}");
     }
     // Another file has the whole of a batch that ends too soon here.
     let at = batches.windows(5).position(|found| found == b"one 3").unwrap();

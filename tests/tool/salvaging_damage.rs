@@ -116,8 +116,11 @@ fn what_a_lost_header_leaves_unknown_is_said_to_be_unknown() {
     let (left, lost, uncounted, damages) = counts(&[&q], 1);
     assert!((40..48).contains(&left), "{left}");
     assert_eq!((lost, uncounted, damages), (Some(0), Some(true), vec![2]));
-    let told = said(&ends(salvage(&[&q], &[]), 1));
-    assert!(told.contains("whether messages are missing is not known; 1 file damaged"), "{told}");
+    let reported = said(&ends(salvage(&[&q], &[]), 1));
+    assert!(
+        reported.contains("whether messages are missing is not known; 1 file damaged"),
+        "{reported}"
+    );
     // Another copy has the header: what this one lacks is known.
     assert_eq!(counts(&[&q, &copy], 1), (all.len(), Some(0), Some(false), vec![2, 0]));
     // Nothing is left of it.

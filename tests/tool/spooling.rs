@@ -31,7 +31,7 @@ fn spool_sends_a_file_through_and_says_so_in_one_line() {
 }
 
 #[test]
-fn spool_tells_what_was_lost_gives_all_else_and_fails() {
+fn spool_reports_what_was_lost_gives_all_else_and_fails() {
     let dir = crate::support::tempdir().unwrap();
     let (kept, output) = (dir.path().join("kept"), dir.path().join("output"));
     let line = |number: u64| format!("line {number} of what is sent\n").into_bytes();

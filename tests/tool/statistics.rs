@@ -65,7 +65,7 @@ fn the_figures_are_those_of_the_queue() {
 }
 
 #[test]
-fn rejected_messages_are_counted_and_told() {
+fn rejected_messages_are_counted_and_reported() {
     let dir = crate::support::tempdir().unwrap();
     let path = dir.path().join("q");
     let queue = Queue::open(&path).unwrap();
@@ -333,8 +333,8 @@ fn two_queues_never_have_one_label() {
     let dir = crate::support::tempdir().unwrap();
     check(given(on("put", dir.path(), &[]), b"x\n"), 0);
     let twice = dir.path().to_str().unwrap();
-    let told = ends(on("stat", dir.path(), &[twice, "--prometheus"]), 2);
-    assert!(said(&told).contains("--label"), "{}", said(&told));
+    let reported = ends(on("stat", dir.path(), &[twice, "--prometheus"]), 2);
+    assert!(said(&reported).contains("--label"), "{}", said(&reported));
     ends(on("stat", dir.path(), &[twice, "--prometheus", "--label", "a", "--label", "a"]), 2);
     ends(on("stat", dir.path(), &[twice, "--prometheus", "--label", "a", "--label", "b"]), 0);
     ends(on("stat", dir.path(), &[twice]), 0);

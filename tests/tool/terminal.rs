@@ -204,8 +204,11 @@ fn there_are_colours_on_a_terminal_and_where_they_are_asked_for() {
 
     // A passed limit and damage are red, on the stream that tells them.
     let limit = |words| on_terminal(coloured("stat", dir, words), Stream::Errors);
-    let (told, status) = limit(&["--max-lag", "1"]);
-    assert!(told.starts_with("\x1b[31mmmq: queue ") && told.ends_with("\x1b[0m\r\n"), "{told:?}");
+    let (reported, status) = limit(&["--max-lag", "1"]);
+    assert!(
+        reported.starts_with("\x1b[31mmmq: queue ") && reported.ends_with("\x1b[0m\r\n"),
+        "{reported:?}"
+    );
     assert_eq!(status, Some(1));
     assert!(is_plain(limit(&["--max-lag", "1", "--color", "never"]).0));
     assert!(
@@ -216,9 +219,9 @@ fn there_are_colours_on_a_terminal_and_where_they_are_asked_for() {
     let at = bytes.windows(3).position(|part| part == b"one").unwrap();
     bytes[at] ^= 1;
     std::fs::write(segment, bytes).unwrap();
-    let told = shown(coloured("verify", dir, &[]));
-    assert!(told.starts_with("\x1b[31msegment-00000000 at "), "{told:?}");
-    assert!(told.contains("\x1b[0m\r\n1 segment header and 1 message"), "{told:?}");
+    let reported = shown(coloured("verify", dir, &[]));
+    assert!(reported.starts_with("\x1b[31msegment-00000000 at "), "{reported:?}");
+    assert!(reported.contains("\x1b[0m\r\n1 segment header and 1 message"), "{reported:?}");
     let plain = ends(coloured("verify", dir, &[]), 1);
     assert!(is_plain(String::from_utf8(plain.stdout.clone()).unwrap()) && is_plain(said(&plain)));
 }

@@ -72,7 +72,7 @@ fn a_later_format_is_refused_by_all_that_look() {
 }
 
 #[test]
-fn a_queue_that_is_being_changed_too_quickly_is_told() {
+fn a_queue_that_is_being_changed_too_quickly_is_reported() {
     let dir = crate::support::tempdir().unwrap();
     filled(dir.path(), 0);
     // Somebody has its lock, and the live part is never whole: whoever looks finds it half written
@@ -99,7 +99,7 @@ fn as_nobody(command: &str, dir: &Path) -> Option<Command> {
 }
 
 #[test]
-fn who_may_not_read_is_told_what_may_be_done() {
+fn who_may_not_read_learns_what_may_be_done() {
     let dir = crate::support::tempdir().unwrap();
     let queue = dir.path().join("q");
     filled(&queue, 0);
@@ -143,12 +143,16 @@ fn a_segment_that_is_cut_costs_what_lay_behind() {
     let lost: u64 = lines.iter().filter_map(|line| line["gap"]["count"].as_u64()).sum();
     let shown = lines.iter().filter(|line| line.get("seq").is_some()).count() as u64;
     assert!(lost > 0 && shown > 0 && lost + shown == 100, "{shown} shown, {lost} lost");
-    let told = ends(on("verify", dir.path(), &[]), 1);
-    let text = String::from_utf8(told.stdout.clone()).unwrap();
+    let reported = ends(on("verify", dir.path(), &[]), 1);
+    let text = String::from_utf8(reported.stdout.clone()).unwrap();
     let at = 128 + shown * 1016;
     assert!(text.contains(&format!("segment-00000000 at {at}: ")), "{text}");
     assert!(text.contains(&format!("messages {shown} to 99 will never come")), "{text}");
-    assert!(said(&told).contains(&format!("at a cost of {lost} messages")), "{}", said(&told));
+    assert!(
+        said(&reported).contains(&format!("at a cost of {lost} messages")),
+        "{}",
+        said(&reported)
+    );
     for command in ["stat", "consumers"] {
         ends(on(command, dir.path(), &[]), 0);
     }
@@ -156,7 +160,7 @@ fn a_segment_that_is_cut_costs_what_lay_behind() {
 }
 
 #[test]
-fn another_queues_files_are_told_and_left_alone() {
+fn another_queues_files_are_reported_and_left_alone() {
     let dir = crate::support::tempdir().unwrap();
     let [queue, other] = ["queue", "other"].map(|name| dir.path().join(name));
     filled(&queue, 0);
@@ -167,8 +171,8 @@ fn another_queues_files_are_told_and_left_alone() {
     }
     let before = files(&queue);
     assert_eq!(text("cat", &queue, &["--count"]), "100\n");
-    let told = ends(on("verify", &queue, &[]), 1);
-    let text = String::from_utf8(told.stdout).unwrap();
+    let reported = ends(on("verify", &queue, &[]), 1);
+    let text = String::from_utf8(reported.stdout).unwrap();
     assert_eq!(text.matches("it is another queue's").count(), segments(&other).len(), "{text}");
     assert!(files(&queue) == before, "a look changed a file");
     // The index is the other queue's.
@@ -273,7 +277,7 @@ fn overtaken(command: &str, words: &[&str]) -> (String, String, Option<i32>) {
 const COUNT: u64 = 2000;
 
 #[test]
-fn what_was_given_back_meanwhile_is_told() {
+fn what_was_given_back_meanwhile_is_reported() {
     let given_back = |said: &str| -> u64 {
         let numbers = said.lines().map(|line| {
             let said = line.strip_prefix("mmq: ").and_then(|line| line.split_once(" number"));
@@ -327,8 +331,8 @@ fn segments_that_no_queue_is_found_in_are_damage_and_nothing_touches_them() {
         ("consumers", &["add", "audit"]),
     ];
     for (command, words) in words {
-        let told = said(&ends(on(command, &queue, words), 6));
-        assert!(told.contains(&advice), "{command}: {told}");
+        let reported = said(&ends(on(command, &queue, words), 6));
+        assert!(reported.contains(&advice), "{command}: {reported}");
         assert!(files(&queue) == before, "{command}");
     }
     // What an earlier opening has set aside is no empty place either.

@@ -40,10 +40,10 @@ fn verify_names_what_is_damaged_and_what_it_costs() {
     assert_eq!((number(&summary["messages"]), number(&summary["lost"])), (49, 1));
     let error: Value = parsed(String::from_utf8(ended.stderr).unwrap().lines().last().unwrap());
     assert_eq!(error["error"]["code"], "damaged");
-    // A reader is told the same.
-    let told = ends(on("take", dir, &["--json"]), 1);
-    let told = String::from_utf8(told.stdout).unwrap();
-    let gap = told.lines().map(parsed).find(|line| line.get("gap").is_some()).unwrap();
+    // Reads report the same.
+    let reported = ends(on("take", dir, &["--json"]), 1);
+    let reported = String::from_utf8(reported.stdout).unwrap();
+    let gap = reported.lines().map(parsed).find(|line| line.get("gap").is_some()).unwrap();
     assert_eq!(gap["gap"], finding["lost"]);
     ends(on("verify", &dir.join("nowhere"), &[]), 5);
 }
@@ -106,11 +106,11 @@ fn holds(dir: &Path, said: &Value) {
     }
     let mut consumers = queue.consumers();
     consumers.sort();
-    let told =
+    let reported =
         said["consumers"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap());
-    let mut told: Vec<&str> = told.filter(|name| !name.is_empty()).collect();
-    told.sort_unstable();
-    assert_eq!(told, consumers);
+    let mut reported: Vec<&str> = reported.filter(|name| !name.is_empty()).collect();
+    reported.sort_unstable();
+    assert_eq!(reported, consumers);
     let after = names(dir);
     let list = |name: &str| said[name].as_array().unwrap().clone();
     for renamed in list("would_set_aside") {
@@ -131,8 +131,8 @@ fn holds(dir: &Path, said: &Value) {
     while mmq::past_gaps(|| first.dequeue(), |gap| gaps.push(gap)).unwrap().is_some() {}
     for stated in list("gaps") {
         let (from, to) = (number(&stated["first"]), number(&stated["last"]));
-        let told = gaps.iter().any(|gap| gap.first <= from && to <= gap.last);
-        assert!(told || to < stats.oldest_seq, "{stated} {gaps:?}");
+        let reported = gaps.iter().any(|gap| gap.first <= from && to <= gap.last);
+        assert!(reported || to < stats.oldest_seq, "{stated} {gaps:?}");
     }
 }
 
@@ -181,12 +181,12 @@ fn what_an_opening_would_make_of_a_queue_is_what_it_makes() {
         copy_directory(&base, &case);
         harm(&case);
         let opened = as_opened(&case);
-        let told = opened["would_set_aside"].as_array().unwrap().len();
-        assert!(told >= aside, "{what}: {opened}");
+        let reported = opened["would_set_aside"].as_array().unwrap().len();
+        assert!(reported >= aside, "{what}: {opened}");
         let human = on("verify", &case, &["--as-opened"]).output().unwrap().stdout;
         let human = String::from_utf8(human).unwrap();
         assert!(human.starts_with("The next opening will find:\n"), "{human}");
-        assert_eq!(human.matches("  sets aside ").count(), told, "{human}");
+        assert_eq!(human.matches("  sets aside ").count(), reported, "{human}");
         holds(&case, &opened);
     }
 }

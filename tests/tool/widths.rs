@@ -54,8 +54,8 @@ fn no_line_is_wider_than_the_terminal() {
         shown(on("verify", &damaged, &["--as-opened"]), Stream::Output);
         shown(on("verify", &damaged, &[]), Stream::Errors);
         let limits = ["--max-lag", "1", "--max-age", "0", "--max-bytes", "1"];
-        let told = shown(on("stat", &path, &limits), Stream::Errors);
-        assert!(told >= 6, "three limits of two consumers: {told} lines");
+        let reported = shown(on("stat", &path, &limits), Stream::Errors);
+        assert!(reported >= 6, "three limits of two consumers: {reported} lines");
         shown(on("put", &path, &["Cargo.toml"]), Stream::Errors);
         shown(mmq(["no-such-command"]), Stream::Errors);
     }

@@ -85,7 +85,8 @@ impl Looked {
 }
 
 impl Looked {
-    /// What consumers have yet to be told that was given up, and what else is known to be missing.
+    /// What was given up and is yet to be reported to consumers, and what else is known to be
+    /// missing.
     pub(crate) fn gaps(&self, snapshot: &Snapshot) -> Tried<Vec<Gap>> {
         let last = snapshot.consumers.iter().min_by_key(|consumer| consumer.next_seq);
         let mut gaps = Vec::new();
@@ -97,8 +98,8 @@ impl Looked {
                 }
             }
         }
-        let told = gaps.last().map_or(0, |gap| gap.last + 1);
-        gaps.extend(snapshot.gaps.iter().filter(|gap| gap.first >= told));
+        let reported = gaps.last().map_or(0, |gap| gap.last + 1);
+        gaps.extend(snapshot.gaps.iter().filter(|gap| gap.first >= reported));
         Ok(gaps)
     }
 }

@@ -27,7 +27,7 @@ impl Rates {
         Some(Rates { put, taken: taken.collect() })
     }
 
-    /// What the consumer takes, skips and is told as missing.
+    /// What the consumer takes and skips, and what reads report to it as missing.
     pub(crate) fn taken(&self, name: &str) -> Option<f64> {
         self.taken.iter().find(|(known, _)| known == name).map(|(_, rate)| *rate)
     }

@@ -78,7 +78,7 @@ impl Signals {
         let flags = match what {
             For::Reading => PollFlags::IN,
             For::Writing => PollFlags::OUT,
-            // An error is told of whatever was asked for.
+            // An error is reported whatever was asked for.
             For::Closing => PollFlags::empty(),
         };
         loop {

@@ -21,7 +21,7 @@
 //! one that it was sent behind, or not at all:
 //!
 //! - **The first of a session** is conditional on the position that the answer to the question
-//!   named. That position has the message of which the answer told, for ever, so the condition
+//!   named. That position has the message that the answer named, for ever, so the condition
 //!   names the message as well. When a late write got there first, the position is not the last any
 //!   more: the message is refused, and the question is asked again.
 //! - **`batch`**: the server stores a batch as a whole or not at all, and the next one is sent when

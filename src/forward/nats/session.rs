@@ -376,17 +376,17 @@ async fn connect(
         options = options.add_client_certificate(certificate, key);
     }
     let client = options.connect(order.servers.clone()).await.map_err(|error| {
-        let told = with_causes(&error);
+        let reported = with_causes(&error);
         match error.kind() {
             ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => {
                 letterhead.lost(format!(
-                    "{told}; look at user and password in the URL, the credentials file or the nkey"
+                    "{reported}; look at user and password in the URL, the credentials file or the nkey"
                 ))
             }
             ConnectErrorKind::Tls => {
-                letterhead.lost(format!("{told}; look at the files of certificates and keys"))
+                letterhead.lost(format!("{reported}; look at the files of certificates and keys"))
             }
-            _ => letterhead.again(told),
+            _ => letterhead.again(reported),
         }
     })?;
     is_connected.store(true, Ordering::Relaxed);
@@ -395,14 +395,14 @@ async fn connect(
 
 /// An error with its causes. (The client's own texts have some of them in it.)
 fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut told = error.to_string();
+    let mut reported = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
         let more = error.to_string();
-        if !told.contains(&more) {
-            told = format!("{told}: {more}");
+        if !reported.contains(&more) {
+            reported = format!("{reported}: {more}");
         }
         cause = error.source();
     }
-    told
+    reported
 }

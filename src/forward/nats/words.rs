@@ -73,30 +73,31 @@ impl Letterhead {
     pub(super) fn trouble(&self, error: &Value, first: Option<u64>) -> Trouble {
         let code = error["err_code"].as_u64().unwrap_or_default();
         let text = error["description"].as_str().unwrap_or("an error without words");
-        let told = format!("{text} ({code})");
+        let reported = format!("{text} ({code})");
         match (code, first) {
-            (10_054 | 10_097, Some(seq)) => Trouble::Refused { seq, why: told },
+            (10_054 | 10_097, Some(seq)) => Trouble::Refused { seq, why: reported },
             // Full: the stream, of messages or bytes; or the account or the server.
             (10_077 | 10_002 | 10_023 | 10_028 | 10_047, _) => {
                 let advice = "the stream is full: purge it, or raise its limits";
-                Trouble::Again(self.error(format!("{told}; {advice}")), FULL)
+                Trouble::Again(self.error(format!("{reported}; {advice}")), FULL)
             }
             (10_059, _) => self.lost(format!(
-                "{told}: there is no such stream; make it with `{}`",
+                "{reported}: there is no such stream; make it with `{}`",
                 self.how_to_make()
             )),
             (10_035 | 10_039 | 10_076, _) => {
-                self.lost(format!("{told}; give the account JetStream, or name another one"))
+                self.lost(format!("{reported}; give the account JetStream, or name another one"))
             }
-            (10_060, _) => {
-                self.lost(format!("{told}: the subject {} belongs to another stream", self.subject))
-            }
-            (10_109, _) => self.lost(format!("{told}: it takes no messages any more")),
+            (10_060, _) => self.lost(format!(
+                "{reported}: the subject {} belongs to another stream",
+                self.subject
+            )),
+            (10_109, _) => self.lost(format!("{reported}: it takes no messages any more")),
             (10_070 | 10_071 | 10_164, _) => {
                 // A write of an earlier session arrived late, or the stream has another writer.
-                self.again(format!("it does not end where it did: {told}: asking again"))
+                self.again(format!("it does not end where it did: {reported}: asking again"))
             }
-            _ => self.again(told),
+            _ => self.again(reported),
         }
     }
 

@@ -66,7 +66,7 @@ impl History {
         assert_eq!(near.durable, (place, near.kept), "the places are not flushed");
     }
 
-    /// In order, nothing twice, and each number that is missing is told and was lost.
+    /// In order, nothing twice, and each number that is missing is reported and was lost.
     fn check_log(&self, near: &Near, far: &Far) {
         let (mut expected, mut last) = (0, None);
         for stored in far.consumed.iter().chain(&far.log) {
@@ -76,7 +76,7 @@ impl History {
                 // The one before it may have been purged.
                 assert!(known || last.is_none(), "a gap that stands for message {seq}");
                 for missing in &stored.missing {
-                    assert!(missing.first > seq, "{missing} is told behind message {seq}");
+                    assert!(missing.first > seq, "{missing} is reported behind message {seq}");
                     self.check_cause(near, far, *missing);
                 }
                 continue;
@@ -98,23 +98,23 @@ impl History {
         near: &Near,
         far: &Far,
         range: std::ops::Range<u64>,
-        told: &[MissingNumbers],
+        reported: &[MissingNumbers],
     ) {
-        for missing in told {
+        for missing in reported {
             assert!(range.contains(&missing.first), "{missing} is told, {range:?} is missing");
             assert!(range.contains(&missing.last), "{missing} is told, {range:?} is missing");
             self.check_cause(near, far, *missing);
         }
         for seq in range.filter(|seq| *seq >= self.excused) {
-            let count = told.iter().filter(|it| (it.first..=it.last).contains(&seq)).count();
+            let count = reported.iter().filter(|it| (it.first..=it.last).contains(&seq)).count();
             if self.plan.gaps == TellGaps::None {
-                assert_eq!(count, 0, "nothing was to be told");
+                assert_eq!(count, 0, "nothing was to be reported");
                 let fine = self.may_be_missing(near, seq)
                     || self.may_be_refused(near, seq)
                     || self.may_be_lost_there(near, far, seq);
                 assert!(fine, "message {seq} is missing");
             } else {
-                assert_eq!(count, 1, "message {seq} is missing; told: {told:?}");
+                assert_eq!(count, 1, "message {seq} is missing; reported: {reported:?}");
             }
         }
     }
@@ -131,7 +131,7 @@ impl History {
                     seq < self.excused || self.may_be_lost_there(near, far, seq)
                 }
             };
-            assert!(fine, "{seq} is told to be missing: {missing}");
+            assert!(fine, "{seq} is reported missing: {missing}");
         }
     }
 

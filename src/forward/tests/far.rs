@@ -26,7 +26,7 @@ pub(super) enum Chain {
     Number,
 }
 
-/// What the last one is known by: its number, and how many gaps were told behind it.
+/// What the last one is known by: its number, and how many gaps were reported behind it.
 type Name = Option<(u64, u32)>;
 
 #[derive(Debug, Clone)]
@@ -36,7 +36,7 @@ pub(super) struct Stored {
     pub(super) bytes: Vec<u8>,
     pub(super) missing: Vec<MissingNumbers>,
     pub(super) kind: OutgoingKind,
-    /// How many gaps were told behind the real message.
+    /// How many gaps were reported behind the real message.
     gaps: u32,
 }
 
@@ -76,7 +76,7 @@ struct Pipe {
     last: Name,
     at: u64,
     stored: u64,
-    told: u64,
+    reported: u64,
     refused: Option<Trouble>,
     /// Nothing goes through, and nobody says so.
     stuck: bool,
@@ -345,13 +345,13 @@ impl Far {
                 self.serve(&mut pipe);
             }
         }
-        let news = pipe.stored.saturating_sub(pipe.told);
-        pipe.told += if self.well { news } else { self.rng.below(news + 1) };
-        self.high = self.high.max(pipe.told);
-        let told = pipe.told;
+        let news = pipe.stored.saturating_sub(pipe.reported);
+        pipe.reported += if self.well { news } else { self.rng.below(news + 1) };
+        self.high = self.high.max(pipe.reported);
+        let reported = pipe.reported;
         let refused = pipe.refused.take();
         self.pipe = Some(pipe);
-        refused.map_or(Ok(told), Err)
+        refused.map_or(Ok(reported), Err)
     }
 
     fn resume(&mut self) -> Result<Held, Trouble> {
@@ -369,7 +369,7 @@ impl Far {
         self.answered = Some(held);
         self.high = self.high.max(until);
         let (last, at) = (last.and_then(Stored::name), self.end());
-        self.pipe = Some(Pipe { last, at, stored: until, told: until, ..Pipe::default() });
+        self.pipe = Some(Pipe { last, at, stored: until, reported: until, ..Pipe::default() });
         if !self.well && self.rng.percent(30) {
             // After the answer.
             self.serve_late();

@@ -1,6 +1,6 @@
 //! The driver over a queue and a far side in memory. A seed says what happens, in which order; at
 //! the end everything is well again, the rest is sent, and what the far side holds is compared with
-//! the queue: nothing twice, nothing out of order, nothing missing that is not told and was not
+//! the queue: nothing twice, nothing out of order, nothing missing that is not reported and was not
 //! lost, and an older copy of the queue stops.
 
 mod end;
@@ -95,7 +95,7 @@ struct History {
     excused: u64,
     halt: Option<Halt>,
     /// What happened, for who looks at a seed that fails.
-    told: Vec<String>,
+    reported: Vec<String>,
 }
 
 impl History {
@@ -118,13 +118,13 @@ impl History {
             formers: Vec::new(),
             excused: 0,
             halt: None,
-            told: Vec::new(),
+            reported: Vec::new(),
             rng,
         }
     }
 
-    fn tell(&mut self, what: impl Into<String>) {
-        self.told.push(what.into());
+    fn report(&mut self, what: impl Into<String>) {
+        self.reported.push(what.into());
     }
 
     /// The process is killed; the next step starts another one.
@@ -183,7 +183,7 @@ impl History {
             match outcome {
                 Ok(done) => stepped = done,
                 Err(halt) => {
-                    self.tell(format!("halts: {halt}"));
+                    self.report(format!("halts: {halt}"));
                     self.halt = Some(halt);
                     break;
                 }
@@ -232,7 +232,7 @@ impl History {
         let stops = matches!(outcome, Err(Halt::Forgotten { .. }));
         let at = self.near.borrow().read_from;
         match self.plan.if_forgotten.unwrap_or(by_itself) {
-            IfForgotten::Stop => assert!(stops, "a far side that has forgotten is not told"),
+            IfForgotten::Stop => assert!(stops, "a far side that has forgotten is not reported"),
             IfForgotten::Continue => {
                 assert!(!stops && at >= place, "it goes on at {at}");
                 self.excuse_gap(place);
@@ -272,13 +272,13 @@ impl History {
             }
             20..60 => drop(self.drive(few)),
             60..63 => {
-                self.tell("kill");
+                self.report("kill");
                 self.kill();
             }
             // (A copy that loses the number that the far side holds last cannot be told from a
             // queue that lost it.)
             63..66 if self.formers.is_empty() => {
-                self.tell("power cut");
+                self.report("power cut");
                 self.kill();
                 self.near.borrow_mut().lose_power(&mut self.rng);
             }
@@ -287,7 +287,7 @@ impl History {
             73..77 => self.die(),
             77..81 => self.far.lock().cut(),
             81..83 => {
-                self.tell("stuck");
+                self.report("stuck");
                 self.far.lock().get_stuck();
             }
             83..86 => self.far.lock().down = few,
@@ -297,10 +297,10 @@ impl History {
             96 if self.plan.may_purge && self.rng.percent(30) => {
                 let until = self.far.lock().purge();
                 self.excused = self.excused.max(until).max(self.near.borrow().place);
-                self.tell(format!("purge below {until}"));
+                self.report(format!("purge below {until}"));
             }
             97 if self.plan.may_restore && self.copy.is_none() => {
-                self.tell("copy");
+                self.report("copy");
                 self.kill();
                 self.near.borrow_mut().flush_all();
                 self.copy = Some(self.near.borrow().clone());
@@ -331,7 +331,7 @@ impl History {
         }
         let what = format!("the far side dies, and holds {} of {}", far.log.len(), far.high);
         drop(far);
-        self.tell(what);
+        self.report(what);
     }
 
     /// The directory is set back to the copy. Nothing of the former process is under way.
@@ -347,12 +347,12 @@ impl History {
         for _ in 0..few * 3 {
             self.near.borrow_mut().enqueue(&mut self.rng, self.life);
         }
-        self.tell(format!("restored, next {}", self.near.borrow().next()));
+        self.report(format!("restored, next {}", self.near.borrow().next()));
     }
 
     /// Everything is well again, and all is sent. Asks once more at the end.
     fn finish(&mut self) {
-        self.tell("all is well");
+        self.report("all is well");
         self.far.lock().well = true;
         for round in 0..3 {
             let mut left = 2_000;
@@ -391,7 +391,7 @@ fn run(seed: u64) {
     if let Err(panic) = outcome {
         let chain = history.far.lock().chain;
         eprintln!("MMQ_SEED={seed}: {chain:?}, {:?}", history.plan);
-        for line in &history.told {
+        for line in &history.reported {
             eprintln!("  {line}");
         }
         std::panic::resume_unwind(panic);

@@ -109,7 +109,7 @@ fn an_older_copy_of_the_directory_stops() {
 }
 
 #[test]
-fn what_the_queue_dropped_is_told_also_while_it_is_read() {
+fn what_the_queue_dropped_is_reported_also_while_it_is_read() {
     let dir = crate::tests::guard::tempdir().unwrap();
     let options = Options::new().max_bytes(1 << 20).on_full(OnFull::DropOldest);
     let queue = options.open(dir.path()).unwrap();
@@ -160,8 +160,8 @@ fn what_the_queue_dropped_is_told_also_while_it_is_read() {
     let mut expected = far.log[0].seq;
     for stored in far.log.iter().filter(|stored| stored.kind == OutgoingKind::Message) {
         let missing: u64 = stored.missing.iter().map(|it| it.last + 1 - it.first).sum();
-        let untold = if expected == far.log[0].seq { missing } else { 0 };
-        assert_eq!(stored.seq, expected + missing - untold);
+        let unreported = if expected == far.log[0].seq { missing } else { 0 };
+        assert_eq!(stored.seq, expected + missing - unreported);
         expected = stored.seq + 1;
     }
 }

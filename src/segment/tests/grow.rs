@@ -49,7 +49,7 @@ fn the_limit_is_kept_to_the_byte_and_what_is_refused_changes_nothing() {
         let used = bench.segments.list().limited_bytes() + bench.index.len();
         let error = bench.append(LEN).unwrap_err();
         assert!(
-            matches!(error, Error::Full { option: "max_bytes", used: told, .. } if told == used),
+            matches!(error, Error::Full { option: "max_bytes", used: reported, .. } if reported == used),
             "{error}"
         );
         assert_eq!((bench.counts(), rows_count(&bench)), ([fits, 0, 0], true));

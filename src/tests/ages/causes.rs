@@ -65,7 +65,7 @@ fn what_was_dropped_and_what_had_expired_are_told_apart() {
             engine = Engine::open_without_workers(storage.clone(), &options).unwrap();
         }
         let aged = Aged { storage, engine };
-        // Two runs are told as they were: those before with the cause of the first of the two.
+        // Two runs are reported as they were: those before with the cause of the first of the two.
         let kept = 2;
         let mut runs: Vec<usize> =
             (1..causes.len()).filter(|at| causes[*at] != causes[*at - 1]).collect();

@@ -176,9 +176,12 @@ fn a_death_while_files_are_cut_costs_nothing() {
                 let aged = Aged::open(dead, &roomy());
                 let oldest = aged.engine.core.oldest_seq.load(Ordering::Relaxed);
                 assert_eq!(oldest, 0, "moment {nth}, {in_store}, {flushed}");
-                let told = aged.rest_of("");
+                let reported = aged.rest_of("");
                 let came: Vec<_> = (0..5).map(Ok).collect();
-                assert!(told.starts_with(&came), "moment {nth}, {in_store}, {flushed}: {told:?}");
+                assert!(
+                    reported.starts_with(&came),
+                    "moment {nth}, {in_store}, {flushed}: {reported:?}"
+                );
                 aged.put_slowly(2);
                 assert_eq!(aged.rest_of("").len(), 2, "moment {nth}, {in_store}, {flushed}");
             }

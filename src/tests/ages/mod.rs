@@ -71,7 +71,7 @@ impl Aged {
         self.next_of("")
     }
 
-    /// What a consumer is told up to the end.
+    /// What reads report to a consumer up to the end.
     fn rest_of(&self, name: &str) -> Vec<Result<u64, Gap>> {
         std::iter::from_fn(|| self.next_of(name).transpose()).collect()
     }
@@ -91,9 +91,9 @@ impl Aged {
         Aged::open(self.storage, options)
     }
 
-    /// Reads everything. Each number that does not come must be told with its own cause: `Expired`
-    /// if it is still held at `tail`, `Reserved` if it lies behind. Returns the next number and how
-    /// many messages came.
+    /// Reads everything. Each number that does not come must be reported with its own cause:
+    /// `Expired` if it is still held at `tail`, `Reserved` if it lies behind. Returns the next
+    /// number and how many messages came.
     fn read_all(&self, causes: &[GapCause], tail: u64, end: &str) -> (u64, u64) {
         let mut next = 0;
         let mut came = 0;
@@ -215,7 +215,7 @@ fn a_message_lives_for_its_age_and_at_most_an_eighth_longer() {
     }
 }
 
-/// Each consumer is told once, also who comes later, and after any end of the run.
+/// Each gap comes once to each consumer, also who comes later, and after any end of the run.
 #[test]
 fn the_only_segment_expires_though_nobody_writes_or_reads() {
     for end in ["goes on", "closed", "killed", "power cut"] {
@@ -244,7 +244,7 @@ fn the_only_segment_expires_though_nobody_writes_or_reads() {
         assert!(
             aged.rest_of("")
                 .iter()
-                .all(|told| told.is_err_and(|gap| gap.cause == GapCause::Reserved)),
+                .all(|reported| reported.is_err_and(|gap| gap.cause == GapCause::Reserved)),
             "{end}"
         );
         assert!(aged.rest_of("other").starts_with(&[Err(gap(0, 9))]), "{end}");
@@ -256,9 +256,9 @@ fn the_only_segment_expires_though_nobody_writes_or_reads() {
     }
 }
 
-/// Nobody was there to be told. Whoever comes first is.
+/// No consumer was there. What expired is reported to whoever comes first.
 #[test]
-fn the_first_consumer_is_told_of_what_expired_before_it_came() {
+fn what_expired_before_it_came_is_reported_to_the_first_consumer() {
     let storage = SimStorage::new(1).with_file_capacity(4 << 20);
     let aged = Aged::open(storage, &options());
     aged.put(200, 700);
@@ -270,9 +270,9 @@ fn the_first_consumer_is_told_of_what_expired_before_it_came() {
     assert_eq!(aged.rest_of("second"), [Ok(200)]);
 }
 
-/// Nobody is told of what expires by a consumer that could not be made.
+/// What expires is not reported to a consumer that could not be made.
 #[test]
-fn who_could_not_be_made_was_not_told_of_what_expired() {
+fn what_expired_was_not_reported_to_who_could_not_be_made() {
     let aged = Aged::open(SimStorage::new(1).with_file_capacity(4 << 20), &options());
     aged.standing("former");
     let at = index_at::CONSUMERS + ConsumerAt::new(1, CONSUMER_ROWS as u32).name;
@@ -383,8 +383,8 @@ fn an_empty_segment_does_not_make_messages_old() {
     }
 }
 
-/// Wherever the process or the power dies: numbers are told once, in order, and what is told as
-/// expired is old enough.
+/// Wherever the process or the power dies: numbers are reported once, in order, and what is
+/// reported as expired is old enough.
 #[test]
 fn a_death_while_the_tail_expires_loses_nothing_else() {
     LENGTH_HERE.set(Some(32 << 10));
@@ -415,11 +415,11 @@ fn a_death_while_the_tail_expires_loses_nothing_else() {
                 (true, dead.power_cut_losing_all()),
                 (false, dead.process_kill()),
             ] {
-                let told = Aged::open(dead, &options()).rest_of("");
-                let mut next =
-                    told.first().map_or(60, |told| told.map_or_else(|gap| gap.first, |seq| seq));
-                for told in told {
-                    let (first, last) = match told {
+                let reported = Aged::open(dead, &options()).rest_of("");
+                let first = reported.first();
+                let mut next = first.map_or(60, |it| it.map_or_else(|gap| gap.first, |seq| seq));
+                for reported in reported {
+                    let (first, last) = match reported {
                         Ok(seq) => (seq, seq),
                         Err(gap) => {
                             let is_sound = match gap.cause {

@@ -47,10 +47,12 @@ fn a_full_disk_of_what_is_too_old_takes_messages_again() {
             aged.storage.advance_clock(AGE + SPAN);
             first = tail;
         }
-        let told = aged.rest_of("slow");
+        let reported = aged.rest_of("slow");
         assert!(
-            told.iter().all(|told| told.is_ok_and(|seq| seq + 200 > first) || told.is_err()),
-            "{told:?}"
+            reported
+                .iter()
+                .all(|reported| reported.is_ok_and(|seq| seq + 200 > first) || reported.is_err()),
+            "{reported:?}"
         );
         assert!(aged.engine.core.gaps.given_up.lock().expired > 0, "{on_full:?}");
     }

@@ -63,8 +63,8 @@ fn a_flushed_acknowledgement_outlives_a_power_cut() {
         }
         for cut in 0..8 {
             let again = open(queue.core.storage.power_cut(seed ^ cut), &options()).unwrap();
-            let told = take_all_of(&again, "worker").unwrap();
-            let twice: Vec<u64> = told
+            let reported = take_all_of(&again, "worker").unwrap();
+            let twice: Vec<u64> = reported
                 .iter()
                 .flatten()
                 .map(|(seq, _)| *seq)
@@ -77,7 +77,7 @@ fn a_flushed_acknowledgement_outlives_a_power_cut() {
             let missing = (0..MESSAGES).filter(|seq| !done.contains(seq));
             for seq in missing {
                 assert!(
-                    told.iter().flatten().any(|(got, _)| *got == seq),
+                    reported.iter().flatten().any(|(got, _)| *got == seq),
                     "seed {seed}, cut {cut}: {seq} is lost"
                 );
             }
@@ -108,8 +108,8 @@ fn a_seek_backwards_is_not_undone_by_older_acknowledgements() {
                 let again = open(storage.power_cut(seed ^ cut), &options()).unwrap();
                 let went_back = again.consumer("worker").unwrap().seq() == 1;
                 met += u32::from(went_back);
-                let told = take_all_of(&again, "worker").unwrap();
-                let got: Vec<u64> = told.iter().flatten().map(|(seq, _)| *seq).collect();
+                let reported = take_all_of(&again, "worker").unwrap();
+                let got: Vec<u64> = reported.iter().flatten().map(|(seq, _)| *seq).collect();
                 assert!(
                     !went_back || got == (1..10).collect::<Vec<_>>(),
                     "seed {seed}, cut {cut}: {got:?}"
@@ -145,8 +145,8 @@ fn a_consumer_made_again_has_acknowledged_nothing() {
     assert_eq!(queue.consumer("worker").unwrap().row, worker.row);
     for image in [queue.core.storage.process_kill(), queue.core.storage.power_cut(1)] {
         let again = open(image, &options()).unwrap();
-        let told = take_all_of(&again, "worker").unwrap();
-        let got: Vec<u64> = told.iter().flatten().map(|(seq, _)| *seq).collect();
+        let reported = take_all_of(&again, "worker").unwrap();
+        let got: Vec<u64> = reported.iter().flatten().map(|(seq, _)| *seq).collect();
         assert_eq!(got, (0..10).collect::<Vec<_>>());
     }
 }
@@ -175,8 +175,12 @@ fn an_acknowledged_number_is_not_given_again() {
         for number in 0..8 {
             assert!(queue.enqueue(&content(number, 30)).unwrap() >= 10);
         }
-        let told = take_all_of(&queue, "worker").unwrap();
-        assert_eq!(told.iter().flatten().filter(|(seq, _)| *seq >= 10).count(), 8, "{told:?}");
+        let reported = take_all_of(&queue, "worker").unwrap();
+        assert_eq!(
+            reported.iter().flatten().filter(|(seq, _)| *seq >= 10).count(),
+            8,
+            "{reported:?}"
+        );
     });
 }
 
@@ -203,11 +207,11 @@ fn flushed_acknowledgements_in_many_ranges_outlive_a_power_cut() {
         }
         for cut in 0..4 {
             let again = open(storage.power_cut(seed ^ cut), &options()).unwrap();
-            let told = take_all_of(&again, "worker").unwrap();
+            let reported = take_all_of(&again, "worker").unwrap();
             for at in 0..113 {
                 let seq = 1 + 2 * at;
                 assert!(
-                    told.iter().flatten().all(|(got, _)| *got != seq),
+                    reported.iter().flatten().all(|(got, _)| *got != seq),
                     "seed {seed}, cut {cut}: {seq} again"
                 );
             }

@@ -56,8 +56,8 @@ pub(super) struct Attempts {
     pub(super) suspects_below: (u64, u64),
     /// They come again in a later run.
     pub(super) delayed: BTreeSet<u64>,
-    /// Rejected, and not told yet.
-    pub(super) untold: BTreeSet<u64>,
+    /// Rejected, and not reported yet.
+    pub(super) unreported: BTreeSet<u64>,
 }
 
 impl Attempts {
@@ -122,12 +122,12 @@ impl Attempts {
             stored.note(seq, attempts);
             stored.rejected.insert(seq);
         }
-        self.untold.insert(seq);
+        self.unreported.insert(seq);
         self.alone = self.alone.filter(|alone| *alone != seq);
     }
 
-    /// It is told as rejected: perhaps an earlier run has handed it out too often.
-    pub(super) fn tell_rejected(&mut self, seq: u64) {
+    /// It is reported as rejected: perhaps an earlier run has handed it out too often.
+    pub(super) fn report_rejected(&mut self, seq: u64) {
         self.ever.rejected.insert(seq);
     }
 
@@ -136,7 +136,7 @@ impl Attempts {
         self.stored.counts.retain(|at, _| is_left(at));
         self.stored.rejected.retain(is_left);
         self.delayed.retain(is_left);
-        self.untold.retain(is_left);
+        self.unreported.retain(is_left);
         self.alone = self.alone.filter(is_left);
     }
 
@@ -151,7 +151,7 @@ impl Attempts {
     pub(super) fn begin_run(&mut self) {
         self.asked = Asked::NotYet;
         self.delayed.clear();
-        self.untold.clear();
+        self.unreported.clear();
         self.alone = None;
     }
 

@@ -31,14 +31,14 @@ fn copy(queue: &Queue, to: &SimStorage, id: CopiedId) -> crate::error::Result<()
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Told {
+enum Reported {
     Message(u64, Vec<u8>),
     Gap(Gap),
     Failed(String),
 }
 
-/// A consumer's place, what it has done beyond, and what it is told.
-type Stands = (u64, Vec<(u64, u64)>, Vec<Told>);
+/// A consumer's place, what it has done beyond, and what reads report to it.
+type Stands = (u64, Vec<(u64, u64)>, Vec<Reported>);
 
 /// What a queue shows to everybody.
 #[derive(Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ fn show(queue: &Queue) -> Check<Shown> {
         Shown { next: next_of(queue), oldest: oldest_of(queue), consumers: BTreeMap::new() };
     let default = queue.existing_default().map(|_| String::new());
     let names: Vec<String> = default.into_iter().chain(queue.consumer_names()).collect();
-    // A new one is told all that is held.
+    // A new one gets all that is held.
     for name in names.into_iter().chain(["a new one".to_owned()]) {
         let standing = standing_of(queue, &name)?;
         let done = standing.with_progress(|progress| {
@@ -61,15 +61,15 @@ fn show(queue: &Queue) -> Check<Shown> {
             ranges.map(|range| (range.first, range.last)).collect()
         });
         let mut ahead = Ahead::new(queue, &standing).map_err(|error| error.to_string())?;
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         while let Some(found) = ahead.next() {
-            told.push(match found {
-                Ok(message) => Told::Message(message.seq(), message.to_vec()),
-                Err(Error::Gap(gap)) => Told::Gap(gap),
-                Err(error) => Told::Failed(error.to_string()),
+            reported.push(match found {
+                Ok(message) => Reported::Message(message.seq(), message.to_vec()),
+                Err(Error::Gap(gap)) => Reported::Gap(gap),
+                Err(error) => Reported::Failed(error.to_string()),
             });
         }
-        shown.consumers.insert(name, (standing.seq(), done, told));
+        shown.consumers.insert(name, (standing.seq(), done, reported));
     }
     Ok(shown)
 }
@@ -110,16 +110,16 @@ fn same(left: &Shown, right: &Shown, what: &str) -> Check {
     ensure!(left.oldest == right.oldest, "{what}: oldest {}, not {}", right.oldest, left.oldest);
     let names = |shown: &Shown| shown.consumers.keys().cloned().collect::<Vec<_>>();
     ensure!(names(left) == names(right), "{what}: {:?}, not {:?}", names(right), names(left));
-    for (name, (place, done, told)) in &left.consumers {
+    for (name, (place, done, reported)) in &left.consumers {
         let (at, has, hears) = &right.consumers[name];
         ensure!(place == at, "{what}: {name:?} stands at {at}, not {place}");
         ensure!(done == has, "{what}: {name:?} has done {has:?}, not {done:?}");
-        let differs = told.iter().zip(hears).find(|(left, right)| left != right);
+        let differs = reported.iter().zip(hears).find(|(left, right)| left != right);
         ensure!(
-            told.len() == hears.len() && differs.is_none(),
-            "{what}: {name:?} is told {} things, not {}: {differs:?}",
+            reported.len() == hears.len() && differs.is_none(),
+            "{what}: {name:?} gets {} reports, not {}: {differs:?}",
             hears.len(),
-            told.len()
+            reported.len()
         );
     }
     Ok(())
@@ -140,7 +140,7 @@ fn check(disk: &SimStorage, rng: &mut Rng) -> Check {
         let full = SimStorage::new(1).with_file_capacity(1 << 20);
         full.fail_after(call, rng.below(3), rustix::io::Errno::NOSPC, true);
         let result = copy(&open(disk.process_kill(), &options())?, &full, id);
-        ensure!(full.failed(call) == 0 || result.is_err(), "a failed {call:?} is not told");
+        ensure!(full.failed(call) == 0 || result.is_err(), "a failed {call:?} is not reported");
     }
     copy(&queue, &to, id).map_err(|error| format!("does not copy: {error}"))?;
     drop(queue);
@@ -180,9 +180,9 @@ fn check(disk: &SimStorage, rng: &mut Rng) -> Check {
         queue.close().map_err(|error| format!("{what} does not close: {error}"))?;
         let queue = open(queue.core.storage.process_kill(), &options())?;
         let mut later = show(&queue)?;
-        for (_, _, told) in later.consumers.values_mut() {
+        for (_, _, reported) in later.consumers.values_mut() {
             ensure!(
-                matches!(told.pop(), Some(Told::Message(seq, _)) if seq == shown.next),
+                matches!(reported.pop(), Some(Reported::Message(seq, _)) if seq == shown.next),
                 "{what}: the new message does not come last"
             );
         }

@@ -7,7 +7,7 @@
 //! state in which the image is opened: as it is, seen from another mount, copied, mounted again
 //! after a failure, without its index, with damage, and with a refused call. A digest sums up
 //! everything that `recover` returns, every call that it makes and where it writes, the files
-//! afterwards in the cache and on the disk, and what each consumer is told then.
+//! afterwards in the cache and on the disk, and what each consumer gets then.
 
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -146,7 +146,8 @@ pub(super) fn digests_of(image: &SimStorage, options: &Options, number: u64) -> 
     for (name, storage) in states_of(image, &mut rng) {
         let mut hasher = DefaultHasher::new();
         name.hash(&mut hasher);
-        let told = if number.is_multiple_of(4) { storage.process_kill() } else { storage.clone() };
+        let reported =
+            if number.is_multiple_of(4) { storage.process_kill() } else { storage.clone() };
         match recover(
             &storage,
             &Options::new().create(number.is_multiple_of(8)).max_bytes(u64::MAX),
@@ -181,7 +182,7 @@ pub(super) fn digests_of(image: &SimStorage, options: &Options, number: u64) -> 
         hash_files(&storage, &mut hasher);
         hash_files(&storage.power_cut_losing_all(), &mut hasher);
         if number.is_multiple_of(4) {
-            told_of(&told, options).hash(&mut hasher);
+            reported_of(&reported, options).hash(&mut hasher);
         }
         write!(line, "{:016x} ", hasher.finish()).unwrap();
     }
@@ -207,24 +208,24 @@ fn hash_files(storage: &SimStorage, hasher: &mut impl Hasher) {
     }
 }
 
-/// What every consumer is told after an opening.
-fn told_of(storage: &SimStorage, options: &Options) -> String {
+/// What reads report to every consumer after an opening.
+fn reported_of(storage: &SimStorage, options: &Options) -> String {
     let queue = match Engine::open_without_workers(storage.clone(), options) {
         Ok(queue) => Arc::new(queue),
         Err(error) => return format!("{error:?}"),
     };
-    let mut told = format!("next {} ", next_of(&queue));
+    let mut reported = format!("next {} ", next_of(&queue));
     for name in names_of(&queue) {
         let standing = standing_of(&queue, &name).unwrap();
-        write!(told, "{name} at {} ", standing.seq()).unwrap();
+        write!(reported, "{name} at {} ", standing.seq()).unwrap();
         let Ok(mut ahead) = Ahead::new(&queue, &standing) else { continue };
         while let Some(found) = ahead.next() {
             match found {
-                Ok(message) => write!(told, "{} {:?} ", message.seq(), &*message).unwrap(),
-                Err(Error::Gap(gap)) => write!(told, "{gap:?} ").unwrap(),
-                Err(error) => write!(told, "{error:?} ").unwrap(),
+                Ok(message) => write!(reported, "{} {:?} ", message.seq(), &*message).unwrap(),
+                Err(Error::Gap(gap)) => write!(reported, "{gap:?} ").unwrap(),
+                Err(error) => write!(reported, "{error:?} ").unwrap(),
             }
         }
     }
-    told
+    reported
 }

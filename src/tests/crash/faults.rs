@@ -47,7 +47,7 @@ struct Seen {
     sync_failed: bool,
     /// Closing failed to write what was in memory.
     unwritten: bool,
-    /// What `JOBS` has acknowledged, or was told to be missing.
+    /// What `JOBS` has acknowledged, or was reported missing.
     done: BTreeSet<u64>,
     /// What it has in flight.
     open: Vec<(u64, Handed)>,
@@ -289,7 +289,7 @@ fn round(
     storage.clear_faults();
     ensure!(
         !matches!(call, Call::SyncFile | Call::SyncDirectory) || seen.failures > 0 || !struck,
-        "a failed sync was not told"
+        "a failed sync was not reported"
     );
     // In the same world everything acknowledged is there, and a new opening works.
     let (cut, durable) = (storage.power_cut(nth), seen.durable);

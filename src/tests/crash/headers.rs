@@ -119,8 +119,8 @@ fn a_damaged_header_outlives_a_crash_of_the_opening() {
                     .chain([dead.power_cut_losing_all(), dead.process_kill()]);
                 for image in cuts {
                     let queue = open(image, &options()).unwrap();
-                    let told = take_all(&queue).unwrap();
-                    let got: Vec<_> = told.iter().flatten().cloned().collect();
+                    let reported = take_all(&queue).unwrap();
+                    let got: Vec<_> = reported.iter().flatten().cloned().collect();
                     assert!(got == sent, "{name}, moment {moment}: {} messages", got.len());
                 }
                 if is_last {
@@ -132,8 +132,8 @@ fn a_damaged_header_outlives_a_crash_of_the_opening() {
 }
 
 /// A segment that everybody has passed is removed, and a new one takes its name; power is cut
-/// before the new one's header is on the disk, and the index still has the row of the old one. A
-/// new consumer is told of nothing that was damaged.
+/// before the new one's header is on the disk, and the index still has the row of the old one. No
+/// damage is reported to a new consumer.
 #[test]
 fn a_new_file_is_not_taken_for_the_one_whose_name_it_has() {
     let mut met = 0;
@@ -224,9 +224,9 @@ fn a_segment_that_was_being_made_leaves_nothing_behind() {
             check_accounts(&queue).unwrap();
             let seq = queue.enqueue(&content(2, 7000)).unwrap();
             check_accounts(&queue).unwrap();
-            let told = take_all(&queue).unwrap();
-            assert_eq!(told.first(), Some(&Ok((0, content(0, 3000)))));
-            assert_eq!(told.last(), Some(&Ok((seq, content(2, 7000)))));
+            let reported = take_all(&queue).unwrap();
+            assert_eq!(reported.first(), Some(&Ok((0, content(0, 3000)))));
+            assert_eq!(reported.last(), Some(&Ok((seq, content(2, 7000)))));
             queue.close().unwrap();
             let again = open(queue.core.storage.process_kill(), &options()).unwrap();
             check_accounts(&again).unwrap();

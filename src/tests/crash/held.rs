@@ -30,7 +30,7 @@ pub(super) struct Standing {
     pub(super) returned: BTreeSet<u64>,
     /// It had messages handed out, so its done numbers beyond its place are stored.
     pub(super) delivers: bool,
-    /// Its done numbers: taken, acknowledged, or told in a gap.
+    /// Its done numbers: taken, acknowledged, or reported in a gap.
     pub(super) finished: Finished,
     /// What was finished when places were last flushed.
     pub(super) kept: Finished,
@@ -100,15 +100,15 @@ impl Standing {
         self.had.last().copied().unwrap_or(0)
     }
 
-    /// What it is to be told next.
+    /// What is to be reported to it next.
     pub(super) fn expected(&self) -> u64 {
-        let first = self.attempts.untold.first().or_else(|| self.returned.first());
+        let first = self.attempts.unreported.first().or_else(|| self.returned.first());
         first.copied().unwrap_or_else(|| self.finished.next_open(self.cursor))
     }
 
-    /// Whether the next one is told as rejected.
-    pub(super) fn tells_rejected(&self) -> bool {
-        !self.attempts.untold.is_empty()
+    /// Whether the next one is reported as rejected.
+    pub(super) fn reports_rejected(&self) -> bool {
+        !self.attempts.unreported.is_empty()
             || self.returned.is_empty() && self.attempts.is_spent(self.expected())
     }
 
@@ -118,7 +118,7 @@ impl Standing {
         let is_out = |seq: &u64| {
             !self.returned.contains(seq)
                 && !attempts.delayed.contains(seq)
-                && !attempts.untold.contains(seq)
+                && !attempts.unreported.contains(seq)
         };
         self.open.keys().copied().filter(is_out).collect()
     }
@@ -143,7 +143,7 @@ impl Standing {
         self.finished = finished;
     }
 
-    /// It has dealt with a message, or with what a gap told.
+    /// It has dealt with a message, or with the numbers of a gap.
     pub(super) fn finish(&mut self, numbers: Range<u64>) {
         if !self.returned.contains(&numbers.start) && !self.open.contains_key(&numbers.start) {
             self.cursor = self.cursor.max(numbers.end);

@@ -9,9 +9,9 @@
 //!   every acknowledged one;
 //! - no message comes that was never enqueued, none comes twice, all come in order; a batch is
 //!   whole or absent;
-//! - every missing number is told once, in a gap, before the queue says that it is empty; a kill
-//!   makes no gap;
-//! - messages are dropped or expire only when they may, and are told so;
+//! - every missing number is reported once, in a gap, before the queue says that it is empty; a
+//!   kill makes no gap;
+//! - messages are dropped or expire only when they may, and are reported so;
 //! - a message whose acknowledgement was flushed does not come again; after a kill no acknowledged
 //!   message does;
 //! - after a kill it is known how often each message was handed out in vain, and which are handed
@@ -79,7 +79,7 @@ fn explore_with(work: Work, seed: u64, images: u64) -> Result<u64, Violation> {
     let mut trace = Vec::new();
     let done = catch_unwind(AssertUnwindSafe(|| {
         let mut history = History::new(seed, work)?;
-        // What is under way when something panics is told, too.
+        // What is under way when something panics is reported, too.
         let done = catch_unwind(AssertUnwindSafe(|| history.run(images)));
         (seen, trace) = (history.images, std::mem::take(&mut history.trace));
         done.unwrap_or_else(|panic| Err(words_of(&*panic)))
@@ -288,25 +288,25 @@ const PLANTED: [(Mutant, &str, &str, Found); 24] = [
     ),
     (
         Mutant::HeaderByCallAlone,
-        "P4: a power cut's loss is told as that",
+        "P4: a power cut's loss is reported as that",
         "a_header_that_no_call_can_write_states_what_is_missing",
         Found::Never,
     ),
     (
         Mutant::StatedByTheRowAlone,
-        "P4: a power cut's loss is told as that",
+        "P4: a power cut's loss is reported as that",
         "what_a_row_alone_states_outlives_the_opening_that_writes_the_rows_anew",
         Found::Never,
     ),
     (
         Mutant::FilledBeforeStated,
-        "P4: a power cut's loss is told as that",
+        "P4: a power cut's loss is reported as that",
         "a_death_in_an_opening_that_fills_a_hole_changes_no_cause",
         Found::Never,
     ),
     (
         Mutant::StatedAtTheBaseAlone,
-        "P4: a power cut's loss is told as that",
+        "P4: a power cut's loss is reported as that",
         "a_checkpoint_within_missing_numbers_states_those_before_it",
         Found::Never,
     ),

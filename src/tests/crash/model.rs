@@ -28,7 +28,7 @@ pub(super) enum Fate {
     /// not at all.
     Tried,
     Acknowledged,
-    /// Told to be missing, and missing from then on.
+    /// Reported missing, and missing from then on.
     Lost,
 }
 
@@ -63,7 +63,7 @@ pub(super) fn content(id: u64, len: usize) -> Vec<u8> {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Model {
     pub(super) messages: BTreeMap<u64, Sent>,
-    /// Numbers that will never come, as recovery told.
+    /// Numbers that will never come, as recovery reported.
     pub(super) missing: Finished,
     pub(super) consumers: BTreeMap<String, Standing>,
     /// No number at or above it was seen by anybody.
@@ -247,8 +247,8 @@ impl Model {
         self.note_released();
     }
 
-    /// The consumer's place is now this: nothing that is open lies before it, nor anything it was
-    /// not told of.
+    /// The consumer's place is now this: nothing that is open lies before it, nor anything that
+    /// was not reported to it.
     pub(super) fn note_place(&mut self, name: &str, place: u64) -> Check {
         if let Some(standing) = self.consumers.get_mut(name) {
             let before = standing.place();
@@ -336,8 +336,8 @@ impl Model {
         Ok(())
     }
 
-    /// A gap that was told while the queue ran: nobody may have lost anything meanwhile but what
-    /// was given up on purpose.
+    /// A gap that was reported while the queue ran: nobody may have lost anything meanwhile but
+    /// what was given up on purpose.
     pub(super) fn check_gap(&self, gap: &Gap) -> Check {
         match gap.cause {
             GapCause::Unflushed | GapCause::Reserved => {
@@ -355,13 +355,13 @@ impl Model {
                 )
             }
             GapCause::Expired => {
-                // What was dropped before others expired may be told with those.
+                // What was dropped before others expired may be reported with those.
                 let first = gap.first.max(self.dropped).min(gap.last + 1);
                 let young =
                     self.messages.range(first..gap.last + 1).find(|(_, sent)| sent.is_young());
                 ensure!(young.is_none(), "{gap:?}, and {young:?} was not too old");
             }
-            cause => return Err(format!("{gap:?} is told as {cause}")),
+            cause => return Err(format!("{gap:?} is reported as {cause}")),
         }
         Ok(())
     }

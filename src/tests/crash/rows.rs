@@ -188,9 +188,9 @@ fn a_consumer_made_again_does_not_stand_where_another_stood() {
         sector_of(at.name),
         &cut.read_file(INDEX_NAME)[sector_of(at.name)..][..SECTOR],
     );
-    let told = take_all_of(&open(again, &options()).unwrap(), "worker").unwrap();
+    let reported = take_all_of(&open(again, &options()).unwrap(), "worker").unwrap();
     assert_eq!(
-        told.iter().flatten().map(|(seq, _)| *seq).collect::<Vec<_>>(),
+        reported.iter().flatten().map(|(seq, _)| *seq).collect::<Vec<_>>(),
         (0..10).collect::<Vec<_>>()
     );
 }
@@ -221,8 +221,9 @@ fn segments_go_after_the_name_of_the_index_is_on_the_disk() {
             met += u32::from(queue.core.segments.list().live.len() < 3);
             for cut in 0..8 {
                 let again = open(storage.power_cut(seed ^ cut), &options()).unwrap();
-                let told = take_all_of(&again, "").unwrap();
-                let gaps: Vec<_> = told.iter().filter_map(|told| told.as_ref().err()).collect();
+                let reported = take_all_of(&again, "").unwrap();
+                let gaps: Vec<_> =
+                    reported.iter().filter_map(|reported| reported.as_ref().err()).collect();
                 let lost = gaps.iter().find(|gap| gap.cause != GapCause::Reserved);
                 assert!(lost.is_none(), "seed {seed}, cut {cut}: {lost:?}");
             }

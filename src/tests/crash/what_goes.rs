@@ -38,16 +38,16 @@ fn what_is_flushed_after_a_failed_sync_is_on_the_disk() {
             let queue = open(storage.process_kill(), &options())?;
             fine(queue.core.flush())?;
             *images += 1;
-            let told = take_all(&open(queue.core.storage.power_cut_losing_all(), &options())?)?;
-            let came = told.iter().flatten().count();
+            let reported = take_all(&open(queue.core.storage.power_cut_losing_all(), &options())?)?;
+            let came = reported.iter().flatten().count();
             ensure!(came == 10, "{came} of 10 messages that were flushed");
             Ok(failed)
         });
     }
 }
 
-/// Messages are dropped to make room, and power is cut: who has not read them is told that they
-/// were dropped.
+/// Messages are dropped to make room, and power is cut: reads report to who has not read them
+/// that they were dropped.
 #[test]
 fn why_a_segment_was_given_up_is_known_before_it_goes() {
     kept_but_for(Mutant::CauseNotDurable, |number, images| {
@@ -60,10 +60,10 @@ fn why_a_segment_was_given_up_is_known_before_it_goes() {
                 fine(queue.core.flush())?;
             }
             *images += 1;
-            let told = take_all(&open(queue.core.storage.power_cut(number), &options)?)?;
-            let damaged = told
+            let reported = take_all(&open(queue.core.storage.power_cut(number), &options)?)?;
+            let damaged = reported
                 .iter()
-                .flat_map(|told| told.as_ref().err())
+                .flat_map(|reported| reported.as_ref().err())
                 .find(|gap| gap.cause == GapCause::Damaged);
             ensure!(damaged.is_none(), "{damaged:?} after message {message}");
         }
@@ -71,11 +71,11 @@ fn why_a_segment_was_given_up_is_known_before_it_goes() {
     });
 }
 
-/// Messages were dropped, and more have expired. Whoever had read neither is told of those that
-/// were dropped, and power is cut: what of the rest is there again is delivered, for nobody was
-/// told of it.
+/// Messages were dropped, and more have expired. Those that were dropped are reported to whoever
+/// had read neither, and power is cut: what of the rest is there again is delivered, for it was
+/// reported to nobody.
 #[test]
-fn what_nobody_was_told_of_comes_when_a_power_cut_brings_it_back() {
+fn what_was_reported_to_nobody_comes_when_a_power_cut_brings_it_back() {
     let mut back = 0;
     for seed in 0..40 {
         let options = options().on_full(OnFull::DropOldest).max_age(Duration::from_secs(5));
@@ -86,18 +86,18 @@ fn what_nobody_was_told_of_comes_when_a_power_cut_brings_it_back() {
         }
         queue.core.flush().unwrap();
         queue.core.storage.advance_clock(6000);
-        let told = reading::next(&queue, &standing, Read::Take);
+        let reported = reading::next(&queue, &standing, Read::Take);
         assert!(
-            matches!(told, Err(Error::Gap(Gap { first: 0, cause: GapCause::Dropped, .. }))),
-            "{told:?}"
+            matches!(reported, Err(Error::Gap(Gap { first: 0, cause: GapCause::Dropped, .. }))),
+            "{reported:?}"
         );
         let image = queue.core.storage.power_cut(seed);
         image.set_back_clock(6000);
-        let told = take_all(&open(image, &options).unwrap()).unwrap();
-        back += u64::from(told.iter().flatten().count() > 1);
-        let damaged = told
+        let reported = take_all(&open(image, &options).unwrap()).unwrap();
+        back += u64::from(reported.iter().flatten().count() > 1);
+        let damaged = reported
             .iter()
-            .flat_map(|told| told.as_ref().err())
+            .flat_map(|reported| reported.as_ref().err())
             .find(|gap| gap.cause == GapCause::Damaged);
         assert_eq!(damaged, None, "seed {seed}");
     }
@@ -122,9 +122,9 @@ fn what_expired_before_a_kill_does_not_come_again() {
         assert!(held > 0, "nothing has expired");
         let dead = queue.core.storage.process_kill();
         dead.set_back_clock(6000);
-        let told = take_all(&open(dead, &options()).unwrap()).unwrap();
+        let reported = take_all(&open(dead, &options()).unwrap()).unwrap();
         let expired = Gap { first: 0, last: held - 1, cause: GapCause::Expired };
-        assert_eq!(told.first(), Some(&Err(expired)));
+        assert_eq!(reported.first(), Some(&Err(expired)));
     });
 }
 
@@ -179,8 +179,12 @@ fn a_death_in_a_change_of_segments_leaves_no_file_that_is_not_known() {
         let queue = open(dead, &options())?;
         for _ in 0..6 {
             fine(queue.enqueue(&content(9, 7000)))?;
-            let told = take_all(&queue)?;
-            ensure!(told.iter().all(Result::is_ok), "{:?}", told.iter().find(|told| told.is_err()));
+            let reported = take_all(&queue)?;
+            ensure!(
+                reported.iter().all(Result::is_ok),
+                "{:?}",
+                reported.iter().find(|reported| reported.is_err())
+            );
         }
         let names = queue.core.storage.file_names();
         ensure!(
@@ -206,8 +210,8 @@ fn a_spare_does_not_rise_again_when_the_index_is_lost() {
         let dead = queue.core.storage.process_kill();
         dead.remove_file("index");
         *images += 1;
-        let told = take_all(&open(dead, &options())?)?;
-        let risen = told.iter().flatten().find(|(seq, _)| *seq < held);
+        let reported = take_all(&open(dead, &options())?)?;
+        let risen = reported.iter().flatten().find(|(seq, _)| *seq < held);
         ensure!(
             risen.is_none(),
             "message {:?} came, and {held} is the first that is held",
@@ -218,7 +222,7 @@ fn a_spare_does_not_rise_again_when_the_index_is_lost() {
 }
 
 /// The beginning of a batch was read and given back, and the index is lost. The headers of the
-/// segments say how far everything was given back: so no gap is told, and the rest of the batch
+/// segments say how far everything was given back: so no gap is reported, and the rest of the batch
 /// comes.
 #[test]
 fn a_lost_index_costs_nothing_of_a_batch_that_is_half_read() {
@@ -241,10 +245,11 @@ fn a_lost_index_costs_nothing_of_a_batch_that_is_half_read() {
     {
         storage.remove_file("index");
         for _ in 0..2 {
-            let told = take_all(&open(storage.process_kill(), &options()).unwrap()).unwrap();
-            let gaps: Vec<_> = told.iter().filter_map(|told| told.as_ref().err()).collect();
+            let reported = take_all(&open(storage.process_kill(), &options()).unwrap()).unwrap();
+            let gaps: Vec<_> =
+                reported.iter().filter_map(|reported| reported.as_ref().err()).collect();
             assert!(gaps.is_empty(), "{gaps:?}");
-            let came: Vec<u64> = told.iter().flatten().map(|(seq, _)| *seq).collect();
+            let came: Vec<u64> = reported.iter().flatten().map(|(seq, _)| *seq).collect();
             // What had gone, and a power cut brought back, may come again.
             let first = if was_cut { came[0] } else { held };
             assert!(first <= held, "{came:?}");
@@ -278,10 +283,11 @@ fn a_lost_index_leaves_no_doubt_of_what_left_the_directory() {
     assert!(queue.core.storage.file_names().len() < 6, "some were removed");
     let dead = queue.core.storage.process_kill();
     dead.remove_file("index");
-    let told = take_all(&open(dead, &options).unwrap()).unwrap();
+    let reported = take_all(&open(dead, &options).unwrap()).unwrap();
     // The place was in the fourth segment, behind its only message, and is lost with the index.
-    let told: Vec<_> = told.into_iter().map(|told| told.map(|(seq, _)| seq)).collect();
-    assert_eq!(told, [Ok(3), Ok(4)]);
+    let reported: Vec<_> =
+        reported.into_iter().map(|reported| reported.map(|(seq, _)| seq)).collect();
+    assert_eq!(reported, [Ok(3), Ok(4)]);
 }
 
 /// The index is lost when everything was read and its segments went: no number is given out a
@@ -305,9 +311,9 @@ fn a_lost_index_gives_out_no_number_twice() {
         let tail = queue.core.segments.list().live.back().map(|row| row.slot);
         let dead = queue.core.storage.process_kill();
         dead.remove_file("index");
-        let told = take_all(&open(dead.process_kill(), &options()).unwrap()).unwrap();
+        let reported = take_all(&open(dead.process_kill(), &options()).unwrap()).unwrap();
         assert!(
-            told.iter().all(|told| told.as_ref().is_ok_and(|(seq, _)| *seq >= front)),
+            reported.iter().all(|reported| reported.as_ref().is_ok_and(|(seq, _)| *seq >= front)),
             "from {front} on"
         );
         if let Some(tail) = tail.filter(|_| front > 0) {

@@ -2,8 +2,8 @@
 //! the test turns, over deaths of the process and orderly ends.
 //!
 //! After each step the queue and a naive oracle agree on what is handed out, in which order and
-//! with which attempts, what is told as a gap, which letters went, and which answers came too late.
-//! A difference is shrunk: steps go for as long as there is one.
+//! with which attempts, what is reported as a gap, which letters went, and which answers came too
+//! late. A difference is shrunk: steps go for as long as there is one.
 //!
 //! `MMQ_EFFORT` multiplies the number of sequences, `MMQ_SEED` says which one alone.
 

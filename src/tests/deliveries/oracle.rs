@@ -65,7 +65,7 @@ struct Vain {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Given {
     Message(u64),
-    /// This number was rejected, and is told as a gap.
+    /// This number was rejected, and is reported as a gap.
     Rejected(u64),
     Nothing,
 }

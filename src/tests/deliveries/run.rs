@@ -223,9 +223,13 @@ impl Run {
         let is_ok = found.is_ok();
         same(found, given)?;
         if let (Some(handed), Some(ticket)) = (handed, ticket) {
-            let told = (handed.attempts, handed.is_leased());
+            let reported = (handed.attempts, handed.is_leased());
             let expected = (ticket.attempts, ticket.is_leased);
-            ensure!(told == expected, "{}: attempts {told:?}, not {expected:?}", ticket.seq);
+            ensure!(
+                reported == expected,
+                "{}: attempts {reported:?}, not {expected:?}",
+                ticket.seq
+            );
             side.tickets.push((ticket, handed));
         }
         if is_ok || side.oracle.has_letters_to_post() {
@@ -285,12 +289,12 @@ impl Run {
             Err(error) => return Err(format!("cannot answer {seq}: {error}")),
         }
         // An extension lets the storage worker know also where it changes nothing.
-        let is_told = match step {
+        let is_reported = match step {
             Step::Ack { .. } => false,
             Step::Extend { .. } => answered != Answered::Expired,
             _ => answered == Answered::Heard,
         };
-        if is_told {
+        if is_reported {
             self.attend(who);
         }
         Ok(())

@@ -135,7 +135,7 @@ fn a_checkpoint_is_never_far_behind_what_is_held() {
 /// The storage worker cannot flush, for a reason that may pass: the producer that waits for it
 /// learns the reason, and goes on later.
 #[test]
-fn a_producer_that_waits_for_a_flush_that_cannot_be_made_now_is_told_and_may_try_again() {
+fn a_flush_that_cannot_be_made_now_is_reported_to_a_producer_that_waits_and_may_try_again() {
     let storage = disk();
     let queue = open(&storage, &options(), Background::Calls);
     for _ in 0..2 {

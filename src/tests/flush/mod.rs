@@ -38,8 +38,8 @@ fn open(storage: &SimStorage, options: &Options, background: Background) -> Queu
     Arc::new(Engine::open_with(storage.clone(), options, background).unwrap())
 }
 
-/// The numbers of the messages the default consumer is given, to the end, and how many gaps it is
-/// told of.
+/// The numbers of the messages the default consumer is given, to the end, and how many gaps are
+/// reported to it.
 fn take_all(queue: &Queue) -> (Vec<u64>, usize) {
     let standing = queue.consumer("").unwrap();
     let (mut seqs, mut gaps) = (Vec::new(), 0);
@@ -57,8 +57,8 @@ fn is_failed_sync(error: &Error) -> bool {
     matches!(error, Error::Io { op: "flush", .. })
 }
 
-/// A full segment is closed by nobody before it is synced: what the kernel failed to write of it by
-/// itself is told.
+/// A full segment is closed by nobody before it is synced: the flush reports what the kernel failed
+/// to write of it by itself.
 #[test]
 fn a_write_back_that_failed_before_the_flush_fails_the_flush() {
     for lost in ["segment-00000000", "segment-00000002"] {
@@ -224,10 +224,11 @@ fn nothing_is_stored_again_in_a_segment_that_was_drained() {
     }
     in_write.open();
     flusher.join().unwrap().unwrap();
-    let told: Vec<_> = std::iter::from_fn(|| reading::next(&queue, &standing, Read::Take).unwrap())
-        .map(|message| message[..] == [3; LEN])
-        .collect();
-    assert_eq!(told, [true; 6]);
+    let reported: Vec<_> =
+        std::iter::from_fn(|| reading::next(&queue, &standing, Read::Take).unwrap())
+            .map(|message| message[..] == [3; LEN])
+            .collect();
+    assert_eq!(reported, [true; 6]);
 }
 
 /// An opening with a timer or an age fails when the storage worker's thread cannot be started:

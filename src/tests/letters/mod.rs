@@ -235,9 +235,9 @@ fn inspector_salvage_and_copies_keep_origins() {
     }
 }
 
-/// Every flipped bit of an origin costs that message, which is told, and nothing else.
+/// Every flipped bit of an origin costs that message, which is reported, and nothing else.
 #[test]
-fn a_flipped_bit_in_an_origin_is_damage_that_is_told() {
+fn a_flipped_bit_in_an_origin_is_damage_that_is_reported() {
     let closed = Closed::new(short, |engine| {
         vec![put(engine, 0, 50), put_letter(engine, 1, 50), put_letter(engine, 2, 9000)]
     });
@@ -379,7 +379,7 @@ fn the_fixture_holds_what_is_written_here() {
         fs::copy(file.path(), dir.join(file.file_name())).unwrap();
     }
     let queue: Queue = options.create(false).open(dir).unwrap();
-    let told: Vec<_> = queue
+    let reported: Vec<_> = queue
         .iter()
         .map(|message| message.unwrap())
         .map(|message| {
@@ -396,5 +396,5 @@ fn the_fixture_holds_what_is_written_here() {
         (9000, long),
         (4, None),
     ];
-    assert_eq!(told, wanted);
+    assert_eq!(reported, wanted);
 }

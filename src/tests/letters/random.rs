@@ -3,24 +3,24 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::versions::{Queue, disk, flush, is_told, open};
+use super::versions::{Queue, disk, flush, is_reported, open};
 use super::{origin, payload};
 use crate::consume::standing::Read;
 use crate::engine::reading;
 use crate::error::{Error, GapCause};
 use crate::format::Origin;
-use crate::inspect::{Kept, Onlooker, Picture, Told};
+use crate::inspect::{Kept, Onlooker, Picture, Reported};
 use crate::tests::sim::{Rng, SimStorage};
 
-/// What an outsider is told of a queue that nobody uses: numbers with origins.
+/// What an outsider reads of a queue that nobody uses: numbers with origins.
 fn seen_from_outside(left: &SimStorage) -> Vec<(u64, Option<Origin>)> {
     let (picture, kept) = Picture::take(&Arc::new(left.clone())).unwrap();
     let Kept::InOverlay(files) = kept else { panic!("somebody has the queue") };
     let oldest = picture.oldest();
     let mut onlooker = Onlooker::new(picture, oldest);
     let mut seen = Vec::new();
-    while let Some(told) = onlooker.next(&*files).unwrap() {
-        if let Told::Message { seq, payload: bytes, origin, .. } = told {
+    while let Some(reported) = onlooker.next(&*files).unwrap() {
+        if let Reported::Message { seq, payload: bytes, origin, .. } = reported {
             assert!(bytes == payload(seq, bytes.len()), "{seq}");
             seen.push((seq, origin));
         }
@@ -29,7 +29,7 @@ fn seen_from_outside(left: &SimStorage) -> Vec<(u64, Option<Origin>)> {
 }
 
 /// Random messages, letters and batches of all lengths, with kills and power cuts between them: no
-/// flushed one is lost, none changes, and the outsider sees what a consumer is told.
+/// flushed one is lost, none changes, and the outsider sees what a consumer does.
 #[test]
 fn random_letters_outlive_kills_and_power_cuts() {
     for seed in 0..40 {
@@ -48,20 +48,20 @@ fn random_letters_outlive_kills_and_power_cuts() {
             }
             let is_cut = rng.percent(50);
             let left = if is_cut { storage.power_cut(rng.next()) } else { storage.process_kill() };
-            is_told(&left, &when);
+            is_reported(&left, &when);
             let seen = seen_from_outside(&left);
             // (On a copy: the consumer stays where it was.)
             let queue = open(left.process_kill());
             let standing = queue.consumer("keeps").unwrap();
-            let told = std::iter::from_fn(|| {
+            let reported = std::iter::from_fn(|| {
                 loop {
                     match reading::next(&queue, &standing, Read::Take) {
                         Err(Error::Gap(gap)) => assert!(gap.cause != GapCause::Damaged, "{when}"),
-                        told => return told.unwrap(),
+                        reported => return reported.unwrap(),
                     }
                 }
             });
-            let told: Vec<_> = told
+            let reported: Vec<_> = reported
                 .map(|message| {
                     let (len, is_letter) = put[&message.seq()];
                     assert!(*message == *payload(message.seq(), len), "{when}");
@@ -69,9 +69,9 @@ fn random_letters_outlive_kills_and_power_cuts() {
                     (message.seq(), message.origin())
                 })
                 .collect();
-            assert_eq!(told, seen, "{when}");
+            assert_eq!(reported, seen, "{when}");
             put.retain(|number, _| {
-                let is_there = told.iter().any(|(seq, _)| seq == number);
+                let is_there = reported.iter().any(|(seq, _)| seq == number);
                 assert!(is_there || is_cut && *number >= durable, "{when}: {number} is lost");
                 is_there
             });

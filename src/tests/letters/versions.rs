@@ -60,9 +60,9 @@ fn versions(storage: &SimStorage) -> (Option<Version>, Vec<(Version, bool)>) {
     (header, segments)
 }
 
-/// What older code has to be told before it touches anything.
+/// What the files have to say to older code before it touches anything.
 #[track_caller]
-pub(super) fn is_told(storage: &SimStorage, when: &str) {
+pub(super) fn is_reported(storage: &SimStorage, when: &str) {
     let (index, segments) = versions(storage);
     for (version, has_letter) in &segments {
         assert!(!has_letter || *version == Version::Origins, "{when}: {segments:?}");
@@ -134,7 +134,7 @@ fn cut_everywhere() {
                 let images = images.chain([dead.power_cut_losing_all(), dead.process_kill()]);
                 for (image, left) in images.enumerate() {
                     let when = format!("{stores:?}, at calls: {at_calls}, {moment}, image {image}");
-                    is_told(&left, &when);
+                    is_reported(&left, &when);
                     let queue = open(left.clone());
                     let next = queue.core.committed_spot().seq;
                     takes_all(&queue, is_letter, 0, &when);
@@ -142,14 +142,14 @@ fn cut_everywhere() {
                     assert_eq!(queue.enqueue_letter(&letter, &origin(next)).unwrap(), next);
                     flush(&queue);
                     let cut = left.power_cut_losing_all();
-                    is_told(&cut, &when);
+                    is_reported(&cut, &when);
                     let queue = open(cut.process_kill());
                     let standing = queue.consumer("all").unwrap();
                     let last = std::iter::from_fn(|| {
                         loop {
                             match reading::next(&queue, &standing, Read::Take) {
                                 Err(Error::Gap(_)) => {}
-                                told => return told.unwrap(),
+                                reported => return reported.unwrap(),
                             }
                         }
                     });
@@ -176,7 +176,7 @@ fn a_letter_begins_a_segment_where_the_tails_is_older() {
         let (index, segments) = versions(&storage);
         assert_eq!(index, Some(Version::Origins));
         assert_eq!(segments.iter().filter(|(version, _)| *version == Version::Plain).count(), 1);
-        is_told(&storage, "in a run");
+        is_reported(&storage, "in a run");
         drop(queue);
         let queue = open(storage.power_cut_losing_all());
         takes_all(&queue, is_letter, durable, "after a power cut");
@@ -265,7 +265,7 @@ fn an_index_that_is_made_anew_has_the_version_of_the_segments() {
             let queue = open(left.clone());
             assert_eq!(versions(&left).0, Some(Version::Origins), "{what}");
             queue.core.flush().unwrap();
-            is_told(&left.power_cut_losing_all(), what);
+            is_reported(&left.power_cut_losing_all(), what);
             takes_all(&queue, is_letter, 3, what);
             queue.close().unwrap();
         }
@@ -291,7 +291,7 @@ fn a_letter_that_is_refused_was_never_there() {
                     let when = format!("{stores:?}, {call:?} {nth}, sticky: {sticky}");
                     let put = queue.enqueue_letter(&payload(1, 100), &origin(1));
                     let killed = storage.process_kill();
-                    is_told(&killed, &when);
+                    is_reported(&killed, &when);
                     let there = u64::from(put.is_ok()) + 1;
                     let after = open(killed);
                     assert_eq!(after.core.committed_spot().seq, there, "{when}");
@@ -308,7 +308,7 @@ fn a_letter_that_is_refused_was_never_there() {
                     }
                     flush(&queue);
                     let cut = storage.power_cut_losing_all();
-                    is_told(&cut, &when);
+                    is_reported(&cut, &when);
                     takes_all(&open(cut), is_letter, 3, &when);
                 }
             }
@@ -347,7 +347,7 @@ fn threads_may_put_in_the_first_letters_at_once() {
         assert_eq!(message.origin(), (thread < 2).then(|| origin(number.into())));
     }
     queue.close().unwrap();
-    is_told(&storage, "at the end");
+    is_reported(&storage, "at the end");
 }
 
 /// The first run of a queue puts a letter in as its first message: no segment is left behind.

@@ -17,8 +17,8 @@ pub(super) const LENT: &str =
     "tests::together::places::what_is_lent_stays_as_it_is_while_segments_are_used_again";
 pub(super) const NEWS_PASSED_ON: &str =
     "tests::together::who_leaves_the_line_wakes_the_next_for_what_is_left";
-pub(super) const TOLD_DURABLE: &str =
-    "tests::together::cuts::what_any_thread_was_told_to_be_durable_is_there_after_a_power_cut";
+pub(super) const REPORTED_DURABLE: &str =
+    "tests::together::cuts::what_was_reported_durable_to_any_thread_is_there_after_a_power_cut";
 
 pub(super) const CLOSED_MEANWHILE: &str =
     "tests::together::places::a_close_waits_for_who_makes_a_consumer";

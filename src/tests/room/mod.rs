@@ -91,7 +91,7 @@ fn look(queue: &Queue, name: &str, what: Read) -> Result<Option<Message>> {
     reading::next(queue, &queue.consumer(name).unwrap(), what)
 }
 
-/// Everything a consumer is told, to the end: the first and the last number of each row of messages
+/// Everything a consumer gets, to the end: the first and the last number of each row of messages
 /// that came, and of each gap.
 fn take_all(queue: &Queue, name: &str) -> (Vec<(u64, u64)>, Vec<Gap>) {
     let (mut came, mut gaps): (Vec<(u64, u64)>, Vec<Gap>) = (Vec::new(), Vec::new());
@@ -304,7 +304,7 @@ fn a_flush_that_is_under_way_keeps_no_space_for_itself() {
     }
 }
 
-/// Wherever the process or the power dies: numbers are told once, in order, and for the right
+/// Wherever the process or the power dies: numbers are reported once, in order, and for the right
 /// reason.
 #[test]
 fn a_death_while_the_only_segment_is_given_up_loses_nothing_else() {
@@ -345,9 +345,9 @@ fn a_death_while_the_only_segment_is_given_up_loses_nothing_else() {
                 let behind = take_all(&queue, "c");
                 came.extend(behind.0);
                 gaps.extend(behind.1);
-                let told: u64 = came.iter().map(|(first, last)| last + 1 - first).sum();
+                let reported: u64 = came.iter().map(|(first, last)| last + 1 - first).sum();
                 let missing: u64 = gaps.iter().map(Gap::count).sum();
-                assert_eq!(told + missing, next + 1 - begin);
+                assert_eq!(reported + missing, next + 1 - begin);
                 let fine = |gap: &Gap| match gap.cause {
                     GapCause::Dropped => on_full == OnFull::DropOldest && gap.last < full + 80,
                     GapCause::Unflushed | GapCause::Reserved => gap.first >= full,
@@ -360,7 +360,7 @@ fn a_death_while_the_only_segment_is_given_up_loses_nothing_else() {
     assert!(met.iter().all(|met| *met > 15), "{met:?}");
 }
 
-/// Nobody is told that what was read is missing, also when those who read it are no more.
+/// What was read is reported missing to nobody, also when those who read it are no more.
 #[test]
 fn what_was_read_and_gave_its_room_back_is_no_loss_to_who_comes_later() {
     for is_cut in [false, true] {
@@ -382,7 +382,7 @@ fn what_was_read_and_gave_its_room_back_is_no_loss_to_who_comes_later() {
 }
 
 /// A power cut left numbers missing, and then the segments on both sides of them are given up: the
-/// numbers between are told with their own cause, and count as no message.
+/// numbers between are reported with their own cause, and count as no message.
 #[test]
 fn numbers_that_were_missing_already_are_neither_dropped_nor_expired() {
     let age = Duration::from_secs(10);
@@ -410,9 +410,9 @@ fn numbers_that_were_missing_already_are_neither_dropped_nor_expired() {
             }
         }
         let given_up = |first, end| (first < end).then(|| Gap { first, last: end - 1, cause });
-        let told = [given_up(0, 10), Some(missing), given_up(first, oldest())];
+        let reported = [given_up(0, 10), Some(missing), given_up(first, oldest())];
         let gone = oldest() - missing.count();
-        assert_eq!(take_all(&queue, "c").1, told.into_iter().flatten().collect::<Vec<_>>());
+        assert_eq!(take_all(&queue, "c").1, reported.into_iter().flatten().collect::<Vec<_>>());
         let stats = queue.stats();
         let counts = [stats.dropped, stats.expired, stats.lost_dropped, stats.lost_expired];
         let wanted =

@@ -348,12 +348,12 @@ impl SimStorage {
 
 impl SimStorage {
     fn file(&self, inode: Arc<Inode>, state: &State) -> SimFile {
-        let told = AtomicU64::new(inode.failures.load(Ordering::Relaxed));
+        let reported = AtomicU64::new(inode.failures.load(Ordering::Relaxed));
         SimFile {
             disk: self.disk.clone(),
             _open: Arc::clone(&inode.open),
             inode,
-            told,
+            reported,
             stores: state.stores,
         }
     }

@@ -30,8 +30,9 @@ pub(crate) struct SimFile {
     pub(super) disk: Arc<Mutex<State>>,
     pub(super) inode: Arc<Inode>,
     pub(super) _open: Arc<()>,
-    /// How many failures to write pages this descriptor was told of, or came before it was opened.
-    pub(super) told: AtomicU64,
+    /// How many failures to write pages were reported to this descriptor, or came before it was
+    /// opened.
+    pub(super) reported: AtomicU64,
     pub(super) stores: Stores,
 }
 
@@ -44,7 +45,7 @@ impl Storage for SimStorage {
     }
 
     fn create(&self, name: &str) -> io::Result<SimFile> {
-        telling(
+        noting(
             || format!("create {name}"),
             || {
                 let mut state = enter_or_fail(&self.disk, Call::Create)?;
@@ -61,7 +62,7 @@ impl Storage for SimStorage {
     }
 
     fn open(&self, name: &str) -> io::Result<SimFile> {
-        telling_failure(
+        noting_failure(
             || format!("open {name}"),
             || {
                 let mut state = enter_or_fail(&self.disk, Call::Open)?;
@@ -72,7 +73,7 @@ impl Storage for SimStorage {
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        telling(
+        noting(
             || format!("rename {from} to {to}"),
             || {
                 let mut state = enter_or_fail(&self.disk, Call::Rename)?;
@@ -85,7 +86,7 @@ impl Storage for SimStorage {
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        telling(
+        noting(
             || format!("remove {name}"),
             || {
                 let mut state = enter_or_fail(&self.disk, Call::Remove)?;
@@ -100,7 +101,7 @@ impl Storage for SimStorage {
     }
 
     fn sync_directory(&self) -> Result<(), SyncFailed> {
-        telling(
+        noting(
             || "sync the directory".to_owned(),
             || {
                 SYNCS.set(SYNCS.get() + 1);
@@ -184,7 +185,7 @@ fn slowly<T>(work: impl FnOnce() -> T) -> T {
 }
 
 /// Makes a call, and notes it with what came of it where somebody reads along.
-fn telling<T, E: Words>(
+fn noting<T, E: Words>(
     words: impl FnOnce() -> String,
     call: impl FnOnce() -> Result<T, E>,
 ) -> Result<T, E> {
@@ -197,7 +198,7 @@ fn telling<T, E: Words>(
 }
 
 /// The same for a call that changes nothing: it is noted if it fails.
-fn telling_failure<T, E: Words>(
+fn noting_failure<T, E: Words>(
     words: impl FnOnce() -> String,
     call: impl FnOnce() -> Result<T, E>,
 ) -> Result<T, E> {
@@ -249,7 +250,7 @@ impl StorageFile for SimFile {
     }
 
     fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
-        telling(
+        noting(
             || format!("allocate {len} bytes at {offset} in {}", self.name()),
             || {
                 let mut state = enter_or_fail(&self.disk, Call::Allocate)?;
@@ -261,7 +262,7 @@ impl StorageFile for SimFile {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        telling(
+        noting(
             || format!("set the length of {} to {len}", self.name()),
             || {
                 let _state = enter_or_fail(&self.disk, Call::SetLen)?;
@@ -285,7 +286,7 @@ impl StorageFile for SimFile {
     }
 
     fn map(&self, offset: u64, len: usize) -> io::Result<Window> {
-        telling_failure(
+        noting_failure(
             || format!("map {len} bytes at {offset} of {}", self.name()),
             || {
                 let _state = enter_or_fail(&self.disk, Call::Map)?;
@@ -297,7 +298,7 @@ impl StorageFile for SimFile {
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        telling_failure(
+        noting_failure(
             || format!("read at {offset} of {}", self.name()),
             || {
                 let state = enter_or_fail(&self.disk, Call::Read)?;
@@ -321,7 +322,7 @@ impl StorageFile for SimFile {
     /// A refused write has written its first half, in whole pages, as far as the file already
     /// reached there.
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        telling(
+        noting(
             || format!("write {} bytes at {offset} of {}", buf.len(), self.name()),
             || {
                 let (mut state, mut answer) = enter(&self.disk, Call::Write);
@@ -352,7 +353,7 @@ impl StorageFile for SimFile {
     }
 
     fn sync(&self) -> Result<(), SyncFailed> {
-        telling(
+        noting(
             || format!("sync {}", self.name()),
             || {
                 SYNCS.set(SYNCS.get() + 1);
@@ -361,7 +362,7 @@ impl StorageFile for SimFile {
                     state.note_call(self.inode.id);
                     self.inode.sync(answer.is_ok());
                     let failures = self.inode.failures.load(Ordering::Relaxed);
-                    if self.told.swap(failures, Ordering::Relaxed) < failures {
+                    if self.reported.swap(failures, Ordering::Relaxed) < failures {
                         return Err(SyncFailed(Errno::IO.into()));
                     }
                     answer.map_err(SyncFailed)

@@ -142,7 +142,7 @@ fn sizes_are_old_or_new_and_cut_bytes_do_not_come_back() {
 }
 
 #[test]
-fn calls_fail_as_told_and_a_full_disk_is_full() {
+fn calls_fail_as_ordered_and_a_full_disk_is_full() {
     let (storage, file, lease) = dirty();
     storage.fail_after(Call::Create, 2, Errno::NOSPC, true);
     storage.fail_after(Call::Write, 1, Errno::IO, false);

@@ -1,6 +1,6 @@
-//! What a consumer is told and what is stored for it, in an order of events that the test makes:
-//! gaps behind batches, ages and deliveries, messages that are dropped under a reader, removed
-//! consumers.
+//! What reads report to a consumer and what is stored for it, in an order of events that the test
+//! makes: gaps behind batches, ages and deliveries, messages that are dropped under a reader,
+//! removed consumers.
 
 mod wakers;
 
@@ -16,29 +16,29 @@ use crate::format::Spot;
 use crate::options::{OnFull, Options};
 use crate::tests::sim::{SimStorage, meanwhile};
 
-use Told::{End, Message};
+use Reported::{End, Message};
 
-/// What a read told.
+/// What a read reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Told {
+enum Reported {
     Message(u64),
     Gap(u64, u64, GapCause),
     End,
 }
 
-fn damaged(first: u64, last: u64) -> Told {
-    Told::Gap(first, last, GapCause::Damaged)
+fn damaged(first: u64, last: u64) -> Reported {
+    Reported::Gap(first, last, GapCause::Damaged)
 }
 
-fn expired(first: u64, last: u64) -> Told {
-    Told::Gap(first, last, GapCause::Expired)
+fn expired(first: u64, last: u64) -> Reported {
+    Reported::Gap(first, last, GapCause::Expired)
 }
 
-fn told<T>(read: Result<Option<T>, Error>, seq: impl FnOnce(T) -> u64) -> Told {
+fn reported<T>(read: Result<Option<T>, Error>, seq: impl FnOnce(T) -> u64) -> Reported {
     match read {
         Ok(Some(message)) => Message(seq(message)),
         Ok(None) => End,
-        Err(Error::Gap(Gap { first, last, cause })) => Told::Gap(first, last, cause),
+        Err(Error::Gap(Gap { first, last, cause })) => Reported::Gap(first, last, cause),
         Err(error) => panic!("{error}"),
     }
 }
@@ -89,14 +89,14 @@ impl Queue {
         self.engine.consumer("c").unwrap()
     }
 
-    fn take(&self) -> Told {
-        told(reading::next(&self.engine, &self.standing(), Read::Take), |message| message.seq())
+    fn take(&self) -> Reported {
+        reported(reading::next(&self.engine, &self.standing(), Read::Take), |message| message.seq())
     }
 
-    fn batch(&self, max: usize) -> Result<Vec<u64>, Told> {
+    fn batch(&self, max: usize) -> Result<Vec<u64>, Reported> {
         match reading::batch(&self.engine, &self.standing(), max) {
             Ok(messages) => Ok(messages.iter().map(crate::Message::seq).collect()),
-            Err(error) => Err(told::<u64>(Err(error), |seq| seq)),
+            Err(error) => Err(reported::<u64>(Err(error), |seq| seq)),
         }
     }
 
@@ -118,7 +118,7 @@ impl Queue {
 const ENDS: [&str; 3] = ["goes on", "closed", "killed"];
 
 #[test]
-fn a_gap_behind_a_batch_is_told_by_the_read_that_comes_next_also_after_the_end_of_the_run() {
+fn a_gap_behind_a_batch_is_reported_by_the_read_that_comes_next_also_after_the_end_of_the_run() {
     for how in ENDS {
         for ages in [None, Some(Duration::from_secs(1000))] {
             for deliveries in [false, true] {
@@ -129,7 +129,7 @@ fn a_gap_behind_a_batch_is_told_by_the_read_that_comes_next_also_after_the_end_o
                     queue.engine.set_max_in_flight(&queue.standing(), Some(7)).unwrap();
                 }
                 assert_eq!(queue.batch(10), Ok(vec![0, 1, 2, 3]));
-                assert_eq!(queue.engine.stats().gaps, 0, "nobody was told yet");
+                assert_eq!(queue.engine.stats().gaps, 0, "it was reported to nobody yet");
                 queue.end(how);
                 assert_eq!(queue.batch(10), Err(damaged(4, 4)), "{how}, {ages:?}, {deliveries}");
                 assert_eq!(queue.engine.stats().gaps, 1);
@@ -159,7 +159,8 @@ fn messages_that_come_while_a_reader_searches_behind_damage_are_delivered() {
             }
         });
         let standing = engine.consumer("c").unwrap();
-        let take = || told(reading::next(&engine, &standing, Read::Take), |message| message.seq());
+        let take =
+            || reported(reading::next(&engine, &standing, Read::Take), |message| message.seq());
         assert_eq!(take(), damaged(2, 2), "{more}");
         for seq in 3..3 + more {
             assert_eq!(take(), Message(seq), "{more}");
@@ -176,7 +177,7 @@ fn two_threads_batches_cannot_take_each_others_gap_away() {
     queue.damage(3);
     // As two threads in `batch` take turns: each has one message in hand.
     let more = || {
-        told(reading::next(&queue.engine, &queue.standing(), Read::TakeMore), |message| {
+        reported(reading::next(&queue.engine, &queue.standing(), Read::TakeMore), |message| {
             message.seq()
         })
     };
@@ -186,7 +187,7 @@ fn two_threads_batches_cannot_take_each_others_gap_away() {
 }
 
 #[test]
-fn a_gap_behind_messages_that_are_too_old_is_told_after_them_also_after_the_end_of_the_run() {
+fn a_gap_behind_messages_that_are_too_old_is_reported_after_them_also_after_the_end_of_the_run() {
     for how in ENDS {
         for deliveries in [false, true] {
             let mut queue =
@@ -210,7 +211,7 @@ fn a_gap_behind_messages_that_are_too_old_is_told_after_them_also_after_the_end_
 
 /// A consumer without deliveries, read the long way.
 #[test]
-fn a_gap_is_told_once_to_a_consumer_with_a_descriptor() {
+fn a_gap_is_reported_once_to_a_consumer_with_a_descriptor() {
     for how in ENDS {
         let mut queue = Queue::new(Options::new().arena_size(64 << 10));
         queue.put(0..5);
@@ -223,8 +224,8 @@ fn a_gap_is_told_once_to_a_consumer_with_a_descriptor() {
     }
 }
 
-/// Of a gap that was dealt with in part each piece is told once, in order, before what lies behind
-/// it.
+/// Of a gap that was dealt with in part each piece is reported once, in order, before what lies
+/// behind it.
 #[test]
 fn the_pieces_of_a_gap_come_in_order_each_once_also_after_the_end_of_the_run() {
     for how in ENDS {
@@ -268,7 +269,7 @@ fn the_pieces_of_a_gap_come_in_order_each_once_also_after_the_end_of_the_run() {
 /// A message in several pieces was looked at, one of the pieces is dropped, and nobody may take the
 /// consumer's lock just then.
 #[test]
-fn what_was_looked_at_and_is_dropped_is_told_as_a_gap() {
+fn what_was_looked_at_and_is_dropped_is_reported_as_a_gap() {
     for deliveries in [false, true] {
         let options =
             Options::new().arena_size(16 << 10).max_bytes(256 << 10).on_full(OnFull::DropOldest);
@@ -280,14 +281,14 @@ fn what_was_looked_at_and_is_dropped_is_told_as_a_gap() {
             queue.engine.set_max_in_flight(&standing, Some(7)).unwrap();
         }
         let look =
-            |what| told(reading::next(&queue.engine, &standing, what), |message| message.seq());
+            |what| reported(reading::next(&queue.engine, &standing, what), |message| message.seq());
         assert_eq!(look(Read::Look), Message(0));
         let last = standing.with_progress(|_| {
             let dropped = |_: &u64| queue.engine.core.oldest_seq.load(Ordering::Relaxed) > 1;
             (0..50).map(|_| queue.engine.enqueue(&long).unwrap()).find(dropped).unwrap()
         });
         let oldest = queue.engine.core.oldest_seq.load(Ordering::Relaxed);
-        assert_eq!(look(Read::Look), Told::Gap(0, oldest - 1, GapCause::Dropped));
+        assert_eq!(look(Read::Look), Reported::Gap(0, oldest - 1, GapCause::Dropped));
         for seq in oldest..=last {
             assert_eq!((look(Read::Look), look(Read::Take)), (Message(seq), Message(seq)));
         }
@@ -327,7 +328,7 @@ fn nothing_is_stored_by_the_handle_of_a_removed_consumer() {
     queue.end("killed");
     assert_eq!(queue.engine.consumer_names(), ["d"]);
     let next = reading::next(&queue.engine, &queue.engine.consumer("d").unwrap(), Read::Take);
-    assert_eq!(told(next, |message| message.seq()), Message(2));
+    assert_eq!(reported(next, |message| message.seq()), Message(2));
 }
 
 /// Calls that found the queue open and then waited for a lock while it was closed.

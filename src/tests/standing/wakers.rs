@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
-use super::Told::Message;
+use super::Reported::Message;
 use super::{Queue, receive};
 use crate::engine::{Background, Engine, reading};
 use crate::error::Error;
@@ -70,7 +70,7 @@ fn whoever_cannot_use_the_news_passes_them_on_also_when_it_goes() {
             engine.leave(standing, first);
             assert_eq!(counts(), [2, 1, 1]);
         }
-        // Nothing is left: nobody is told.
+        // Nothing is left: nobody is woken.
         engine.core.waiters.rearm(third, last.signal());
         assert_eq!(queue.take(), Message(1));
         engine.pass_on(standing, None);

@@ -39,25 +39,25 @@ fn a_consumer_begins_at_a_number_whose_message_goes_meanwhile() {
     });
 }
 
-/// The first consumer is told of what expired before it was made, and while it is made. The second
+/// What expired before the first consumer was made, and meanwhile, is reported to it. The second
 /// one is not.
 #[test]
-fn the_first_consumer_is_told_of_what_expires_while_it_is_made() {
+fn what_expires_while_it_is_made_is_reported_to_the_first_consumer() {
     under(300, || {
         let (queue, expiry) = while_messages_expire(&[]);
         let next = |name: &str| reading::next(&queue, &queue.consumer(name).unwrap(), Read::Take);
-        let mut told = 0;
+        let mut reported = 0;
         // What is not gone when the consumer is made comes.
-        while told < 4 {
+        while reported < 4 {
             match next("first") {
-                Ok(Some(message)) => assert_eq!(message.seq(), told),
+                Ok(Some(message)) => assert_eq!(message.seq(), reported),
                 Err(Error::Gap(gap)) => {
-                    assert_eq!((gap.first, gap.cause), (told, GapCause::Expired));
-                    told = gap.last;
+                    assert_eq!((gap.first, gap.cause), (reported, GapCause::Expired));
+                    reported = gap.last;
                 }
-                read => panic!("{told} is missing: {read:?}"),
+                read => panic!("{reported} is missing: {read:?}"),
             }
-            told += 1;
+            reported += 1;
         }
         expiry.join();
         queue.expire();
@@ -89,8 +89,11 @@ fn what_was_read_does_not_count_as_expired_while_a_consumer_is_made() {
         assert_eq!(other.stats().consumers, 1);
     });
     queue.consumer_at("b", Start::End).unwrap();
-    let told = reading::next(&queue, &queue.consumer("a").unwrap(), Read::Take);
-    assert!(matches!(&told, Err(Error::Gap(gap)) if (gap.first, gap.last) == (9, 12)), "{told:?}");
+    let reported = reading::next(&queue, &queue.consumer("a").unwrap(), Read::Take);
+    assert!(
+        matches!(&reported, Err(Error::Gap(gap)) if (gap.first, gap.last) == (9, 12)),
+        "{reported:?}"
+    );
     assert_eq!((queue.stats().expired, queue.stats().consumers), (4, 2));
 }
 

@@ -359,7 +359,7 @@ fn the_durable_mark_never_passes_the_committed_tail() {
     });
 }
 
-/// Who waits for room is told when a consumer leaves some, and does not sleep until its time is
+/// Who waits for room is woken when a consumer leaves some, and does not sleep until its time is
 /// over.
 #[test]
 fn room_that_comes_in_time_is_used() {
@@ -369,20 +369,20 @@ fn room_that_comes_in_time_is_used() {
         let queue = open(&options, Background::Calls);
         let consumer = queue.consumer("c").unwrap();
         while queue.enqueue(&[1; 6000]).is_ok() {}
-        let told = Arc::new(Mutex::new(None));
+        let reported = Arc::new(Mutex::new(None));
         let producer = {
-            let (queue, told) = (Arc::clone(&queue), Arc::clone(&told));
+            let (queue, reported) = (Arc::clone(&queue), Arc::clone(&reported));
             go("producer", move || {
                 let began = threads::now();
                 let answer = queue.enqueue(&[1; 6000]).is_ok();
-                *told.lock().unwrap() = Some((began, answer));
+                *reported.lock().unwrap() = Some((began, answer));
             })
         };
         threads::park_timeout(LIMIT / 10);
         while reading::next(&queue, &consumer, Read::Take).unwrap().is_some() {}
         let freed = threads::now();
         producer.join();
-        let (began, is_sent) = told.lock().unwrap().unwrap();
+        let (began, is_sent) = reported.lock().unwrap().unwrap();
         assert!(is_sent || freed + LIMIT / 2 >= began + LIMIT, "there was room, and time");
     });
 }

@@ -316,8 +316,8 @@ fn the_index_has_the_tail_of_each_message_whichever_writes_were_refused() {
         }
         match reading::next(&queue, &consumer, Read::Take) {
             Err(Error::Gap(gap)) => {
-                let told = (gap.first, gap.cause);
-                assert_eq!(told, (there, GapCause::Reserved), "writes {nth} and {later}");
+                let reported = (gap.first, gap.cause);
+                assert_eq!(reported, (there, GapCause::Reserved), "writes {nth} and {later}");
             }
             other => panic!("writes {nth} and {later}: {other:?}"),
         }
@@ -401,7 +401,7 @@ fn pause_when_found_open(times: u32, behind: impl FnOnce() + Send + 'static) {
 
 /// Messages that come while a reader finds no segment at all are no part of the damage.
 #[test]
-fn what_comes_while_no_segment_is_found_is_not_told_missing() {
+fn what_comes_while_no_segment_is_found_is_not_reported_missing() {
     let queue = open(&small(6), Background::Calls);
     let consumer = queue.consumer("c").unwrap();
     queue.enqueue(b"lost").unwrap();

@@ -1,5 +1,5 @@
 //! Futures that wait for room, or for a flush: whatever the order of steps, the wake-up is not
-//! lost. Here they look only when they are told (`Space::told_alone`), and not every now and then
+//! lost. Here they look only when they are woken (`Space::looks_only_when_woken`), not now and then
 //! as well: a future that is not woken waits for ever, and the schedule is stuck.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -103,7 +103,7 @@ fn outcome((putter, ended): (JoinHandle, Ended)) -> Result<u64> {
 /// A queue without room, for which a producer waits for as long as it takes.
 fn full(background: Background) -> Queue {
     let queue = open(&small(4).on_full(OnFull::Wait(None)), background);
-    queue.core.space.told_alone.store(true, Ordering::SeqCst);
+    queue.core.space.looks_only_when_woken.store(true, Ordering::SeqCst);
     queue.consumer("c").unwrap();
     while queue.offer(&MESSAGE).is_ok() {}
     queue
@@ -133,7 +133,7 @@ fn room_comes(background: Background) {
     assert!(queue.core.tasks.for_room.is_empty());
 }
 
-/// Who is told of room finds that another one was quicker, and is told again.
+/// Who is woken for room finds that another one was quicker, and is woken again.
 fn room_comes_for_three(background: Background) {
     let queue = full(background);
     let putters = ["1", "2", "3"].map(|name| putter(name, &queue));
@@ -244,7 +244,7 @@ fn both_wait_for_a_flush(background: Background) {
         go(name, move || {
             let seq = Task::new(&queue).end().unwrap();
             let durable = queue.core.durable.lock().spot.seq;
-            assert!(seq < durable, "{seq} is told, and {durable} is not durable");
+            assert!(seq < durable, "{seq} is reported, and {durable} is not durable");
         })
     });
     putters.into_iter().for_each(JoinHandle::join);
@@ -319,8 +319,8 @@ fn bugs_that_are_planted_in_futures_are_found() {
         (Mutant::FlushOfAMessageInterrupted, its_flush_is_interrupted),
         (Mutant::RearmedAfterTheLook, it_is_interrupted),
         (Mutant::RoomLookedForOnce, it_is_interrupted),
-        (Mutant::OneFutureToldOfRoom, one_of_two_is_dropped),
-        (Mutant::RoomNotToldToFutures, room_comes),
+        (Mutant::RoomWakesOneFuture, one_of_two_is_dropped),
+        (Mutant::RoomWakesNoFuture, room_comes),
         (Mutant::FuturesLeftAsleep, the_queue_is_closed),
         (Mutant::DroppedFutureStays, one_of_two_is_dropped),
         (Mutant::InterruptedBeforeTheLine, it_is_interrupted),

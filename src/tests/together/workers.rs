@@ -34,7 +34,7 @@ fn producer(name: &str, queue: &Queue) -> JoinHandle {
     })
 }
 
-/// What a producer waits for the storage worker does, and every message comes or is told as
+/// What a producer waits for the storage worker does, and every message comes or is reported as
 /// dropped.
 #[test]
 fn producers_at_the_limit_wait_for_the_storage_worker_and_go_on() {

@@ -1,5 +1,5 @@
-//! A life from within: the queue is opened, every thread does its acts, and what each was told is
-//! noted.
+//! A life from within: the queue is opened, every thread does its acts, and what each call
+//! returned is noted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::task::Wake;
 use std::time::Duration;
 
 use super::Queue;
-use super::acts::{Act, Answer, CLOSER, Cast, Event, NAMES, Told, content, identity, ids_of};
+use super::acts::{Act, Answer, CLOSER, Cast, Event, NAMES, Reported, content, identity, ids_of};
 use super::script::Script;
 use crate::consume::standing::{Handed, Read, Standing};
 use crate::engine::Engine;
@@ -22,23 +22,23 @@ use crate::threads;
 
 /// A life: opens the queue, has everybody act, waits until nobody has anything to do, and closes
 /// it.
-pub(super) fn play(storage: SimStorage, script: Script, told: &Told) {
+pub(super) fn play(storage: SimStorage, script: Script, reported: &Reported) {
     let may_fail = script.may_fail();
     let Script { options, background, casts, .. } = script;
     schedule::note(|| "open".to_owned());
     let opened = Engine::open_with(storage.clone(), &options, background);
     let queue = match opened {
         Ok(queue) => Arc::new(queue),
-        Err(error) if may_fail => return tell_not_opened(told, &error),
+        Err(error) if may_fail => return report_not_opened(reported, &error),
         Err(error) => panic!("does not open: {error}"),
     };
     let durable = queue.core.durable.lock().spot.seq;
     schedule::note(|| format!("  = open, {durable} is the first number that is not durable"));
     schedule::note(|| "add the consumers, and flush".to_owned());
     {
-        let mut told = told.lock();
-        told.durable = durable;
-        told.opened = true;
+        let mut reported = reported.lock();
+        reported.durable = durable;
+        reported.opened = true;
     }
     for name in NAMES {
         match queue.consumer(name) {
@@ -48,7 +48,7 @@ pub(super) fn play(storage: SimStorage, script: Script, told: &Told) {
         }
     }
     match queue.core.flush() {
-        Ok(()) => told.lock().flushed = true,
+        Ok(()) => reported.lock().flushed = true,
         Err(_) if may_fail => {}
         Err(error) => panic!("does not flush: {error}"),
     }
@@ -62,9 +62,9 @@ pub(super) fn play(storage: SimStorage, script: Script, told: &Told) {
         .into_iter()
         .enumerate()
         .map(|(number, cast)| {
-            let (queue, told) = (Arc::clone(&queue), Arc::clone(told));
+            let (queue, reported) = (Arc::clone(&queue), Arc::clone(reported));
             let actor =
-                Actor { number: number as u64, queue, told, may_fail, removes, most_mapped };
+                Actor { number: number as u64, queue, reported, may_fail, removes, most_mapped };
             threads::spawn(&cast.name.clone(), move || actor.play(&cast)).expect("a thread")
         })
         .collect();
@@ -77,9 +77,9 @@ pub(super) fn play(storage: SimStorage, script: Script, told: &Told) {
         check_without_default(&queue, &figures);
     }
     {
-        let mut told = told.lock();
-        told.quiet_at = Some(schedule::steps());
-        told.figures = Some(figures);
+        let mut reported = reported.lock();
+        reported.quiet_at = Some(schedule::steps());
+        reported.figures = Some(figures);
     }
     if let Some(closes) = closes {
         handles.remove(closes).join();
@@ -89,19 +89,19 @@ pub(super) fn play(storage: SimStorage, script: Script, told: &Told) {
     schedule::note(|| format!("  = {closed:?}"));
     let contents = storage.contents();
     {
-        let mut told = told.lock();
-        told.closed = closed.is_ok() && !told.close_failed;
+        let mut reported = reported.lock();
+        reported.closed = closed.is_ok() && !reported.close_failed;
     }
     assert!(closed.is_ok() || may_fail, "does not close: {closed:?}");
     handles.into_iter().for_each(threads::JoinHandle::join);
     if closed.is_ok() {
-        let then = told.lock().contents.take().unwrap_or(contents);
+        let then = reported.lock().contents.take().unwrap_or(contents);
         check_unchanged(&then, &storage.contents());
     }
 }
 
-fn tell_not_opened(told: &Told, error: &Error) {
-    told.lock().events.push(Event {
+fn report_not_opened(reported: &Reported, error: &Error) {
+    reported.lock().events.push(Event {
         thread: "main".into(),
         act: Act::Close,
         ids: Vec::new(),
@@ -200,7 +200,7 @@ const INDEX_GROWS: u64 = 16 << 10;
 pub(super) struct Actor {
     pub(super) number: u64,
     pub(super) queue: Queue,
-    told: Told,
+    reported: Reported,
     pub(super) may_fail: bool,
     /// Somebody removes the default consumer.
     removes: bool,
@@ -237,13 +237,13 @@ impl Actor {
         });
         schedule::note(|| format!("  = {}", answer.in_words()));
         let is_closed = self.queue.core.index.poison.is_closed();
-        let mut told = self.told.lock();
+        let mut reported = self.reported.lock();
         if let Answer::Failed(text) = &answer {
             assert!(is_closed || self.may_fail, "{act:?} fails: {text}");
         }
-        told.events[at].ended = schedule::steps();
-        told.events[at].answer = answer;
-        drop(told);
+        reported.events[at].ended = schedule::steps();
+        reported.events[at].answer = answer;
+        drop(reported);
         let mapped = self.queue.core.pool.mapped_bytes();
         assert!(mapped <= self.most_mapped, "{mapped} bytes are mapped of {}", self.most_mapped);
     }
@@ -264,8 +264,8 @@ impl Actor {
 
     fn begin(&self, name: &str, act: Act, ids: &[u64], delivery: Option<u64>) -> usize {
         schedule::note(|| act.in_words(ids, delivery));
-        let mut told = self.told.lock();
-        told.events.push(Event {
+        let mut reported = self.reported.lock();
+        reported.events.push(Event {
             thread: name.to_owned(),
             act,
             ids: ids.to_vec(),
@@ -275,7 +275,7 @@ impl Actor {
             waits: None,
             answer: Answer::Pending,
         });
-        told.events.len() - 1
+        reported.events.len() - 1
     }
 
     pub(super) fn standing(&self, which: usize) -> Result<Arc<Standing<SimStorage>>> {
@@ -328,7 +328,7 @@ impl Actor {
     pub(super) fn notes_wait(&self, held: &Held) -> impl Fn() + use<'_> {
         let at = held.event;
         move || {
-            self.told.lock().events[at].waits.get_or_insert(schedule::steps());
+            self.reported.lock().events[at].waits.get_or_insert(schedule::steps());
         }
     }
 
@@ -411,10 +411,10 @@ impl Actor {
             Act::Sleep(millis) => threads::park_timeout(Duration::from_millis(millis)),
             Act::Close => {
                 let closed = queue.close();
-                self.told.lock().close_failed |= closed.is_err();
+                self.reported.lock().close_failed |= closed.is_err();
                 closed?;
                 let contents = queue.core.storage.contents();
-                self.told.lock().contents.get_or_insert(contents);
+                self.reported.lock().contents.get_or_insert(contents);
             }
             _ => return Ok(Answer::Nothing),
         }

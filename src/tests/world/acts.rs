@@ -1,4 +1,4 @@
-//! What threads can do in a life, what they may be told, and how it is drawn.
+//! What threads can do in a life, what their calls may return, and how it is drawn.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -137,7 +137,7 @@ pub(super) struct Story {
     pub(super) durable: u64,
 }
 
-pub(super) type Told = Arc<Mutex<Story>>;
+pub(super) type Reported = Arc<Mutex<Story>>;
 
 /// A message says who it is: its identity, its length, and bytes that are made from both.
 pub(super) fn content(id: u64, len: usize) -> Vec<u8> {

@@ -1,4 +1,4 @@
-//! What one consumer was told in a life, held against what was sent as it is gathered.
+//! What reads reported to one consumer in a life, held against what was sent as it is gathered.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -6,22 +6,22 @@ use std::ops::RangeInclusive;
 use super::acts::{Act, Answer, Event, NAMES, Story};
 use super::known::{Known, Sent};
 use super::promised::{check_cause, holds};
+use super::reported::{Check, ensure};
 use super::script::Script;
-use super::told::{Check, ensure};
 use super::visitors::{is_removed, is_removed_between};
 use crate::error::Gap;
 
-/// What one consumer was told in a life.
+/// What reads reported to one consumer in a life.
 #[derive(Debug, Default)]
 pub(super) struct Heard {
-    /// By number: the act that told it last.
+    /// By number: the act that reported it last.
     pub(super) taken: BTreeMap<u64, usize>,
     /// Handed out and not acknowledged.
     pub(super) open: BTreeSet<u64>,
     pub(super) gaps: Vec<Gap>,
     /// Deliveries that had not ended: one may be out, and others behind it may be taken.
     pub(super) receiving: usize,
-    /// Acts that had not ended: one may have been told a gap.
+    /// Acts that had not ended: one may have got a gap.
     pub(super) unended: usize,
     /// How many messages acts may have taken that had not ended.
     pub(super) pending: usize,
@@ -45,11 +45,11 @@ struct Listener<'a> {
     heard: Heard,
     /// The end of each act that took something, with the number.
     taken: Vec<(u64, u64)>,
-    /// The end of each act that was told a gap.
-    told_at: Vec<u64>,
+    /// The end of each act that got a gap.
+    reported_at: Vec<u64>,
 }
 
-/// What that consumer was told, if nothing of it breaks a promise.
+/// What reads reported to that consumer, if nothing of it breaks a promise.
 pub(super) fn heard(
     known: &Known,
     name: &str,
@@ -70,7 +70,7 @@ pub(super) fn heard(
         is_removed: name.is_empty() && is_removed(events, 0),
         heard: Heard::default(),
         taken: Vec::new(),
-        told_at: Vec::new(),
+        reported_at: Vec::new(),
     };
     let flushes =
         events.iter().filter(|event| event.act == Act::Flush && event.answer == Answer::Done);
@@ -103,7 +103,7 @@ impl Listener<'_> {
                 }
             }
             Answer::Pending | Answer::Failed(_) => {
-                // A look, too: it may have been told a gap.
+                // A look, too: it may have got a gap.
                 self.heard.unended += 1;
                 let receives = matches!(event.act, Act::Receive(_) | Act::ReceiveForever(_));
                 self.heard.receiving += usize::from(receives);
@@ -125,25 +125,31 @@ impl Listener<'_> {
                     .iter()
                     .find(|other| other.first <= gap.last && gap.first <= other.last);
                 let is_removed = self.is_removed;
-                ensure!(again.is_none() || is_removed, "{name:?} is told {gap:?} after {again:?}");
+                ensure!(
+                    again.is_none() || is_removed,
+                    "{gap:?} is reported to {name:?} after {again:?}"
+                );
                 let came = self.heard.taken.range(gap.first..=gap.last).next();
-                ensure!(came.is_none() || is_removed, "{name:?} is told {gap:?} and got {came:?}");
+                ensure!(
+                    came.is_none() || is_removed,
+                    "{gap:?} is reported to {name:?}, which got {came:?}"
+                );
                 self.heard.gaps.push(*gap);
-                self.told_at.push(event.ended);
+                self.reported_at.push(event.ended);
             }
             _ => {}
         }
         Ok(())
     }
 
-    /// A message comes once, unless it is given back, and never after its gap was told.
+    /// A message comes once, unless it is given back, and never after its gap was reported.
     fn hear_message(&mut self, at: usize, event: &Event, seq: u64) -> Check {
         let name = self.name;
-        let mut gaps = self.heard.gaps.iter().zip(&self.told_at);
-        let told = gaps.find(|(gap, _)| holds(gap, seq));
+        let mut gaps = self.heard.gaps.iter().zip(&self.reported_at);
+        let reported = gaps.find(|(gap, _)| holds(gap, seq));
         ensure!(
-            self.is_removed || told.is_none_or(|(_, ended)| *ended >= event.began),
-            "{seq} was told to be missing and came"
+            self.is_removed || reported.is_none_or(|(_, ended)| *ended >= event.began),
+            "{seq} was reported missing and came"
         );
         if !takes(event) {
             let before = self.heard.taken.get(&seq);

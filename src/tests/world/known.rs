@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::acts::{Act, Answer, Event, NAMES, Story, Told};
+use super::acts::{Act, Answer, Event, NAMES, Reported, Story};
 use super::heard::heard;
 use super::promised::{Losses, Promised};
 use super::quiet::{check_nothing, check_quiet};
+use super::reported::{Check, Death, ensure};
 use super::script::Script;
 use super::shown::{Next, Shown, show};
 use super::story::in_words;
-use super::told::{Check, Death, ensure};
 use super::visitors::{check_visits, check_woken, is_gone_for_good, is_removed};
 use crate::error::GapCause;
 use crate::stats::Stats;
@@ -21,10 +21,10 @@ pub(super) struct Known {
     upcoming: BTreeMap<&'static str, Vec<Next>>,
     /// Who has that number, of all that were ever seen.
     ids: BTreeMap<u64, u64>,
-    /// Put in by acts that had not ended: a power cut may show one that only a process that died
-    /// was told of.
+    /// Put in by acts that had not ended: a power cut may show one that was reported only to a
+    /// process that died.
     open: BTreeSet<u64>,
-    /// No number below is given out again: somebody was told of one of them.
+    /// No number below is given out again: a call reported one of them.
     next: u64,
     /// Everything below is on disk.
     durable: u64,
@@ -47,10 +47,10 @@ impl Known {
         &mut self,
         left: &SimStorage,
         script: &Script,
-        told: &Told,
+        reported: &Reported,
         death: Death,
     ) -> Check {
-        let story = told.lock();
+        let story = reported.lock();
         let events = &story.events;
         self.losses.allow(&script.options);
         check_visits(events)?;
@@ -61,7 +61,7 @@ impl Known {
         let sent = self.sent(events)?;
         let durable = self.durable_after(&story, script);
         let closed_well = story.closed && !death.is_cut();
-        self.next = self.next.max(told_below(events, &sent));
+        self.next = self.next.max(reported_below(events, &sent));
         for (which, name) in NAMES.into_iter().enumerate() {
             let upcoming = self.upcoming.get(name).cloned().unwrap_or_default();
             let is_removed = is_removed(events, which);
@@ -104,11 +104,11 @@ impl Known {
                 let (shown, before) = (in_words(shown), in_words(&upcoming));
                 format!(
                     "{name:?}: {broken}\n  what an opening shows to it: {shown}\n  \
-                     what came next before: {before}\n  what it was told: {heard:?}\n  \
+                     what came next before: {before}\n  what was reported: {heard:?}\n  \
                      durable below {durable}"
                 )
             })?;
-            // Told numbers of which nobody has a message are many.
+            // Reported numbers of which nobody has a message are many.
             heard
                 .durable
                 .retain(|seq| self.ids.contains_key(seq) || sent.acknowledged.contains_key(seq));
@@ -211,7 +211,7 @@ impl Known {
             self.on_disk = shown.next;
         }
         if is_cut {
-            // What nobody was told of may never have been.
+            // What was reported to nobody may never have been.
             let shown: BTreeSet<u64> = shown
                 .consumers
                 .values()
@@ -313,15 +313,15 @@ fn check_figures(figures: &Stats, shown: &[Next], next: u64, goes_on: bool) -> C
     Ok(())
 }
 
-/// Somebody was told of a number right below it, and nobody of one at or above it.
-fn told_below(events: &[Event], sent: &Sent) -> u64 {
+/// A call reported a number right below it, and none reported one at or above it.
+fn reported_below(events: &[Event], sent: &Sent) -> u64 {
     let highest = sent.acknowledged.keys().next_back().map_or(0, |seq| seq + 1);
-    let told = events.iter().filter_map(|event| match &event.answer {
+    let reported = events.iter().filter_map(|event| match &event.answer {
         Answer::Messages(messages) => messages.iter().map(|(seq, _)| seq + 1).max(),
         Answer::Skipped(seq) => Some(seq + 1),
         _ => None,
     });
-    highest.max(told.max().unwrap_or(0))
+    highest.max(reported.max().unwrap_or(0))
 }
 
 fn acknowledged_before(events: &[Event], step: u64) -> u64 {

@@ -3,11 +3,12 @@
 //! A **world** is one simulated disk and several lives on it, one after the other. In a life the
 //! queue is opened, threads act on it (`acts`) as the schedule says, and it ends in order, by the
 //! death of the process at any step, or with the power; opening may end so, too. After each life a
-//! copy of the disk is opened, and what comes out is held against what the threads were told
-//! (`known`, `heard`, `promised`). Everything is drawn from the seed, so a seed is a test.
+//! copy of the disk is opened, and what comes out is held against what the threads'
+//! calls returned (`known`, `heard`, `promised`). Everything is drawn from the seed, so a seed is a
+//! test.
 //!
 //! A world that breaks a promise is shrunk (`shrink`): threads, acts, faults and deaths that it
-//! does not need for that go, and what is left is told as a story (`story`).
+//! does not need for that go, and what is left is reported as a story (`story`).
 //!
 //! Worlds from seed 2^40 on have visitors besides (`visitors`): one interrupts whoever waits, one
 //! removes the default consumer. Those from 2^41 on are of another kind (`jobs`): leases, delays,
@@ -25,12 +26,12 @@ mod known;
 mod promised;
 mod quiet;
 mod reads;
+mod reported;
 mod runs;
 mod script;
 mod shown;
 mod shrink;
 mod story;
-mod told;
 mod visitors;
 
 use std::fmt;
@@ -40,7 +41,7 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
-use self::acts::Told;
+use self::acts::Reported;
 use self::jobs::{JOBS, Jobs};
 use self::known::Known;
 use self::runs::{Kind, run};
@@ -167,8 +168,8 @@ impl Stage<'_> {
         if let Some(which) = script.unreadable {
             make_unreadable(storage, which);
         }
-        self.tell(|| format!("Life {}: {}", self.life, script.in_words(dies_at, death)));
-        let seen = Told::default();
+        self.log(|| format!("Life {}: {}", self.life, script.in_words(dies_at, death)));
+        let seen = Reported::default();
         let (left, outcome) = self.live(script, storage, &seen);
         let played = Played {
             worlds: 0,
@@ -190,11 +191,11 @@ impl Stage<'_> {
         left.clear_faults();
         left.set_capacity(None);
         if !outcome.died {
-            self.tell(|| format!("The process has ended by itself. {}", death.then_in_words()));
+            self.log(|| format!("The process has ended by itself. {}", death.then_in_words()));
         }
         let judged = known.after(&left, script, &seen, death);
         if judged.is_ok() {
-            self.tell(|| format!("What an opening shows then: {}", known.in_words()));
+            self.log(|| format!("What an opening shows then: {}", known.in_words()));
         }
         (played, judged.map(|()| left))
     }
@@ -204,7 +205,7 @@ impl Stage<'_> {
         &self,
         script: &Script,
         storage: &SimStorage,
-        told: &Told,
+        reported: &Reported,
     ) -> (SimStorage, schedule::Outcome) {
         let Script { dies_at, death, .. } = *script;
         let left: Arc<Mutex<Option<SimStorage>>> = Arc::default();
@@ -227,7 +228,7 @@ impl Stage<'_> {
             most_steps: self.most_steps,
             log: self.log.cloned(),
         };
-        let (script, story, disk) = (script.clone(), Arc::clone(told), storage.clone());
+        let (script, story, disk) = (script.clone(), Arc::clone(reported), storage.clone());
         let outcome = schedule::run(plan, move || actor::play(disk, script, &story));
         let frozen = left.lock().take();
         let disk = frozen.unwrap_or_else(|| death.of(storage));
@@ -235,7 +236,7 @@ impl Stage<'_> {
     }
 
     /// Adds to the story what no thread does.
-    fn tell(&self, words: impl FnOnce() -> String) {
+    fn log(&self, words: impl FnOnce() -> String) {
         if let Some(log) = self.log {
             log.add(0, "", words());
         }
@@ -285,7 +286,7 @@ fn report(seed: u64, world: World, broken: Broken) -> String {
          Shrunk to {} in {tries} tries and {took:.1} s; the same command \
          shrinks it in the same way.{warning}\n\n{}\nThe promise that is broken:\n{text}",
         story::size(&failing.world),
-        story::told(&failing.world, &log.take()),
+        story::reported(&failing.world, &log.take()),
     )
 }
 
@@ -301,7 +302,7 @@ impl Kind for World {
     }
 
     fn story(&self, lines: &[Line]) -> String {
-        story::told(self, lines)
+        story::reported(self, lines)
     }
 
     fn report(self, seed: u64, broken: Broken) -> String {

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use super::heard::Heard;
 use super::known::Sent;
+use super::reported::{Check, ensure};
 use super::script::Script;
 use super::shown::Next;
-use super::told::{Check, ensure};
 use crate::error::{Gap, GapCause};
 use crate::options::{OnFull, Options};
 use crate::tests::sim::Call;
@@ -26,8 +26,8 @@ pub(super) struct Promised<'a> {
     pub(super) on_disk: u64,
     /// By identity, of all lives before.
     pub(super) batches: &'a BTreeMap<u64, Vec<u64>>,
-    /// Nobody was told of a number at or above it: after a power cut such a one may never have
-    /// been, also if a copy that was opened told that its message had expired.
+    /// No call reported a number at or above it: after a power cut such a one may never have
+    /// been, also if a copy that was opened reported that its message had expired.
     pub(super) next: u64,
     pub(super) script: &'a Script,
     /// Who has that number, of all that were ever seen.
@@ -62,7 +62,7 @@ impl Promised<'_> {
         self.check_messages(&came, &expected)?;
         self.check_batches(&came)?;
         self.check_losses(&gaps, &expected)?;
-        self.check_told(&gaps, &came)?;
+        self.check_reported(&gaps, &came)?;
         self.check_missing(&gaps, &came, &expected)
     }
 
@@ -130,25 +130,25 @@ impl Promised<'_> {
         seq < self.durable || seq < self.on_disk && !is_rest
     }
 
-    /// A gap that was to be told is told.
-    fn check_told(&self, gaps: &[Gap], came: &BTreeMap<u64, u64>) -> Check {
+    /// A gap that was to be reported is reported.
+    fn check_reported(&self, gaps: &[Gap], came: &BTreeMap<u64, u64>) -> Check {
         for gap in self.upcoming.iter().filter_map(Next::gap) {
-            let is_told = |seq: u64| {
+            let is_reported = |seq: u64| {
                 // A power cut takes back that it was given up.
                 self.is_cut && (came.contains_key(&seq) || seq >= self.next)
-                    || gaps.iter().chain(&self.heard.gaps).any(|told| holds(told, seq))
+                    || gaps.iter().chain(&self.heard.gaps).any(|reported| holds(reported, seq))
             };
             ensure!(
-                is_told(gap.first) && is_told(gap.last)
+                is_reported(gap.first) && is_reported(gap.last)
                     || self.heard.unended > 0
                     || self.is_removed,
-                "{gap:?} was to be told and is not"
+                "{gap:?} was to be reported and is not"
             );
         }
         Ok(())
     }
 
-    /// What was acknowledged comes, unless it was dealt with, or is told as given up.
+    /// What was acknowledged comes, unless it was dealt with, or is reported as given up.
     fn check_missing(
         &self,
         gaps: &[Gap],
@@ -161,13 +161,13 @@ impl Promised<'_> {
                 holds(gap, seq) && matches!(gap.cause, GapCause::Dropped | GapCause::Expired)
             })
         };
-        let is_told = |seq: u64| heard.gaps.iter().any(|gap| holds(gap, seq));
+        let is_reported = |seq: u64| heard.gaps.iter().any(|gap| holds(gap, seq));
         let is_missing = |seq: &u64| {
             !came.contains_key(seq)
                 && !heard.taken.contains_key(seq)
                 && !heard.answered.contains(seq)
                 && !is_given_up(*seq)
-                && !is_told(*seq)
+                && !is_reported(*seq)
                 && (!self.is_cut || self.must_stay(*seq))
         };
         // Acts that had not ended may have taken some: the first ones. (A power cut brings back
@@ -180,10 +180,10 @@ impl Promised<'_> {
         let drops = options.on_full == OnFull::DropOldest || options.max_age.is_some();
         // A message that is in flight comes again, and others behind it may be taken.
         let may_be_out_of_order = !heard.open.is_empty() || heard.receiving > 0;
-        // One that had not ended, a look too, may have been told that some were given up. (A power
+        // One that had not ended, a look too, may have got the gap of some given up. (A power
         // cut may take back that the queue knows it. A kill may come when the consumer has passed
         // the first ones, and the index does not yet say why.)
-        let may_be_told = |seq: u64| {
+        let may_be_reported = |seq: u64| {
             let is_known = self.is_cut || seq < self.given_up || seq < first;
             drops && heard.unended > 0 && is_known
         };
@@ -191,7 +191,7 @@ impl Promised<'_> {
         let is_before = |seq: u64| is_begun_anew && seq < first;
         let missing = expected
             .keys()
-            .filter(|seq| is_missing(seq) && !may_be_told(**seq) && !is_before(**seq));
+            .filter(|seq| is_missing(seq) && !may_be_reported(**seq) && !is_before(**seq));
         for (nth, seq) in missing.enumerate() {
             ensure!(
                 (*seq < first || may_be_out_of_order) && nth < heard.pending,
@@ -229,8 +229,8 @@ pub(super) fn holds(gap: &Gap, seq: u64) -> bool {
     (gap.first..=gap.last).contains(&seq)
 }
 
-/// Damage is told only where reads were made to fail, and what is given up only where some life,
-/// this one or another, was to give it up.
+/// Damage is reported only where reads were made to fail, and what is given up only where some
+/// life, this one or another, was to give it up.
 pub(super) fn check_cause(gap: &Gap, script: &Script, losses: Losses) -> Check {
     let may = match gap.cause {
         GapCause::Dropped => losses.drops,

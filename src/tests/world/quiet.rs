@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::acts::{Act, Answer, Event, NAMES};
 use super::heard::{consumer_of, numbers_of, reader_of};
 use super::promised::holds;
+use super::reported::{Check, ensure};
 use super::shown::Next;
-use super::told::{Check, ensure};
 use super::visitors::is_removed;
 
 /// Holds what waited when the world was quiet, at step `quiet`, against what was there.
@@ -28,14 +28,14 @@ pub(super) fn check_quiet(events: &[Event], quiet: u64) -> Check {
                 return None;
             }
             let is_there = |seq: &u64| came.get(seq).is_none_or(|times| *times <= 0);
-            range.clone().find(|seq| is_there(seq) && !is_told(&ended, which, *seq))
+            range.clone().find(|seq| is_there(seq) && !is_reported(&ended, which, *seq))
         });
         ensure!(waiting.is_none(), "{} waits for ever beside message {waiting:?}", event.thread);
     }
     Ok(())
 }
 
-/// Nobody is told that there is nothing while a message is there: one of `upcoming`, or one that
+/// No read reports that there is nothing while a message is there: one of `upcoming`, or one that
 /// was acknowledged before that act began. (Whether one is there that is given back, or that an
 /// unended act may have, cannot be told from outside.)
 pub(super) fn check_nothing(events: &[Event], which: usize, upcoming: &[Next]) -> Check {
@@ -63,14 +63,15 @@ pub(super) fn check_nothing(events: &[Event], which: usize, upcoming: &[Next]) -
         });
         let of_before = upcoming.iter().filter_map(Next::message).map(|(seq, _)| seq);
         let mut there = of_before.chain(put.flatten());
-        let beside = there.find(|seq| !came.contains_key(seq) && !is_told(&before, which, *seq));
-        ensure!(beside.is_none(), "{} is told nothing beside message {beside:?}", event.thread);
+        let beside =
+            there.find(|seq| !came.contains_key(seq) && !is_reported(&before, which, *seq));
+        ensure!(beside.is_none(), "{} gets nothing beside message {beside:?}", event.thread);
     }
     Ok(())
 }
 
-/// Whether the consumer was told that this number is missing.
-fn is_told(events: &[&Event], which: usize, seq: u64) -> bool {
+/// Whether a read reported to the consumer that this number is missing.
+fn is_reported(events: &[&Event], which: usize, seq: u64) -> bool {
     events.iter().any(|event| match &event.answer {
         Answer::Gap(gap) => consumer_of(event) == Some(which) && holds(gap, seq),
         _ => false,

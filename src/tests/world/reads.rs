@@ -35,7 +35,7 @@ impl Actor {
             Act::Take(which) if held.number % 3 == 2 => return self.take_fitting(which),
             Act::Peek(which) if held.number % 3 == 2 => {
                 match Ahead::new(&self.queue, &self.standing(which)?)?.next() {
-                    // Who looks ahead is told of a gap besides the consumer.
+                    // A gap is reported to who looks ahead, besides the consumer.
                     Some(Err(Error::Gap(_))) => return Ok(Answer::Done),
                     found => found.transpose()?,
                 }
@@ -68,7 +68,7 @@ impl Actor {
         Ok(held.keep(found))
     }
 
-    /// Takes as a C program does: with the memory it has, and again with as much as it is told.
+    /// Takes as a C program does: with the memory it has, and again with as much as it needs.
     #[cfg(feature = "capi")]
     fn take_fitting(&self, which: usize) -> Result<Answer> {
         use reading::Fit;

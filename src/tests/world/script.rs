@@ -5,7 +5,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use super::acts::{self, Cast};
-use super::told::Death;
+use super::reported::Death;
 use crate::engine::Background;
 use crate::options::{OnFull, Options};
 use crate::storage::Stores;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::Queue;
 use super::acts::{NAMES, identity};
+use super::reported::{Check, ensure};
 use super::script::Script;
-use super::told::{Check, ensure};
 use crate::consume::standing::Read;
 use crate::engine::{Engine, reading};
 use crate::error::{Error, Gap};
@@ -86,10 +86,10 @@ pub(super) fn show(left: &SimStorage, script: &Script) -> Check<Shown> {
         }
         let end = standing.with_progress(|progress| progress.cursor.spot().seq);
         let next = queue.core.committed_spot().seq;
-        ensure!(end >= next, "{name:?} is told nothing of the numbers from {end} to {next}");
+        ensure!(end >= next, "nothing is reported to {name:?} of the numbers from {end} to {next}");
         let numbers: Vec<_> = upcoming.iter().map(Next::numbers).collect();
         let is_once = numbers.is_sorted_by(|one, other| one.end() < other.start());
-        ensure!(is_once, "{name:?} is told {numbers:?}");
+        ensure!(is_once, "{numbers:?} is reported to {name:?}");
         consumers.insert(name, upcoming);
     }
     let next = queue.core.committed_spot().seq;

@@ -5,8 +5,8 @@
 //! of it follows from the seed, so it comes to the same end each time.
 
 use super::acts::{Act, Cast};
+use super::reported::Death;
 use super::script::{Opening, Script};
-use super::told::Death;
 use super::{Broken, World};
 use crate::engine::Background;
 use crate::options::OnFull;
@@ -313,7 +313,7 @@ fn shorter(len: usize) -> usize {
 }
 
 #[test]
-fn a_planted_bug_is_shrunk_to_what_it_needs_and_told() {
+fn a_planted_bug_is_shrunk_to_what_it_needs_and_reported() {
     use super::story;
     use crate::tests::schedule::Log;
     use crate::tests::sim::Mutant;
@@ -334,8 +334,8 @@ fn a_planted_bug_is_shrunk_to_what_it_needs_and_told() {
     let broken = failing.world.play(Some(&log)).expect_err("the same again");
     Mutant::plant(None);
     assert_eq!(broken.text, failing.broken.text);
-    let told = story::told(&failing.world, &log.take());
+    let reported = story::reported(&failing.world, &log.take());
     for words in ["enqueue_with(m1, of 8 bytes)", "disk: create segment", "FAILS: stuck"] {
-        assert!(told.contains(words), "{words:?} is not told:\n{told}");
+        assert!(reported.contains(words), "{words:?} is not told:\n{reported}");
     }
 }

@@ -4,9 +4,9 @@
 use super::World;
 use super::acts::{Act, Answer, NAMES, ids_of};
 use super::known::Known;
+use super::reported::Death;
 use super::script::Script;
 use super::shown::Next;
-use super::told::Death;
 use crate::engine::Background;
 use crate::options::Options;
 use crate::storage::Stores;
@@ -34,7 +34,7 @@ pub(super) fn size(world: &World) -> String {
 
 /// All lines, with a name for each message; of many calls that differ in numbers alone, the first
 /// and the last one.
-pub(super) fn told(world: &World, lines: &[Line]) -> String {
+pub(super) fn reported(world: &World, lines: &[Line]) -> String {
     let mut text = String::from("  step  thread                what it does\n");
     let alike = |one: &Line, other: &Line| {
         let plain = |line: &Line| line.text.replace(|letter: char| letter.is_ascii_digit(), "");

@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::World;
 use super::acts::{Act, Answer, Cast, Event};
 use super::heard::{consumer_of, reader_of};
+use super::reported::{Check, ensure};
 use super::script::Script;
-use super::told::{Check, ensure};
 use crate::options::OnFull;
 use crate::tests::sim::{Mutant, Rng};
 

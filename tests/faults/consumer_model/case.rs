@@ -85,8 +85,8 @@ impl Case<'_> {
         Reader::Named(consumer)
     }
 
-    /// What the next read must give: a number, nothing, or an error for a gap, which may be told in
-    /// pieces.
+    /// What the next read must give: a number, nothing, or an error for a gap, which may be
+    /// reported in pieces.
     pub(super) fn expect(&mut self, who: usize, receive: bool) -> Result<Option<u64>, (u64, u64)> {
         let (oldest, end) = (self.queue().stats().oldest_seq, self.end());
         let stand = self.stands[who].as_mut().expect("takes part");
@@ -215,10 +215,10 @@ impl Case<'_> {
                     let mut delivery = None;
                     let read = |reader: &Reader<'_>| {
                         let came = call!(reader, receive)?;
-                        let told =
+                        let reported =
                             came.as_ref().map(|delivery| (delivery.seq(), Some(delivery.to_vec())));
                         delivery = came;
-                        Ok(told)
+                        Ok(reported)
                     };
                     let seq = self.read(who, true, read)?;
                     if let (Some(seq), Some(delivery)) = (seq, delivery) {
@@ -401,7 +401,8 @@ impl Case<'_> {
             let waiting = stand.waiting(oldest, end);
             prop_assert_eq!(figures.messages, waiting.len() as u64);
             prop_assert_eq!(figures.in_flight, (stand.open.len() - stand.returned.len()) as u64);
-            // Among what was dropped a gap may be told in pieces, and done numbers are passed over.
+            // Among what was dropped a gap may be reported in pieces, and done numbers are passed
+            // over.
             let undone = (place(stand)..).find(|seq| !stand.done.contains(seq));
             prop_assert!(Some(figures.next_seq) <= undone, "{:?} {:?}", figures, stand);
             prop_assert!(figures.next_seq == place(stand) || oldest > 0, "{:?}", figures);

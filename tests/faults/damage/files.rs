@@ -56,7 +56,7 @@ fn a_segment_of_another_queue_costs_what_it_replaced_or_nothing_if_that_has_anot
         within(Duration::from_secs(60), move || {
             let queue = options.open(&case).unwrap();
             let drained = drain(&queue, 1010, |seq, bytes| messages.check(seq, bytes));
-            assert_eq!(drained.span(), Some((0, 1000)), "each number is told of once");
+            assert_eq!(drained.span(), Some((0, 1000)), "each number is reported once");
             let gaps = drained.gaps();
             assert_eq!(gaps.len(), usize::from(!elsewhere), "{gaps:?}");
             assert!(

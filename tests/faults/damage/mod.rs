@@ -1,5 +1,5 @@
 //! Promises P3 and P4: whatever is done to the files, the queue opens, delivers nothing false,
-//! loses the damaged messages alone, tells each of them once and in order, and goes on.
+//! loses the damaged messages alone, reports each of them once and in order, and goes on.
 //!
 //! `MMQ_EFFORT` scales how many bytes are flipped (from 230 on these include every
 //! header byte) and how many of the other cases are sampled, up to 1,200. `MMQ_SEED` replays them.
@@ -19,7 +19,7 @@ use std::time::Duration;
 use crate::base::{Base, NOTHING, Reader, Verdict, WITNESS, bases, damaged_index, damaged_segment};
 use crate::replica::{Place, Replica};
 use crate::support::{
-    Messages, Random, Told, copy_directory, drain, drain_by, drain_exactly, drain_with, effort,
+    Messages, Random, Reported, copy_directory, drain, drain_by, drain_exactly, drain_with, effort,
     names, seed, within,
 };
 use mmq::{Error, Gap, GapCause, Inspector, Options, Queue};
@@ -143,10 +143,10 @@ fn many_damages_at_once_still_deliver_nothing_false() {
     }
 }
 
-/// Nobody has read yet, and the first segment is lost: a consumer that comes is told what is
-/// missing, also after further openings.
+/// Nobody has read yet, and the first segment is lost: what is missing is reported to a
+/// consumer that comes, also after further openings.
 #[test]
-fn a_beginning_that_was_lost_before_anybody_read_is_told_to_everybody() {
+fn a_beginning_that_was_lost_before_anybody_read_is_reported_to_everybody() {
     for closed_between in [false, true] {
         let dir = crate::support::tempdir().unwrap();
         let options = Options::new().arena_size(4096).max_bytes(8 << 20);
@@ -168,7 +168,7 @@ fn a_beginning_that_was_lost_before_anybody_read_is_told_to_everybody() {
                 drained.gaps(),
                 [Gap { first: 0, last: lost - 1, cause: GapCause::Damaged }]
             );
-            assert_eq!(drained.told.len() as u64, 1 + 1000 - lost);
+            assert_eq!(drained.reported.len() as u64, 1 + 1000 - lost);
         }
         assert_eq!(queue.stats().lost_messages, 2 * lost);
         assert_eq!(queue.enqueue(messages.bytes(1000)).unwrap(), 1000);
@@ -193,9 +193,10 @@ fn an_index_that_was_made_longer_takes_no_room() {
     assert!(queue.stats().disk_bytes < 4 << 20);
 }
 
-/// Threads that take batches of one consumer over many gaps: each number comes or is told, once.
+/// Threads that take batches of one consumer over many gaps: each number comes or is reported,
+/// once.
 #[test]
-fn threads_that_take_batches_are_told_each_gap_once() {
+fn each_gap_is_reported_once_to_threads_that_take_batches() {
     let total = 4000u64;
     for _ in 0..4 * effort().min(20) {
         let dir = crate::support::tempdir().unwrap();
@@ -217,17 +218,18 @@ fn threads_that_take_batches_are_told_each_gap_once() {
             fs::write(&path, bytes).unwrap();
         }
         let queue = Queue::open(dir.path()).unwrap();
-        let told = std::sync::Mutex::new(Vec::new());
+        let reported = std::sync::Mutex::new(Vec::new());
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
-                    while told.lock().unwrap().len() < total as usize {
+                    while reported.lock().unwrap().len() < total as usize {
                         match queue.dequeue_batch(7) {
-                            Ok(messages) => {
-                                told.lock().unwrap().extend(messages.iter().map(mmq::Message::seq))
-                            }
+                            Ok(messages) => reported
+                                .lock()
+                                .unwrap()
+                                .extend(messages.iter().map(mmq::Message::seq)),
                             Err(Error::Gap(gap)) => {
-                                told.lock().unwrap().extend(gap.first..=gap.last)
+                                reported.lock().unwrap().extend(gap.first..=gap.last)
                             }
                             Err(error) => panic!("{error}"),
                         }
@@ -238,8 +240,8 @@ fn threads_that_take_batches_are_told_each_gap_once() {
                 });
             }
         });
-        let mut told = told.into_inner().unwrap();
-        told.sort_unstable();
-        assert_eq!(told, (0..total).collect::<Vec<_>>());
+        let mut reported = reported.into_inner().unwrap();
+        reported.sort_unstable();
+        assert_eq!(reported, (0..total).collect::<Vec<_>>());
     }
 }

@@ -3,9 +3,9 @@
 use super::*;
 use crate::support::effort;
 
-/// What a reader takes out until nothing is left. Panics unless it is told of each number once and
+/// What a reader takes out until nothing is left. Panics unless each number is reported once and
 /// in order, but for those it acknowledged before.
-pub(crate) fn told_to(
+pub(crate) fn reported_to(
     queue: &Queue,
     reader: &Reader,
     limit: u64,
@@ -23,12 +23,12 @@ pub(crate) fn told_to(
         }
     };
     let mut span: Option<(u64, u64)> = None;
-    for told in &drained.told {
-        let (begin, end) = match told {
-            Told::Message(seq) => (*seq, seq + 1),
-            Told::Gap(gap) => (gap.first, gap.last + 1),
+    for reported in &drained.reported {
+        let (begin, end) = match reported {
+            Reported::Message(seq) => (*seq, seq + 1),
+            Reported::Gap(gap) => (gap.first, gap.last + 1),
         };
-        assert!(end > begin, "{told:?} covers nothing");
+        assert!(end > begin, "{reported:?} covers nothing");
         let first = match span {
             None => begin,
             Some((first, mut expected)) => {
@@ -37,7 +37,7 @@ pub(crate) fn told_to(
                 }
                 assert_eq!(
                     begin, expected,
-                    "{reader:?}: {told:?} does not follow what was told before it"
+                    "{reader:?}: {reported:?} does not follow what was reported before it"
                 );
                 first
             }
@@ -65,17 +65,18 @@ fn named_from_outside(dir: &Path) -> BTreeSet<u64> {
     named
 }
 
-/// A reader who begins at `first` is told of the damage that was seen from outside, and of no
-/// other.
+/// Reads report the damage that was seen from outside, and no other, to a reader who begins at
+/// `first`.
 fn check_named(reader: &Reader, first: u64, gaps: &[Gap], named: &BTreeSet<u64>) {
     let damaged = gaps.iter().filter(|gap| gap.cause == GapCause::Damaged);
-    let told: BTreeSet<u64> = damaged.flat_map(|gap| gap.first..=gap.last).collect();
+    let reported: BTreeSet<u64> = damaged.flat_map(|gap| gap.first..=gap.last).collect();
     let seen: BTreeSet<u64> = named.range(first..).copied().collect();
-    let untold: Vec<_> = seen.difference(&told).filter(|seq| !reader.done.contains(seq)).collect();
-    let unseen: Vec<_> = told.difference(&seen).collect();
+    let unreported: Vec<_> =
+        seen.difference(&reported).filter(|seq| !reader.done.contains(seq)).collect();
+    let unseen: Vec<_> = reported.difference(&seen).collect();
     assert!(
-        untold.is_empty() && unseen.is_empty(),
-        "{reader:?} was not told {untold:?}, and from outside {unseen:?} was not seen"
+        unreported.is_empty() && unseen.is_empty(),
+        "{unreported:?} was not reported to {reader:?}, and from outside {unseen:?} was not seen"
     );
 }
 
@@ -103,23 +104,23 @@ pub(crate) fn judge(base: &Base, dir: &Path, verdict: &Verdict, give_back: bool)
     // With the index and the segments damaged both, nobody may know any more where the queue began
     // and ended.
     let ends_known = verdict.index_spared || verdict.lost.is_empty();
-    let (mut worst, mut gaps_told, mut lost_told, mut reserved_told) = (0, 0, 0, 0);
+    let (mut worst, mut gaps_reported, mut lost_reported, mut reserved_reported) = (0, 0, 0, 0);
     for reader in &base.readers {
         let (span, gaps) =
-            told_to(&queue, reader, 4 * next + 100, |seq, bytes| base.check(seq, bytes));
-        assert!(span.is_some() || !ends_known, "{reader:?} is told of nothing");
+            reported_to(&queue, reader, 4 * next + 100, |seq, bytes| base.check(seq, bytes));
+        assert!(span.is_some() || !ends_known, "nothing is reported to {reader:?}");
         let (first, end) = span.unwrap_or((next, next));
         if verdict.index_spared {
             assert_eq!(
                 (first, end),
                 (reader.place, next),
-                "{reader:?} is told of every number, once"
+                "every number is reported to {reader:?}, once"
             );
             assert!(gaps.iter().all(|gap| gap.cause == GapCause::Damaged), "{gaps:?}");
         }
         assert!(
             !ends_known || first <= reader.place && end >= next,
-            "{reader:?} was told of numbers {first} to {end}, of {next}"
+            "numbers {first} to {end} of {next} were reported to {reader:?}"
         );
         let mut lost = 0;
         for gap in &gaps {
@@ -136,15 +137,15 @@ pub(crate) fn judge(base: &Base, dir: &Path, verdict: &Verdict, give_back: bool)
             check_named(reader, first, &gaps, named);
         }
         worst = worst.max(lost);
-        gaps_told += gaps.len() as u64;
+        gaps_reported += gaps.len() as u64;
         let (reserved, lost): (Vec<Gap>, Vec<Gap>) =
             gaps.iter().partition(|gap| gap.cause == GapCause::Reserved);
-        lost_told += lost.iter().map(Gap::count).sum::<u64>();
-        reserved_told += reserved.iter().map(Gap::count).sum::<u64>();
+        lost_reported += lost.iter().map(Gap::count).sum::<u64>();
+        reserved_reported += reserved.iter().map(Gap::count).sum::<u64>();
     }
     let stats = queue.stats();
     let figures = (stats.gaps, stats.lost_messages, stats.reserved_numbers);
-    assert_eq!(figures, (gaps_told, lost_told, reserved_told), "the figures agree");
+    assert_eq!(figures, (gaps_reported, lost_reported, reserved_reported), "the figures agree");
     goes_on(base, dir, queue, ends_known);
     worst
 }
@@ -167,9 +168,9 @@ fn goes_on(base: &Base, dir: &Path, queue: Queue, ends_known: bool) {
     let queue = base.options.clone().open(dir).unwrap();
     for reader in &base.readers {
         let mut wanted = after.iter().zip(0..).skip(usize::from(reader.name.is_none()));
-        // Numbers never given (an index that had to be guessed) may be told of before a new
+        // Numbers never given (an index that had to be guessed) may be reported before a new
         // message, nothing else.
-        told_to(&queue, reader, 10, |seq, bytes| {
+        reported_to(&queue, reader, 10, |seq, bytes| {
             let (expected, key) = wanted.next().expect("no more than the new ones");
             assert_eq!(seq, *expected);
             base.messages.check_len(key, 40, bytes);

@@ -304,7 +304,7 @@ fn a_disk_filled_by_somebody_else_between_any_two_calls_is_an_error_at_most() {
 }
 
 #[test]
-fn on_a_full_disk_the_oldest_are_dropped_when_that_was_asked_for_and_each_consumer_is_told() {
+fn on_a_full_disk_the_oldest_are_dropped_when_that_was_asked_for_and_reported_to_each_consumer() {
     let mount = match mount("tmpfs", 24 * MIB) {
         Ok(mount) => mount,
         Err(reason) => return skip("tmpfs", &reason),
@@ -328,7 +328,7 @@ fn on_a_full_disk_the_oldest_are_dropped_when_that_was_asked_for_and_each_consum
             take_all_space(&mount.path);
         }
     }
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for (name, place) in [("", 0), ("beside", 0), ("ahead", tail - 10)] {
         let consumer = (!name.is_empty()).then(|| queue.consumer(name).unwrap());
         let dequeue =
@@ -336,16 +336,19 @@ fn on_a_full_disk_the_oldest_are_dropped_when_that_was_asked_for_and_each_consum
         let drained = drain_by(dequeue, 4 * next, |seq, bytes| messages.check(seq, bytes));
         // Who never read before begins with what is held.
         let begin = if name.is_empty() { drained.messages()[0] } else { place };
-        assert_eq!(drained.span(), Some((begin, next)), "{name:?} is told of each number once");
+        assert_eq!(drained.span(), Some((begin, next)), "each number is reported to {name:?} once");
         assert!(
             drained.gaps().iter().all(|gap| gap.cause == GapCause::Dropped && gap.last < next),
             "{name:?}"
         );
         assert!(drained.gaps().len() <= 1, "{:?}", drained.gaps());
-        told.push(drained.messages());
+        reported.push(drained.messages());
     }
-    assert!(told[0].len() as u64 <= tail + 1 && !told[0].is_empty());
-    assert!(told[0] == told[2] && told[0] == told[1], "what is held is the same for all");
+    assert!(reported[0].len() as u64 <= tail + 1 && !reported[0].is_empty());
+    assert!(
+        reported[0] == reported[2] && reported[0] == reported[1],
+        "what is held is the same for all"
+    );
     queue.close().unwrap();
 }
 
@@ -378,7 +381,7 @@ fn a_disk_that_holds_one_segment_only_is_used_again_and_again() {
         assert_eq!(queue.enqueue(messages.bytes(seq)).unwrap(), seq, "the oldest make room");
     }
     let drained = drain_by(|| queue.dequeue(), next, |seq, bytes| messages.check(seq, bytes));
-    assert_eq!(drained.span(), Some((head, next)), "each number is told of once");
+    assert_eq!(drained.span(), Some((head, next)), "each number is reported once");
     assert!(
         drained.gaps().len() == 1 && drained.gaps()[0].cause == GapCause::Dropped,
         "{:?}",

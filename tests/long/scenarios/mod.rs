@@ -28,7 +28,7 @@ fn seed() -> u64 {
 }
 
 /// Written at once, so that a death leaves no half of it.
-fn tell(text: &str) {
+fn report(text: &str) {
     std::io::stderr().write_all(format!("{text}\n").as_bytes()).expect("the parent reads");
 }
 

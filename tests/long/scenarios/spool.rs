@@ -52,24 +52,24 @@ fn telemetry_spool(mib: u64, rounds: u64, seconds: u64) {
             let settings =
                 [("MMQ_CHILD_LIMIT", limit), ("MMQ_SEED", seed), ("MMQ_CHILD_SECONDS", seconds)];
             let mut draining = child("spool::the_child_that_drains", dir.path(), &settings);
-            let mut told = BTreeMap::new();
+            let mut reported = BTreeMap::new();
             for line in BufReader::new(draining.stderr.take().unwrap()).lines() {
                 let line = line.unwrap();
                 match line.split_once(' ').map(|(name, value)| (name, value.parse::<u64>())) {
-                    Some((name, Ok(value))) => drop(told.insert(name.to_owned(), value)),
+                    Some((name, Ok(value))) => drop(reported.insert(name.to_owned(), value)),
                     // It panics.
                     _ => eprintln!("{line}"),
                 }
             }
-            assert!(draining.wait().unwrap().success(), "{told:?}");
-            println!("round {round}: {put} put before death; {told:?}");
-            assert!(told["next_at_open"] >= put, "what was put in before the death is there");
-            assert_eq!(told["from"], next, "it goes on where it stood");
-            assert_eq!(told["came"] + told["dropped"], told["end"] - next);
-            assert_eq!(told["dropped"], told["dropped_by_figures"]);
-            assert!(told["resident_peak_kib"] < 64 << 10, "{told:?}");
-            assert!(told["mapped_arenas"] <= 8 && told["files"] <= 8, "{told:?}");
-            next = told["end"];
+            assert!(draining.wait().unwrap().success(), "{reported:?}");
+            println!("round {round}: {put} put before death; {reported:?}");
+            assert!(reported["next_at_open"] >= put, "what was put in before the death is there");
+            assert_eq!(reported["from"], next, "it goes on where it stood");
+            assert_eq!(reported["came"] + reported["dropped"], reported["end"] - next);
+            assert_eq!(reported["dropped"], reported["dropped_by_figures"]);
+            assert!(reported["resident_peak_kib"] < 64 << 10, "{reported:?}");
+            assert!(reported["mapped_arenas"] <= 8 && reported["files"] <= 8, "{reported:?}");
+            next = reported["end"];
             let floor = 3 * (limit / 4).min(4 << 20) + (64 << 10);
             assert!(taken(dir.path()) <= floor, "three segments and the index at most");
         }
@@ -88,7 +88,7 @@ fn the_child_that_spools() {
         assert_eq!(queue.enqueue(made.bytes(seq)).unwrap(), seq);
         seq += 1;
         if seq.is_multiple_of(500) {
-            tell(&seq.to_string());
+            report(&seq.to_string());
         }
     }
 }
@@ -100,10 +100,10 @@ fn the_child_that_drains() {
     let begin = Instant::now();
     let queue = spool(count("MMQ_CHILD_LIMIT", 0)).open(&dir).unwrap();
     let opened = begin.elapsed();
-    tell(&format!("opened_us {}", opened.as_micros()));
+    report(&format!("opened_us {}", opened.as_micros()));
     let uplink = queue.consumer("uplink").unwrap();
     let (at_open, oldest) = (queue.stats().next_seq, queue.stats().oldest_seq);
-    tell(&format!("next_at_open {at_open}"));
+    report(&format!("next_at_open {at_open}"));
     let length = Duration::from_secs(count("MMQ_CHILD_SECONDS", 1));
     let produced = AtomicBool::new(false);
     let (mut next, mut from, mut came, mut dropped) = (None, 0, 0u64, 0);
@@ -173,7 +173,7 @@ fn the_child_that_drains() {
         ("mapped_arenas", stats.mapped_arenas),
         ("files", crate::support::names(&dir).len() as u64),
     ] {
-        tell(&format!("{name} {value}"));
+        report(&format!("{name} {value}"));
     }
     queue.close().unwrap();
 }

@@ -108,7 +108,7 @@ fn the_child_with_eight_workers() {
                             return;
                         };
                         jobs().check(job.seq(), &job);
-                        tell(&format!("got {}", job.seq()));
+                        report(&format!("got {}", job.seq()));
                         if random.chance(100) {
                             std::panic::resume_unwind(Box::new("the worker stumbles"));
                         }
@@ -116,9 +116,9 @@ fn the_child_with_eight_workers() {
                             return job.nack();
                         }
                         let seq = job.seq();
-                        tell(&format!("ack {seq}"));
+                        report(&format!("ack {seq}"));
                         job.ack().unwrap();
-                        tell(&format!("acked {seq}"));
+                        report(&format!("acked {seq}"));
                     }));
                     assert!(
                         work.is_ok() || work.unwrap_err().is::<&str>(),

@@ -4,8 +4,8 @@
 //! A queue with limits taken at random is opened, used by all these threads at once, closed while
 //! some of them still work, and opened again, several times; then each consumer is drained.
 //! Checked, whatever happens: every message is whole; each thread sees the numbers of its consumer
-//! grow; each number is told to a consumer once, as a message or in a gap; no gap has another cause
-//! than that messages were dropped or had expired; in the end nothing is left out.
+//! grow; each number is reported to a consumer once, as a message or in a gap; no gap has another
+//! cause than that messages were dropped or had expired; in the end nothing is left out.
 
 #[macro_use]
 mod part;
@@ -66,31 +66,32 @@ fn check_bytes(bytes: &[u8]) {
     );
 }
 
-/// What a consumer was told: ranges of numbers.
+/// What reads reported to a consumer: ranges of numbers.
 #[derive(Default)]
-struct Told(Mutex<BTreeMap<u64, u64>>);
+struct Reported(Mutex<BTreeMap<u64, u64>>);
 
-impl Told {
+impl Reported {
     fn add(&self, first: u64, last: u64) {
-        let mut told = self.0.lock().unwrap();
-        if let Some((from, to)) = told.range(..=last).next_back() {
-            assert!(*to < first, "{first}..={last} was told, and {from}..={to} before");
+        let mut reported = self.0.lock().unwrap();
+        if let Some((from, to)) = reported.range(..=last).next_back() {
+            assert!(*to < first, "{first}..={last} was reported, and {from}..={to} before");
         }
         // Neighbours are joined: a soak is long.
-        let before = told
+        let before = reported
             .range(..first)
             .next_back()
             .filter(|(_, to)| **to + 1 == first)
             .map(|(from, _)| *from);
-        let end = told.remove(&(last + 1)).unwrap_or(last);
-        told.insert(before.unwrap_or(first), end);
+        let end = reported.remove(&(last + 1)).unwrap_or(last);
+        reported.insert(before.unwrap_or(first), end);
     }
 
-    /// Everything up to `next` was told.
+    /// Everything up to `next` was reported.
     fn check_complete(&self, name: &str, next: u64) {
-        let told = self.0.lock().unwrap();
-        let all = next == 0 && told.is_empty() || told.iter().eq([(&0, &(next.max(1) - 1))]);
-        assert!(all, "{name}: of the numbers below {next} were told {told:?}");
+        let reported = self.0.lock().unwrap();
+        let all =
+            next == 0 && reported.is_empty() || reported.iter().eq([(&0, &(next.max(1) - 1))]);
+        assert!(all, "{name}: of the numbers below {next} these were reported: {reported:?}");
     }
 }
 
@@ -100,7 +101,7 @@ struct Round {
     ids: AtomicU64,
     longest: u64,
     /// By consumer, in the order of `READERS`.
-    told: [Told; READERS.len()],
+    reported: [Reported; READERS.len()],
 }
 
 /// The default consumer, one of one thread, one with deliveries, one behind a descriptor, one of
@@ -138,13 +139,13 @@ impl Round {
             READERS[of]
         );
         *last = Some(end);
-        self.told[of].add(first, end);
+        self.reported[of].add(first, end);
         true
     }
 }
 
 fn check_cause(cause: GapCause) {
-    assert!(matches!(cause, GapCause::Dropped | GapCause::Expired), "a gap is told as {cause}");
+    assert!(matches!(cause, GapCause::Dropped | GapCause::Expired), "a gap is reported as {cause}");
 }
 
 fn options(rng: &mut Rng) -> Options {
@@ -170,7 +171,7 @@ fn round(seed: u64) {
         stop: AtomicBool::new(false),
         ids: AtomicU64::new(1),
         longest,
-        told: Default::default(),
+        reported: Default::default(),
     };
     println!("round {seed}: {options_now:?}, messages of up to {longest} bytes");
     let lives = 1 + rng.below(4);
@@ -226,12 +227,12 @@ fn round(seed: u64) {
             let consumer = queue.consumer(name).unwrap();
             while take(consumer.dequeue()) {}
         }
-        round.told[of].check_complete(name, next);
+        round.reported[of].check_complete(name, next);
     }
     queue.close().unwrap();
 }
 
-/// The default consumer comes into being with the first read; that may be told a gap.
+/// The default consumer comes into being with the first read; that may get a gap.
 fn default_begins(round: &Round, queue: &Queue) {
     let mut last = None;
     if let Err(error) = queue.peek() {

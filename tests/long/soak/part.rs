@@ -145,7 +145,7 @@ pub(super) fn work(round: &Round, workers: &Consumer, mut rng: Rng) {
             Ok(None) => std::thread::yield_now(),
             Err(Error::Gap(gap)) => {
                 check_cause(gap.cause);
-                round.told[2].add(gap.first, gap.last);
+                round.reported[2].add(gap.first, gap.last);
             }
             Err(Error::Closed) => return,
             Err(error) => panic!("cannot receive: {error}"),
@@ -158,7 +158,7 @@ pub(super) fn work(round: &Round, workers: &Consumer, mut rng: Rng) {
                 delivery.nack();
             } else {
                 match delivery.ack() {
-                    Ok(()) => round.told[2].add(seq, seq),
+                    Ok(()) => round.reported[2].add(seq, seq),
                     Err(Error::Closed) => return,
                     Err(error) => panic!("cannot acknowledge {seq}: {error}"),
                 }

@@ -1,12 +1,12 @@
-//! With `DropOldest` no message is refused, and each consumer is told what it missed.
+//! With `DropOldest` no message is refused, and each consumer gets a gap for what it missed.
 
 use super::*;
 use crate::support::effort;
 
-/// Drops are told to each consumer by exactly the numbers it had not read.
+/// Drops are reported to each consumer by exactly the numbers it had not read.
 #[expect(clippy::too_many_lines, reason = "a model, and what it is held against")]
 #[test]
-fn drop_oldest_tells_every_consumer_exactly_what_it_missed() {
+fn drop_oldest_reports_to_every_consumer_exactly_what_it_missed() {
     let seed = seed("drop oldest");
     for round in 0..2 * effort() {
         let mut random = Random::new(seed ^ round);
@@ -153,21 +153,21 @@ fn drop_oldest_does_not_wait_for_busy_or_pausing_readers() {
                 assert_eq!(queue.stats().lost_dropped, lost);
             });
             messages.check(0, &held);
-            let mut told = 1;
+            let mut reported = 1;
             for looked in paused {
                 match looked {
                     Ok(message) => {
-                        assert_eq!(message.seq(), told);
-                        told += 1;
+                        assert_eq!(message.seq(), reported);
+                        reported += 1;
                     }
                     Err(Error::Gap(gap)) => {
-                        assert_eq!((gap.first, gap.cause), (told, GapCause::Dropped));
-                        told = gap.last + 1;
+                        assert_eq!((gap.first, gap.cause), (reported, GapCause::Dropped));
+                        reported = gap.last + 1;
                     }
                     Err(error) => panic!("{error}"),
                 }
             }
-            assert_eq!(told, 20_000);
+            assert_eq!(reported, 20_000);
         });
         assert!(most <= max_bytes, "{most}");
     });

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::support::{
-    KIB, MIB, Messages, Random, Told, drain, eventually, open_files, seed, within,
+    KIB, MIB, Messages, Random, Reported, drain, eventually, open_files, seed, within,
 };
 use crate::watch::{taken as disk, watched};
 use mmq::{Error, GapCause, OnFull, Options};
@@ -81,8 +81,8 @@ fn a_message_that_could_never_fit_is_refused_at_once_under_every_policy() {
             queue.enqueue("small").unwrap();
             for len in [24 * KIB, 64 * KIB, MIB] {
                 match queue.enqueue(vec![0; len]) {
-                    Err(Error::MessageTooLarge { len: told, max, .. }) => {
-                        assert_eq!(told, len as u64);
+                    Err(Error::MessageTooLarge { len: reported, max, .. }) => {
+                        assert_eq!(reported, len as u64);
                         assert!(max < len as u64);
                     }
                     other => panic!("{policy:?}: {len} bytes gave {other:?}"),
@@ -228,11 +228,11 @@ fn a_queue_that_is_too_large_opens_and_keeps_to_its_policy() {
             assert!(next < total + 20_000, "{arena}: never within the limit: {}", queue.stats());
         }
         let drained = drain(&queue, 20_000, |_, _| {});
-        assert_eq!(drained.span(), Some((0, next)), "every number is told of");
+        assert_eq!(drained.span(), Some((0, next)), "every number is reported");
         assert!(
-            matches!(drained.told[0], Told::Gap(gap) if gap.cause == GapCause::Dropped),
+            matches!(drained.reported[0], Reported::Gap(gap) if gap.cause == GapCause::Dropped),
             "{:?}",
-            drained.told[0]
+            drained.reported[0]
         );
         assert!(drained.gaps().iter().all(|gap| gap.cause == GapCause::Dropped));
     }

@@ -37,7 +37,7 @@ fn workers_get_each_message_exactly_once_among_them() {
 
 /// What the child says: `open`, `ack N` before and `acked N` after an acknowledgement, `done` at
 /// the end.
-fn tell(text: &str) {
+fn report(text: &str) {
     std::io::stderr().write_all(format!("{text}\n").as_bytes()).expect("the parent reads");
 }
 
@@ -50,7 +50,7 @@ fn the_child_that_works() {
     let queue = Options::new().arena_size(64 << 10).open(dir).expect("the child opens the queue");
     let consumer = queue.consumer("w").unwrap();
     consumer.set_max_in_flight(window as u32).unwrap();
-    tell("open");
+    report("open");
     let mut held: Vec<Delivery> = Vec::new();
     loop {
         match consumer.receive().unwrap() {
@@ -64,13 +64,13 @@ fn the_child_that_works() {
                 delivery.nack();
             } else {
                 let seq = delivery.seq();
-                tell(&format!("ack {seq}"));
+                report(&format!("ack {seq}"));
                 delivery.ack().unwrap();
-                tell(&format!("acked {seq}"));
+                report(&format!("acked {seq}"));
             }
         }
     }
-    tell("done");
+    report("done");
     // Not dropped: the parent kills it.
     std::thread::sleep(Duration::from_secs(3600));
 }

@@ -65,7 +65,7 @@ fn segments_are_held_by_the_oldest_message_that_is_not_acknowledged() {
 }
 
 #[test]
-fn a_message_dropped_to_make_room_may_be_acknowledged_and_is_told_of_when_given_back() {
+fn a_message_dropped_to_make_room_may_be_acknowledged_and_is_reported_when_given_back() {
     let dir = crate::support::tempdir().unwrap();
     let queue = Options::new()
         .arena_size(4096)

@@ -30,7 +30,7 @@ fn locked_by(path: &Path, holder: u32) {
 }
 
 #[test]
-fn a_second_opener_is_refused_and_told_the_holder() {
+fn a_second_opener_is_refused_and_learns_the_holder() {
     BEGAN.get_or_init(SystemTime::now);
     let dir = crate::support::tempdir().unwrap();
     let path = dir.path().join("queue");

@@ -56,7 +56,7 @@ fn a_delivery_whose_lease_ends_goes_to_another_worker_and_its_own_comes_too_late
     nothing(&workers);
     held.ack().unwrap();
     assert_eq!((workers.len(), workers.in_flight()), (0, 0));
-    // The one that comes too late is told also once the message is done.
+    // The one that comes too late gets the error also once the message is done.
     queue.enqueue("2").unwrap();
     let late = next_under_a_short_lease(&workers);
     next(&workers).ack().unwrap();
@@ -243,11 +243,11 @@ fn letters_may_not_come_back() {
 }
 
 #[test]
-fn what_is_rejected_without_a_queue_for_it_is_told_once_as_a_gap() {
+fn what_is_rejected_without_a_queue_for_it_is_reported_once_as_a_gap() {
     let (dir, queue) = filled(4);
     let workers = queue.consumer("workers").unwrap();
     workers.set_redelivery(Redelivery::new().max_attempts(1)).unwrap();
-    let told = |workers: &Consumer, first| match workers.receive() {
+    let reported = |workers: &Consumer, first| match workers.receive() {
         Err(Error::Gap(gap)) => {
             assert_eq!((gap.first, gap.last, gap.cause), (first, first, GapCause::Rejected));
         }
@@ -255,7 +255,7 @@ fn what_is_rejected_without_a_queue_for_it_is_told_once_as_a_gap() {
     };
     let first = next(&workers);
     next(&workers).nack();
-    told(&workers, 1);
+    reported(&workers, 1);
     assert_eq!(queue.stats().lost_rejected, 1);
     next(&workers).reject().unwrap();
     assert_eq!(queue.stats().rejected, 2);
@@ -266,7 +266,7 @@ fn what_is_rejected_without_a_queue_for_it_is_told_once_as_a_gap() {
     let workers = queue.consumer("workers").unwrap();
     workers.set_redelivery(Redelivery::new().max_attempts(7)).unwrap();
     next(&workers).ack().unwrap();
-    told(&workers, 2);
+    reported(&workers, 2);
     assert_eq!(next(&workers).seq(), 3);
     assert_eq!(queue.stats().rejected, 0);
 }

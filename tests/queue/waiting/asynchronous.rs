@@ -96,7 +96,7 @@ fn a_future_polled_within_the_closure_of_enqueue_with_is_refused_and_may_be_drop
                 drop(dropped);
             })
             .unwrap();
-        // Both have left the line since: who still stands in it was told.
+        // Both have left the line since: who still stands in it was woken.
         assert_eq!(woken.0.load(Ordering::SeqCst), 1);
         assert!(
             matches!(poll(&mut waiting, &waker), Poll::Ready(Ok(message)) if message.seq() == 0)
@@ -120,7 +120,7 @@ fn a_dropped_future_changes_nothing_and_passes_its_wake_on() {
         "the first in line"
     );
     drop(first);
-    assert_eq!(wakes[1].0.load(Ordering::SeqCst), 1, "the next one is told");
+    assert_eq!(wakes[1].0.load(Ordering::SeqCst), 1, "the next one is woken");
     assert_eq!(queue.len(), 1, "nothing was taken");
     assert!(
         matches!(poll(&mut second, &wakers[1]), Poll::Ready(Ok(message)) if message.seq() == 0)
@@ -136,20 +136,20 @@ fn a_dropped_future_changes_nothing_and_passes_its_wake_on() {
 /// In the line of waiters, one that waits for a delivery and has no allowance left stands before
 /// one that may take the message.
 #[test]
-fn a_stream_that_cannot_begin_tells_why_and_ends() {
+fn a_stream_that_cannot_begin_says_why_and_ends() {
     let (_dir, queue) = open();
     queue.enqueue("a").unwrap();
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     queue
         .enqueue_with(1, |_| {
             let mut stream = std::pin::pin!(queue.messages());
             let mut context = Context::from_waker(Waker::noop());
             while let Poll::Ready(Some(item)) = stream.as_mut().poll_next(&mut context) {
-                told.push(item.map(|message| message.seq()));
+                reported.push(item.map(|message| message.seq()));
             }
         })
         .unwrap();
-    assert!(matches!(told[..], [Err(Error::InvalidArgument { .. })]), "{told:?}");
+    assert!(matches!(reported[..], [Err(Error::InvalidArgument { .. })]), "{reported:?}");
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn a_future_that_may_have_no_more_passes_its_wake_on() {
                 kept = Some(first);
             }
         }
-        assert_eq!(wakes[1].0.load(Ordering::SeqCst), 1, "{end}: the next one is told");
+        assert_eq!(wakes[1].0.load(Ordering::SeqCst), 1, "{end}: the next one is woken");
         assert!(
             matches!(poll(&mut second, &wakers[1]), Poll::Ready(Ok(message)) if message.seq() == 1)
         );
@@ -289,8 +289,8 @@ fn an_interrupt_ends_futures_and_not_streams() {
     let is_interrupted = |error| matches!(error, Poll::Ready(Err(Error::Interrupted)));
     assert!(is_interrupted(recv.as_mut().poll(&mut context)));
     assert!(is_interrupted(delivery.as_mut().poll(&mut context).map_ok(|it| panic!("{it:?}"))));
-    let told = Pin::new(&mut stream).poll_next(&mut context).map(Option::unwrap);
-    assert!(is_interrupted(told));
+    let reported = Pin::new(&mut stream).poll_next(&mut context).map(Option::unwrap);
+    assert!(is_interrupted(reported));
     let next = Pin::new(&mut stream).poll_next(&mut context).map(Option::unwrap);
     assert!(matches!(next, Poll::Ready(Ok(message)) if message.as_str() == Ok("stays")));
     assert!(matches!(pollster::block_on(queue.recv()), Ok(message) if message.seq() == 0));

@@ -182,7 +182,7 @@ fn closing_wakes_everybody_with_closed() {
 }
 
 /// Neither a consumer's handle nor a future keeps the queue open. A reader that waits on one is
-/// told when the queue closes.
+/// woken when the queue closes.
 #[test]
 fn dropping_the_queue_is_the_end_of_its_consumers() {
     within(Duration::from_secs(30), || {
@@ -347,7 +347,7 @@ fn a_poll_loop_misses_nothing() {
             let fd = queue.ready_fd().unwrap();
             let mut next = 0;
             while next < total {
-                assert!(readable(fd, LONG), "message {next} is not told of");
+                assert!(readable(fd, LONG), "nothing wakes for message {next}");
                 // One at a time, so that the descriptor is set and cleared often.
                 if let Some(message) = queue.dequeue().unwrap() {
                     assert_eq!(message.seq(), next);

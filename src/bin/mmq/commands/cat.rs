@@ -13,8 +13,8 @@ use crate::show::{self, As, Show, To};
 
 const AFTER: &str = "\
 The queue may be in use: no lock is taken, and nothing is written. Messages that the consumer has
-acknowledged ahead of others are left out. Messages that will never come are told on standard error,
-or in their place with --framing json; then the status is 1.";
+acknowledged ahead of others are left out. Messages that will never come are reported on standard
+error, or in their place with --framing json; then the status is 1.";
 
 pub(crate) fn command() -> Command {
     let cat = arguments::command(

@@ -24,7 +24,7 @@ Messages keep their order, and consumers stand at the same messages, with the sa
 ahead of others; numbers begin anew, and dead letters lose their origins. (mmq copy keeps both.)
 Until the queue is complete its directory is called NEW.loading. The same command again clears away
 what a killed one has left there. Status 0: a power cut takes nothing. Status 1: the same, but the
-dump tells of gaps (messages that its queue had lost or given up, which are left out), or it was cut
+dump reports gaps (messages that its queue had lost or given up, which are left out), or it was cut
 short. Any other status: NEW is not made.";
 
 /// Messages that are held unacknowledged at a time, and bytes of them: those that a consumer had in
@@ -69,9 +69,9 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
     if gaps > 0 {
         let message =
             format!("the dump tells of {}: its queue lacked messages", count(gaps, "gap"));
-        let told = Failure::new(Ending::Bad, "gap", message);
-        let Some(cut) = cut else { return Err(told) };
-        call.console.note(told.text());
+        let reported = Failure::new(Ending::Bad, "gap", message);
+        let Some(cut) = cut else { return Err(reported) };
+        call.console.note(reported.text());
         return Err(cut);
     }
     cut.map_or(Ok(Ending::Done), Err)

@@ -25,19 +25,20 @@ use crate::units::{self, count};
 const AFTER: &str = "\
 Each PATH is a directory with segment files, with or without an index, or one such file; also files
 that were set aside (*.damaged), and copies of the same files, whose messages come once. (Of two
-messages with one number, from copies that were both used, one comes; the other is told.) Nothing is
-written there and no lock is taken: a read-only mount will do, and so will a queue in use. Messages
-come in the order of their numbers, each checked by itself. Where the header of a segment is lost,
-the index has a copy, or the messages themselves show how to check them; but then nothing says whose
-they are, so give the files of one queue alone. The report goes to standard error: what each file
-was, how many messages came from it, and how many numbers that should be in it were not found.
-Where neither a header nor an index says which numbers a file began with, what it lacks before its
-first intact message cannot be counted: the report says so (uncounted, with --json).
+messages with one number, from copies that were both used, one comes; the other is reported.)
+Nothing is written there and no lock is taken: a read-only mount will do, and so will a queue in
+use. Messages come in the order of their numbers, each checked by itself. Where the header of a
+segment is lost, the index has a copy, or the messages themselves show how to check them; but then
+nothing says whose they are, so give the files of one queue alone. The report goes to standard
+error: what each file was, how many messages came from it, and how many numbers that should be in it
+were not found. Where neither a header nor an index says which numbers a file began with, what it
+lacks before its first intact message cannot be counted: the report says so (uncounted, with
+--json).
 
 What consumers have taken comes too, as long as its segment was not drained; drained segments, as
 long as nothing was written over them, come with --spares. A message may come whose put had not
 ended when its process died. A batch that was never finished is left out where the index shows it,
-and told otherwise.
+and reported otherwise.
 
 Status 1: something is damaged or missing. Status 5: no segment file. Status 6: segment files of two
 queues, a later format, or NEW is not empty. With --to messages get new numbers, dead letters lose
@@ -126,7 +127,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
     }
     result.and(ended)?;
     let report = found.into_report();
-    tell(call, &report, new);
+    print_report(call, &report, new);
     if let Some(ending) = call.signals.stop() {
         call.console.note("ended by a signal; the rest was not read");
         return Ok(ending);
@@ -216,7 +217,7 @@ fn note_gap(call: &Call<'_>, gap: Gap) {
 }
 
 /// The report, on standard error.
-fn tell(call: &Call<'_>, report: &SalvageReport, new: Option<&Path>) {
+fn print_report(call: &Call<'_>, report: &SalvageReport, new: Option<&Path>) {
     if call.matches.get_flag("quiet") {
         return;
     }

@@ -25,7 +25,7 @@ const INTERVAL: Duration = Duration::from_millis(50);
 const AFTER: &str = "\
 The queue may be in use: no lock is taken, and nothing is written. Messages are shown whoever has
 taken them, as long as they are held; their consumers still get them. A message that is taken and
-whose segment is used again before it was shown is told on standard error.";
+whose segment is used again before it was shown is reported on standard error.";
 
 pub(crate) fn command() -> Command {
     let tail = arguments::command(

@@ -24,8 +24,8 @@ const AFTER: &str = "\
 A message is removed when the write call that carried its last byte has returned. What lies unread
 in a pipe when its reader ends is gone: `mmq take q | head` may lose 64 KiB; use -n.
 
-Messages that will never come are told on standard error, or in their place with --framing json;
-then the status is 1. Status 3: no message was there (with -n or --wait).";
+Messages that will never come are reported on standard error, or in their place with
+--framing json; then the status is 1. Status 3: no message was there (with -n or --wait).";
 
 pub(crate) fn command() -> Command {
     let take = arguments::command(

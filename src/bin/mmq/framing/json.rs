@@ -16,7 +16,7 @@ use crate::times;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum JsonLine {
     Message(Vec<u8>),
-    /// A gap that was told to somebody: no message.
+    /// A gap that was reported to somebody: no message.
     Gap,
 }
 
@@ -147,9 +147,9 @@ mod tests {
         assert_eq!(line(1042, b"hello"), r#"{"seq":1042,"len":5,"text":"hello"}"#);
         assert_eq!(line(0, b"\xff"), r#"{"seq":0,"len":1,"base64":"/w=="}"#);
         let gap = Gap { first: 7, last: 9, cause: mmq::GapCause::Damaged };
-        let told = r#"{"gap":{"first":7,"last":9,"count":3,"cause":"damaged"}}"#;
-        assert_eq!(gap_line(gap), told);
-        assert_eq!(parse(told.as_bytes()), Ok(JsonLine::Gap));
+        let reported = r#"{"gap":{"first":7,"last":9,"count":3,"cause":"damaged"}}"#;
+        assert_eq!(gap_line(gap), reported);
+        assert_eq!(parse(reported.as_bytes()), Ok(JsonLine::Gap));
     }
 
     #[test]

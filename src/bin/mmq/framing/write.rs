@@ -167,7 +167,7 @@ impl Written {
         Ok(())
     }
 
-    /// Tells of messages that will never come, in their place.
+    /// Reports messages that will never come, in their place.
     pub(crate) fn gap(&mut self, output: &mut Output<'_>, gap: Gap) -> Tried<()> {
         self.gaps += 1;
         self.missing += gap.count();

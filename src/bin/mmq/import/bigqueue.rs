@@ -55,7 +55,7 @@ pub(crate) fn survey(
     };
     let mut search = BigqueueCheck { walker, heads, findings, lowest, extent: manner.extent };
     let walked = search.walk(kind, heed)?;
-    search.tell_end(&walked);
+    search.report_end(&walked);
     let marks = search.places(&walked);
     let BigqueueCheck { walker, heads, findings, .. } = search;
     too_large(&walker, &walked)?;
@@ -157,8 +157,8 @@ impl BigqueueCheck {
         Ok(walked)
     }
 
-    /// Tells where the queue ends, when that is not where it says.
-    fn tell_end(&mut self, walked: &WalkResult) {
+    /// Reports where the queue ends, when that is not where it says.
+    fn report_end(&mut self, walked: &WalkResult) {
         let (arenas, end) = (&self.walker.arenas, walked.tally.now.place);
         let (at, tail) = (arenas.text(end), self.walker.tail());
         let lost = u64::try_from(tail.saturating_sub(end)).unwrap_or(u64::MAX);

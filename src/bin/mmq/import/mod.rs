@@ -148,8 +148,8 @@ impl OldQueue {
     }
 }
 
-/// Is told, now and then, how many bytes of the source were looked over. It ends the work by an
-/// error.
+/// Called now and then with the number of bytes of the source that were looked over. It ends the
+/// work by an error.
 pub(crate) type Heed<'a> = dyn FnMut(u64) -> Tried<()> + 'a;
 
 /// Opens a file of the source, for reading. It is not followed when it is a link.

@@ -156,7 +156,7 @@ impl PqueueCheck {
         if taken > walk.at {
             self.no_boundary(&name, taken, walk.at);
         }
-        self.tell_end(&walk, &end, &name, before);
+        self.report_end(&walk, &end, &name, before);
         self.read = self.read.saturating_add(found.len);
         Ok(first.map(|from| SegmentPart { path: found.path.clone(), from, to: walk.at }))
     }
@@ -190,7 +190,7 @@ impl PqueueCheck {
         self.findings.push(Notice::new(Weight::Torn, "offset", text).at(place(name, at)));
     }
 
-    fn tell_end(&mut self, walk: &EntryWalk, end: &Upcoming, name: &str, before: Before) {
+    fn report_end(&mut self, walk: &EntryWalk, end: &Upcoming, name: &str, before: Before) {
         let at = place(name, walk.at);
         let rest = walk.len - walk.at;
         let lost = |text: String| Notice::new(Weight::Lost, "segment", text).at(&at).of(rest);

@@ -53,7 +53,7 @@ pub(crate) struct EmptyStretch {
     pub(crate) count: u64,
 }
 
-/// A longer run of messages of no bytes is told.
+/// The walk reports a longer run of messages of no bytes.
 const LONG_RUN: u64 = 64;
 
 /// What a walk has found so far.

@@ -24,9 +24,13 @@ fn batch_of(try_number: u64) -> Vec<Vec<u8>> {
 
 /// A batch is whole or absent, and of one try.
 fn check_batch(queue: &Queue, tries: &[u64]) -> Check {
-    let told = take_all(queue)?;
-    let got: Vec<_> =
-        told.iter().flatten().filter(|(seq, _)| *seq > 0).map(|(_, bytes)| bytes.clone()).collect();
+    let reported = take_all(queue)?;
+    let got: Vec<_> = reported
+        .iter()
+        .flatten()
+        .filter(|(seq, _)| *seq > 0)
+        .map(|(_, bytes)| bytes.clone())
+        .collect();
     let whole = tries.iter().any(|number| got == batch_of(*number));
     ensure!(got.is_empty() || whole, "{} messages that are no batch that was tried", got.len());
     Ok(())
@@ -174,9 +178,9 @@ fn the_rest_outlives_another_power_cut(image: SimStorage, seed: u64) {
     let first_seq = queue.core.segments.list().live.front().unwrap().header.first_seq;
     assert_eq!(first_seq, 2, "the first was given back");
     let queue = open(queue.core.storage.power_cut(seed), &options()).unwrap();
-    let told = take_all(&queue).unwrap();
+    let reported = take_all(&queue).unwrap();
     assert!(
-        matches!(told.first(), Some(Ok((2, bytes))) if *bytes == content(3, 10)),
+        matches!(reported.first(), Some(Ok((2, bytes))) if *bytes == content(3, 10)),
         "seed {seed}"
     );
 }
@@ -255,9 +259,10 @@ fn padding_of_a_refused_message_hides_no_gap() {
         met[whole] += u32::from(cut.file_names().len() > 2);
         let queue = open(cut, &options.clone().max_bytes(256 << 10)).unwrap();
         let seq = queue.enqueue(b"behind").unwrap();
-        let told = take_all(&queue).unwrap();
-        let behind = told.iter().flatten().any(|(got, bytes)| *got == seq && bytes == b"behind");
-        let gaps: Vec<_> = told.iter().filter_map(|told| told.as_ref().err()).collect();
+        let reported = take_all(&queue).unwrap();
+        let behind =
+            reported.iter().flatten().any(|(got, bytes)| *got == seq && bytes == b"behind");
+        let gaps: Vec<_> = reported.iter().filter_map(|reported| reported.as_ref().err()).collect();
         assert!(
             behind && gaps.iter().all(|gap| is_of_a_cut(gap)),
             "seed {seed}, {whole}: {gaps:?}"
@@ -294,10 +299,13 @@ fn padding_of_a_refused_message_behind_the_tail_hides_no_message() {
         }
         let queue = open(cut, &options()).unwrap();
         let seq = queue.enqueue(b"behind").unwrap();
-        let told = take_all(&queue).unwrap();
-        let (last, gaps) = told.split_last().unwrap();
+        let reported = take_all(&queue).unwrap();
+        let (last, gaps) = reported.split_last().unwrap();
         assert_eq!(*last, Ok((seq, b"behind".to_vec())));
-        assert!(gaps.iter().flat_map(|told| told.as_ref().err()).all(is_of_a_cut), "{gaps:?}");
+        assert!(
+            gaps.iter().flat_map(|reported| reported.as_ref().err()).all(is_of_a_cut),
+            "{gaps:?}"
+        );
     });
 }
 
@@ -338,11 +346,16 @@ fn a_batch_goes_on_behind_a_segment_that_was_closed_where_its_file_ends() {
         assert!(first.end() > first.base + first.allocated, "{first:?}");
         queue.core.flush_to(queue.core.committed_spot()).unwrap();
         let kept = |left: SimStorage| {
-            let told = take_all(&open(left, &options).unwrap()).unwrap();
+            let reported = take_all(&open(left, &options).unwrap()).unwrap();
             // A gap of reserved numbers may follow.
-            let first: Vec<_> = told.iter().take(2).map(|told| told.as_ref().ok()).collect();
+            let first: Vec<_> =
+                reported.iter().take(2).map(|reported| reported.as_ref().ok()).collect();
             let batch: Vec<_> = (0..).zip(batch.clone()).collect();
-            assert!(first == batch.iter().map(Some).collect::<Vec<_>>(), "{} told", told.len());
+            assert!(
+                first == batch.iter().map(Some).collect::<Vec<_>>(),
+                "{} reported",
+                reported.len()
+            );
         };
         kept(storage.process_kill());
         kept(storage.seen_elsewhere());

@@ -41,11 +41,11 @@ fn with_a_batch(number: u64, stores: Stores) -> (Queue, Arc<Standing<SimStorage>
 
 /// No durable message is missing, none is called damaged, and of the batch all come or what its
 /// consumer had not read.
-fn check(told: &[Taken]) -> Result<(), String> {
-    let came: Vec<u64> = told.iter().flatten().map(|(seq, _)| *seq).collect();
+fn check(reported: &[Taken]) -> Result<(), String> {
+    let came: Vec<u64> = reported.iter().flatten().map(|(seq, _)| *seq).collect();
     let of_batch = came.iter().filter(|seq| **seq < 3).count() as u64;
     let first = came.first().copied().unwrap_or(3);
-    let gaps: Vec<_> = told.iter().flat_map(|told| told.as_ref().err()).collect();
+    let gaps: Vec<_> = reported.iter().flat_map(|reported| reported.as_ref().err()).collect();
     if let Some(gap) = gaps.iter().find(|gap| gap.cause == GapCause::Damaged) {
         return Err(format!("{gap:?}"));
     }
@@ -73,15 +73,19 @@ fn behind_a_flush(stores: Stores) -> Result<(), String> {
         }
         assert!(queue.core.segments.list().has_drained());
         queue.core.flush_to(queue.core.committed_spot()).unwrap();
-        let told = (0..25).try_for_each(|seed| {
+        let reported = (0..25).try_for_each(|seed| {
             let queue = open(queue.core.storage.power_cut(seed), &options()).unwrap();
-            let told = take_all(&queue).unwrap();
-            match told.iter().flat_map(|told| told.as_ref().err()).find(|gap| gap.first <= 4) {
+            let reported = take_all(&queue).unwrap();
+            match reported
+                .iter()
+                .flat_map(|reported| reported.as_ref().err())
+                .find(|gap| gap.first <= 4)
+            {
                 Some(gap) if gap.cause != GapCause::Reserved => Err(format!("{gap:?}")),
-                _ => check(&told),
+                _ => check(&reported),
             }
         });
-        told.and_then(|()| cuts(&queue.core.storage))
+        reported.and_then(|()| cuts(&queue.core.storage))
     })
 }
 

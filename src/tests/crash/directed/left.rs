@@ -72,9 +72,9 @@ fn attempts(queue: &Queue) -> Check<u32> {
 }
 
 /// The file system failed and was mounted anew, and the opening that finds bytes lost dies at any
-/// call: the next one tells what that one would have told, and nobody died of a message.
+/// call: the next one reports what that one would have reported, and nobody died of a message.
 #[test]
-fn an_opening_that_dies_behind_a_remount_changes_nothing_of_what_is_told() {
+fn an_opening_that_dies_behind_a_remount_changes_nothing_of_what_is_reported() {
     let mut most = 0;
     kept_but_for(Mutant::TokenKeptAfterALoss, |seed, images| {
         let options = options().max_bytes(256 << 10);
@@ -135,8 +135,12 @@ fn a_segment_that_was_left_is_closed_before_the_next_one_begins() {
         assert_eq!(queue.enqueue(&second).unwrap(), 1);
         queue.core.flush().unwrap();
         let cut = queue.core.storage.power_cut_losing_all();
-        let told = take_all(&open(cut, &options).unwrap()).unwrap();
-        assert!(told.starts_with(&[Ok((0, first)), Ok((1, second))]), "{} came", told.len());
+        let reported = take_all(&open(cut, &options).unwrap()).unwrap();
+        assert!(
+            reported.starts_with(&[Ok((0, first)), Ok((1, second))]),
+            "{} came",
+            reported.len()
+        );
     });
 }
 
@@ -188,11 +192,11 @@ fn killed_after_it_expired() -> Vec<SimStorage> {
     }
 }
 
-/// What the next run's consumer is told, but for numbers that were only reserved.
-fn told(storage: SimStorage) -> Vec<Taken> {
-    let mut told = take_all(&open(storage, &options()).unwrap()).unwrap();
-    told.retain(|it| it.as_ref().map_or_else(|gap| gap.cause != GapCause::Reserved, |_| true));
-    told
+/// What reads report to the next run's consumer, but for numbers that were only reserved.
+fn reported(storage: SimStorage) -> Vec<Taken> {
+    let mut reported = take_all(&open(storage, &options()).unwrap()).unwrap();
+    reported.retain(|it| it.as_ref().map_or_else(|gap| gap.cause != GapCause::Reserved, |_| true));
+    reported
 }
 
 #[test]
@@ -200,9 +204,9 @@ fn what_expired_behind_a_clean_end_does_not_come_back_in_another_mount() {
     holds_but_for(Mutant::ExpiredComesBack, || {
         let mut expired = 0;
         for killed in killed_after_it_expired() {
-            let here = told(killed.process_kill());
+            let here = reported(killed.process_kill());
             expired += u32::from(here.iter().all(Result::is_err));
-            assert_eq!(here, told(killed.seen_elsewhere()));
+            assert_eq!(here, reported(killed.seen_elsewhere()));
         }
         assert!(expired > 1, "{expired}");
     });
@@ -214,7 +218,7 @@ fn what_expired_does_not_come_back_when_an_opening_dies_that_believed_it() {
     holds_but_for(Mutant::BelievedIsDoubted, || {
         let mut met = 0;
         for killed in killed_after_it_expired() {
-            let here = told(killed.process_kill());
+            let here = reported(killed.process_kill());
             for nth in 1.. {
                 let storage = killed.seen_elsewhere();
                 storage.freeze_at_store(nth);
@@ -224,7 +228,7 @@ fn what_expired_does_not_come_back_when_an_opening_dies_that_believed_it() {
                     break;
                 };
                 met += 1;
-                assert_eq!(told(dead), here, "store {nth}");
+                assert_eq!(reported(dead), here, "store {nth}");
             }
         }
         assert!(met > 20, "{met}");
@@ -262,8 +266,8 @@ fn a_segment_of_a_batch_that_was_never_whole_hides_nothing() {
             met += 1;
             let queue = open(killed, &options()).unwrap();
             assert!(next_of(&queue) > next, "call {call}, store {nth}: {}", next_of(&queue));
-            let told = take_all(&queue).unwrap();
-            assert!(told.contains(&Ok((next, content(9, 100)))), "call {call}, store {nth}");
+            let reported = take_all(&queue).unwrap();
+            assert!(reported.contains(&Ok((next, content(9, 100)))), "call {call}, store {nth}");
         }
         assert!(met > 20, "{met}");
     });
@@ -309,7 +313,7 @@ fn a_removed_consumer_whose_name_is_left_does_not_come_back() {
 
 /// Power is cut within the first enqueue of a run: the cut may leave the second copy of the run
 /// record torn or older, and the lease in the first one alone. The opening behind it dies at any
-/// store: what it was about to tell is told by the next one.
+/// store: the next one reports what it was about to report.
 #[test]
 fn an_opening_that_dies_takes_no_lease_with_it() {
     kept_but_for(Mutant::OnlyCopyOverwritten, |number, images| {
@@ -332,8 +336,8 @@ fn an_opening_that_dies_takes_no_lease_with_it() {
                 fine(opened)?;
                 let Some(dead) = image.frozen() else { break };
                 *images += 1;
-                let told = take_all(&open(dead, &options())?)?;
-                ensure!(told == shown, "cut {number}, {seed}, store {nth}: {told:?}");
+                let reported = take_all(&open(dead, &options())?)?;
+                ensure!(reported == shown, "cut {number}, {seed}, store {nth}: {reported:?}");
             }
         }
         Ok(true)

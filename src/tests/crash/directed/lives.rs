@@ -88,8 +88,8 @@ fn a_blank_file_that_held_messages_is_set_aside() {
         let queue = open(left, &options()).unwrap();
         let names = queue.core.storage.file_names();
         assert!(names.iter().any(|name| name.ends_with(".damaged")), "{names:?}");
-        let told = take_all(&queue).unwrap();
-        let gap = told.first().unwrap().as_ref().unwrap_err();
+        let reported = take_all(&queue).unwrap();
+        let gap = reported.first().unwrap().as_ref().unwrap_err();
         assert_eq!((gap.first, gap.cause), (0, GapCause::Damaged));
     });
 }

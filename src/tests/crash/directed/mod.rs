@@ -37,20 +37,20 @@ pub(super) fn is_of_a_cut(gap: &Gap) -> bool {
     matches!(gap.cause, GapCause::Unflushed | GapCause::Reserved)
 }
 
-/// All the default consumer is told, to the end.
+/// All that reads report to the default consumer, to the end.
 pub(super) fn take_all(queue: &Queue) -> Check<Vec<Taken>> {
     take_all_of(queue, "")
 }
 
-/// All the consumer of that name is told, to the end.
+/// All that reads report to the consumer of that name, to the end.
 pub(super) fn take_all_of(queue: &Queue, name: &str) -> Check<Vec<Taken>> {
     let standing = standing_of(queue, name)?;
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     loop {
         match reading::next(queue, &standing, Read::Take) {
-            Ok(Some(message)) => told.push(Ok((message.seq(), message.to_vec()))),
-            Ok(None) => return Ok(told),
-            Err(Error::Gap(gap)) => told.push(Err(gap)),
+            Ok(Some(message)) => reported.push(Ok((message.seq(), message.to_vec()))),
+            Ok(None) => return Ok(reported),
+            Err(Error::Gap(gap)) => reported.push(Err(gap)),
             Err(error) => return Err(format!("cannot read: {error}")),
         }
     }
@@ -115,17 +115,17 @@ fn what_was_flushed_has_its_name_on_the_disk() {
         fine(queue.core.flush())?;
         for seed in 0..4 {
             *images += 1;
-            let told = take_all(&open(queue.core.storage.power_cut(seed), &options())?)?;
+            let reported = take_all(&open(queue.core.storage.power_cut(seed), &options())?)?;
             ensure!(
-                matches!(told.first(), Some(Ok((0, _)))),
-                "message 0 was flushed, and what is told is {told:?}"
+                matches!(reported.first(), Some(Ok((0, _)))),
+                "message 0 was flushed, and what is reported is {reported:?}"
             );
         }
         Ok(number < 10)
     });
 }
 
-/// Power is cut within a flush: what is lost was never said to be durable, so nobody is told of
+/// Power is cut within a flush: what is lost was never said to be durable, so no read reports
 /// damage.
 #[test]
 fn a_checkpoint_never_speaks_of_messages_that_are_not_on_the_disk() {
@@ -146,9 +146,11 @@ fn a_checkpoint_never_speaks_of_messages_that_are_not_on_the_disk() {
             *images += 1;
             let queue = open(dead.power_cut(seed), &options())?;
             fine(queue.enqueue(b"behind"))?;
-            let told = take_all(&queue)?;
-            let damaged =
-                told.iter().flat_map(|told| told.as_ref().err()).find(|gap| !is_of_a_cut(gap));
+            let reported = take_all(&queue)?;
+            let damaged = reported
+                .iter()
+                .flat_map(|reported| reported.as_ref().err())
+                .find(|gap| !is_of_a_cut(gap));
             ensure!(damaged.is_none(), "{damaged:?} in {number}");
         }
         Ok(true)
@@ -172,7 +174,7 @@ fn what_a_segment_held_before_it_was_used_again_never_counts() {
         let queue = open(queue.core.storage.power_cut(number), &options())?;
         let standing = standing_of(&queue, "")?;
         let read = || reading::next(&queue, &standing, Read::Take);
-        // What is missing at the tail is not told yet: its segment stays.
+        // What is missing at the tail is not reported yet: its segment stays.
         let hole = matches!(read(), Ok(Some(message)) if message.seq() == 0)
             && matches!(read(), Err(Error::Gap(Gap { first: 1, last: 1, .. })))
             && matches!(read(), Ok(Some(message)) if message.seq() == 2);
@@ -190,8 +192,8 @@ fn what_a_segment_held_before_it_was_used_again_never_counts() {
         *images += 1;
         let queue = open(queue.core.storage.process_kill(), &options())?;
         ensure!(next_of(&queue) == next, "the next number is {}, and was {next}", next_of(&queue));
-        let told = take_all(&queue)?;
-        ensure!(told == [Ok((next - 1, content(4, 600)))], "told {} things", told.len());
+        let reported = take_all(&queue)?;
+        ensure!(reported == [Ok((next - 1, content(4, 600)))], "{} reports", reported.len());
         Ok(number < 1000)
     });
     assert!(reused >= 4, "{reused}");
@@ -200,7 +202,7 @@ fn what_a_segment_held_before_it_was_used_again_never_counts() {
 /// Numbers are missing before the segment that the tail stands at. That segment states so; and
 /// where a power cut takes it and leaves the next one, the checkpoint does.
 #[test]
-fn numbers_missing_before_a_segment_that_is_lost_are_told_with_their_cause() {
+fn numbers_missing_before_a_segment_that_is_lost_are_reported_with_their_cause() {
     let mut lost_alone = [0; 2];
     for (seed, held) in (0..600).map(|number| (number / 2, number as usize % 2)) {
         let storage = disk(seed);
@@ -229,8 +231,8 @@ fn numbers_missing_before_a_segment_that_is_lost_are_told_with_their_cause() {
         lost_alone[held] += u32::from(!has(stating) && has(next));
         let queue = open(cut, &options().max_bytes(256 << 10)).unwrap();
         queue.enqueue(b"new").unwrap();
-        let told = take_all(&queue).unwrap();
-        let gaps: Vec<_> = told.iter().filter_map(|told| told.as_ref().err()).collect();
+        let reported = take_all(&queue).unwrap();
+        let gaps: Vec<_> = reported.iter().filter_map(|reported| reported.as_ref().err()).collect();
         assert!(gaps.iter().all(|gap| is_of_a_cut(gap)), "{gaps:?}, files {names:?}");
         assert_eq!(gaps.first().map(|gap| gap.first), Some(held as u64));
     }
@@ -271,12 +273,13 @@ fn a_checkpoint_that_is_only_cached_keeps_no_number() {
                     next_of(&queue) > given,
                     "moment {moment}, {every:?}: {given} was given out"
                 );
-                let told = take_all(&queue).unwrap();
-                let lost = every == Some(1) && !told.iter().flatten().any(|(seq, _)| *seq == given);
+                let reported = take_all(&queue).unwrap();
+                let lost =
+                    every == Some(1) && !reported.iter().flatten().any(|(seq, _)| *seq == given);
                 assert!(
                     !lost,
-                    "moment {moment}: {given} was durable, told {:?}",
-                    told.iter().flatten().count()
+                    "moment {moment}: {given} was durable, reported {:?}",
+                    reported.iter().flatten().count()
                 );
             }
         }
@@ -375,9 +378,9 @@ fn a_checkpoint_that_may_be_the_only_one_is_durable_before_the_other_is_written(
 }
 
 /// Messages are dropped to make room, power is cut, and cut again when the queue was opened: what
-/// is missing is told as what the first cut took, or as dropped.
+/// is missing is reported as what the first cut took, or as dropped.
 #[test]
-fn what_a_power_cut_took_is_told_as_such_after_another_one() {
+fn what_a_power_cut_took_is_reported_as_such_after_another_one() {
     let options = options().on_full(OnFull::DropOldest);
     let mut lost = 0;
     for seed in 0..200 {
@@ -391,9 +394,9 @@ fn what_a_power_cut_took_is_told_as_such_after_another_one() {
         }
         let queue = open(storage.power_cut(seed), &options).unwrap();
         let queue = open(queue.core.storage.power_cut(seed), &options).unwrap();
-        let told = take_all(&queue).unwrap();
-        let gaps: Vec<_> = told.iter().filter_map(|told| told.as_ref().err()).collect();
-        lost += u32::from(told.iter().flatten().count() == 0 && gaps.len() > 1);
+        let reported = take_all(&queue).unwrap();
+        let gaps: Vec<_> = reported.iter().filter_map(|reported| reported.as_ref().err()).collect();
+        lost += u32::from(reported.iter().flatten().count() == 0 && gaps.len() > 1);
         let damaged = gaps.iter().find(|gap| gap.cause == GapCause::Damaged);
         assert!(damaged.is_none(), "seed {seed}: {damaged:?} of {gaps:?}");
     }
@@ -401,10 +404,10 @@ fn what_a_power_cut_took_is_told_as_such_after_another_one() {
 }
 
 /// A consumer's place lies within a batch. The place reached the disk, and only pieces of the batch
-/// did. Power is cut, and cut again when the queue was opened: the consumer is told the same both
-/// times, and gets what lies behind the batch.
+/// did. Power is cut, and cut again when the queue was opened: reads report the same both times,
+/// and return what lies behind the batch.
 #[test]
-fn a_place_within_what_is_empty_tells_the_same_after_another_power_cut() {
+fn a_place_within_what_is_empty_reports_the_same_after_another_power_cut() {
     let options = options().max_bytes(256 << 10);
     let mut met = 0;
     for seed in 0..400 {
@@ -421,12 +424,12 @@ fn a_place_within_what_is_empty_tells_the_same_after_another_power_cut() {
             .for_each(|_| assert!(reading::next(&queue, &standing, Read::Take).unwrap().is_some()));
         queue.core.index.sync().unwrap();
         let queue = open(queue.core.storage.power_cut(seed), &options).unwrap();
-        let told = |storage: SimStorage| take_all(&open(storage, &options).unwrap()).unwrap();
-        let once = told(queue.core.storage.process_kill());
+        let reported = |storage: SimStorage| take_all(&open(storage, &options).unwrap()).unwrap();
+        let once = reported(queue.core.storage.process_kill());
         let found =
             once.iter().flatten().any(|(seq, _)| *seq == 5) && once.iter().any(Result::is_err);
         met += u32::from(found);
-        let again = told(queue.core.storage.power_cut_losing_all());
+        let again = reported(queue.core.storage.power_cut_losing_all());
         assert_eq!(again, once, "seed {seed}");
     }
     assert!(met > 10, "{met}");

@@ -11,7 +11,7 @@ use crate::tests::crash::model::{content, ensure};
 use crate::tests::sim::{Mutant, SimStorage};
 
 /// A queue was closed with one message. Each process that is handed that message dies of it: how
-/// often each is told that it was handed out, until it is rejected.
+/// often it was handed out, as each delivery says, until it is rejected.
 fn attempts(dies: fn(&SimStorage) -> SimStorage) -> Vec<u32> {
     let queue = open(disk(1), &options()).unwrap();
     queue.consumer("c").unwrap();
@@ -46,15 +46,15 @@ fn a_death_behind_a_clean_end_counts_in_whichever_mount() {
 }
 
 /// The file system failed and was mounted again, and lost the index's last page together with the
-/// segments' pages: what is left looks like an earlier moment. Every acknowledged number is told,
-/// and none is given out again, also when this happens again and again.
+/// segments' pages: what is left looks like an earlier moment. Every acknowledged number is
+/// reported, and none is given out again, also when this happens again and again.
 #[test]
 fn what_a_mount_lost_without_a_trace_was_reserved() {
     let mut reserved = 0;
     kept_but_for(Mutant::NumbersOfAnotherMount, |seed, images| {
         let options = options().max_bytes(256 << 10);
         let mut storage = disk(seed);
-        let (mut put, mut told) = (Vec::new(), 0);
+        let (mut put, mut reported) = (Vec::new(), 0);
         for remount in 0..4 {
             let queue = open(storage, &options)?;
             queue.default_consumer().map_err(|error| error.to_string())?;
@@ -65,13 +65,16 @@ fn what_a_mount_lost_without_a_trace_was_reserved() {
                     Err(gap) => (gap.first, gap.last),
                 };
                 // A place that was lost has messages come again.
-                ensure!(first <= told, "{told} is not told, but {found:?}");
+                ensure!(first <= reported, "{reported} is not reported, but {found:?}");
                 reserved += u32::from(found.is_err_and(|gap| gap.cause == GapCause::Reserved));
-                told = told.max(last + 1);
+                reported = reported.max(last + 1);
             }
             let most = put.last().map_or(0, |last| last + 1);
             let next = next_of(&queue);
-            ensure!(told >= most && next >= most, "{told} told, {next} is next, {most} were put");
+            ensure!(
+                reported >= most && next >= most,
+                "{reported} reported, {next} is next, {most} were put"
+            );
             if remount == 0 {
                 queue.core.flush().map_err(|error| error.to_string())?;
             }
@@ -88,8 +91,8 @@ fn what_a_mount_lost_without_a_trace_was_reserved() {
 }
 
 /// A batch died with its mount, and numbers go on at the lease, within the segments that were begun
-/// for it. None of these takes the next message: whatever kills that, reserved numbers are told as
-/// reserved.
+/// for it. None of these takes the next message: whatever kills that, reserved numbers are reported
+/// as reserved.
 #[test]
 fn a_batch_that_died_with_its_mount_leaves_no_segment() {
     kept_but_for(Mutant::TornSegmentsKept, |number, images| {
@@ -109,8 +112,9 @@ fn a_batch_that_died_with_its_mount_leaves_no_segment() {
             fine(queue.enqueue(b"behind"))?;
             let Some(dead) = storage.frozen() else { break };
             *images += 1;
-            let told = take_all(&open(dead, &options)?)?;
-            let gaps: Vec<_> = told.iter().filter_map(|told| told.as_ref().err()).collect();
+            let reported = take_all(&open(dead, &options)?)?;
+            let gaps: Vec<_> =
+                reported.iter().filter_map(|reported| reported.as_ref().err()).collect();
             let is_reserved = gaps.iter().all(|gap| gap.cause == GapCause::Reserved);
             ensure!(is_reserved, "killed at call {number}, then at {moment}: {gaps:?}");
         }
@@ -136,10 +140,11 @@ fn a_place_that_another_mount_has_within_a_hole_leaves_it_again() {
         let cut = open(queue.core.storage.power_cut(number), &options)?;
         for seed in 0..4 {
             *images += 1;
-            let told = take_all(&open(cut.core.storage.mounted_again(seed), &options)?)?;
-            let gaps: Vec<_> = told.iter().filter_map(|told| told.as_ref().err()).collect();
-            let is_as_told = gaps.iter().all(|gap| is_of_a_cut(gap));
-            ensure!(is_as_told, "cut {number}, mount {seed}: {gaps:?}");
+            let reported = take_all(&open(cut.core.storage.mounted_again(seed), &options)?)?;
+            let gaps: Vec<_> =
+                reported.iter().filter_map(|reported| reported.as_ref().err()).collect();
+            let is_as_reported = gaps.iter().all(|gap| is_of_a_cut(gap));
+            ensure!(is_as_reported, "cut {number}, mount {seed}: {gaps:?}");
         }
         Ok(number < 400)
     });

@@ -18,10 +18,10 @@ use crate::tests::crash::model::content;
 use crate::tests::sim::{Call, Mutant, SimStorage};
 
 /// Power is cut with a segment lost before one that is there, or one left behind the tail; a call
-/// of the opening is refused, and the process dies. The next one tells what is missing as lost by
-/// the cut, and delivers what is enqueued then.
+/// of the opening is refused, and the process dies. The next one reports what is missing as lost
+/// by the cut, and delivers what is enqueued then.
 #[test]
-fn a_call_refused_in_recovery_changes_nothing_of_what_is_told() {
+fn a_call_refused_in_recovery_changes_nothing_of_what_is_reported() {
     let mut refused = [0, 0];
     let options = options().max_bytes(256 << 10);
     for (at, call) in [Call::Remove, Call::Write].into_iter().enumerate() {
@@ -39,12 +39,14 @@ fn a_call_refused_in_recovery_changes_nothing_of_what_is_told() {
             drop(opened);
             let queue = open(dead, &options).unwrap();
             let seq = queue.enqueue(&content(99, 3000)).unwrap();
-            let told = take_all(&queue).unwrap();
-            let other =
-                told.iter().filter_map(|told| told.as_ref().err()).find(|gap| !is_of_a_cut(gap));
+            let reported = take_all(&queue).unwrap();
+            let other = reported
+                .iter()
+                .filter_map(|reported| reported.as_ref().err())
+                .find(|gap| !is_of_a_cut(gap));
             assert_eq!(other, None, "{call:?} was refused, seed {seed}");
             assert_eq!(
-                told.last(),
+                reported.last(),
                 Some(&Ok((seq, content(99, 3000)))),
                 "{call:?} was refused, seed {seed}"
             );
@@ -196,7 +198,7 @@ fn cut_behind_a_refused_batch(options: &Options) -> (SimStorage, Gap) {
     (cut, Gap { first: 0, last: next - 1, cause: GapCause::Expired })
 }
 
-/// Nothing is told of numbers that nobody got.
+/// No read reports numbers that nobody got.
 #[test]
 fn what_was_begun_for_a_refused_batch_says_nothing_behind_a_clean_end() {
     let options = options().max_age(Duration::from_secs(1));
@@ -242,10 +244,13 @@ fn what_was_begun_for_a_refused_batch_says_nothing_once_a_run_went_on() {
                 image.disarm();
                 let again = image.frozen();
                 let queue = again.clone().map_or(Ok(opened), |dead| open(dead, &options)).unwrap();
-                let told = take_all(&queue).unwrap();
+                let reported = take_all(&queue).unwrap();
                 let case = format!("after store {nth}, then {at}");
-                assert_eq!(told.first(), Some(&Err(expired)), "{case}");
-                assert!(told[1..].iter().all(|told| *told == put), "{case}: {told:?}");
+                assert_eq!(reported.first(), Some(&Err(expired)), "{case}");
+                assert!(
+                    reported[1..].iter().all(|reported| *reported == put),
+                    "{case}: {reported:?}"
+                );
                 if again.is_none() {
                     break;
                 }
@@ -254,10 +259,10 @@ fn what_was_begun_for_a_refused_batch_says_nothing_once_a_run_went_on() {
     });
 }
 
-/// What was dropped for a batch that was refused all the same is told as dropped, also after a
+/// What was dropped for a batch that was refused all the same is reported as dropped, also after a
 /// power cut in the next call.
 #[test]
-fn what_was_dropped_for_a_refused_batch_is_told_as_dropped_after_a_power_cut() {
+fn what_was_dropped_for_a_refused_batch_is_reported_as_dropped_after_a_power_cut() {
     let options = Options::new().arena_size(8192).max_bytes(64 << 10).on_full(OnFull::DropOldest);
     for seed in 0..400 {
         let storage = disk(seed);
@@ -272,9 +277,9 @@ fn what_was_dropped_for_a_refused_batch_is_told_as_dropped_after_a_power_cut() {
         queue.enqueue(&content(1, 8)).unwrap();
         storage.disarm();
         let image = storage.frozen().unwrap_or_else(|| storage.process_kill());
-        let told = take_all(&open(image.power_cut(seed), &options).unwrap()).unwrap();
+        let reported = take_all(&open(image.power_cut(seed), &options).unwrap()).unwrap();
         let dropped = Gap { first: 0, last: 0, cause: GapCause::Dropped };
-        assert_eq!(told.first(), Some(&Err(dropped)), "seed {seed}: {told:?}");
+        assert_eq!(reported.first(), Some(&Err(dropped)), "seed {seed}: {reported:?}");
     }
 }
 

@@ -50,9 +50,9 @@ fn dies_within(number: u64, nth: u64, at: u64) -> Check<bool> {
     let next = next_of(&again);
     ensure!(next >= before, "{nth}, {at}: {next} is next, and {before} was");
     let put = fine(again.enqueue(b"after it"))?;
-    let told = take_all(&again)?;
-    let comes = told.iter().flatten().any(|(seq, bytes)| *seq == put && bytes == b"after it");
-    ensure!(comes, "{nth}, {at}: {put} does not come, but {told:?}");
+    let reported = take_all(&again)?;
+    let comes = reported.iter().flatten().any(|(seq, bytes)| *seq == put && bytes == b"after it");
+    ensure!(comes, "{nth}, {at}: {put} does not come, but {reported:?}");
     Ok(true)
 }
 

@@ -70,8 +70,8 @@ fn take(queue: &Queue, count: u64) -> Check {
 fn check_flushed(queue: &Queue, taken: u64) -> Check {
     fine(queue.core.flush())?;
     let cut = open(queue.core.storage.power_cut_losing_all(), &options())?;
-    let told = take_all(&cut)?;
-    let came: Vec<u64> = told.iter().flatten().map(|(seq, _)| *seq).collect();
+    let reported = take_all(&cut)?;
+    let came: Vec<u64> = reported.iter().flatten().map(|(seq, _)| *seq).collect();
     ensure!(came == (taken..MESSAGES).collect::<Vec<_>>(), "of what was flushed, {came:?} come");
     Ok(())
 }
@@ -178,10 +178,10 @@ fn a_page_that_cannot_be_read_does_not_keep_the_others_from_being_flushed() {
         let cut = queue.core.storage.power_cut_losing_all();
         // No opening goes on without a segment that it cannot read: the disk may be back later.
         cut.clear_faults();
-        let told = take_all(&open(cut, &options()).unwrap()).unwrap();
-        let came: Vec<u64> = told.iter().flatten().map(|(seq, _)| *seq).collect();
+        let reported = take_all(&open(cut, &options()).unwrap()).unwrap();
+        let came: Vec<u64> = reported.iter().flatten().map(|(seq, _)| *seq).collect();
         // Three messages lie before the page in whole, and two in the next segment.
-        assert!([0, 1, 2, 8, 9].iter().all(|seq| came.contains(seq)), "{told:?}");
+        assert!([0, 1, 2, 8, 9].iter().all(|seq| came.contains(seq)), "{reported:?}");
     });
 }
 
@@ -204,13 +204,16 @@ fn what_an_opening_mended_and_could_not_sync_is_stored_again_by_the_next() {
         let opened = open(cut.clone(), &options());
         cut.clear_faults();
         if opened.is_err() {
-            let told = take_all(&open(cut.process_kill(), &options())?)?;
+            let reported = take_all(&open(cut.process_kill(), &options())?)?;
             let queue = open(cut.process_kill(), &options())?;
             fine(queue.close())?;
             let again = queue.core.storage.power_cut_losing_all();
-            let told_again = take_all(&open(again, &options())?)?;
+            let reported_again = take_all(&open(again, &options())?)?;
             *images += 1;
-            ensure!(told_again == told, "{told:?} was told, and then {told_again:?}");
+            ensure!(
+                reported_again == reported,
+                "{reported:?} was reported, and then {reported_again:?}"
+            );
         }
         Ok(number < 400)
     });

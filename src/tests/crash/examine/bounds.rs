@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Bounds, Queue, Shown, Told, dropped_of};
+use super::{Bounds, Queue, Reported, Shown, dropped_of};
 use crate::error::{Gap, GapCause};
 use crate::tests::crash::held::{Finished, Presence, Standing};
 use crate::tests::crash::model::{Check, Fate, Model, Sent, content, ensure};
@@ -52,8 +52,8 @@ impl Bounds<'_> {
         let numbers = gap.first..gap.last + 1;
         match gap.cause {
             GapCause::Unflushed | GapCause::Reserved => {
-                // What everybody had passed is nobody's loss: a new consumer may be told of it with
-                // the rest.
+                // What everybody had passed is nobody's loss: it may be reported to a new consumer
+                // with the rest.
                 let numbers =
                     numbers.start.max(self.before.released)..numbers.end.max(self.before.released);
                 for (seq, sent) in self.before.messages.range(numbers) {
@@ -73,8 +73,8 @@ impl Bounds<'_> {
             GapCause::Expired => {
                 let mut sent = self.before.messages.range(numbers);
                 let young = sent.find(|(seq, sent)| {
-                    // What was dropped before others expired may be told with those; and what says
-                    // how old it is may be lost, as it may be itself.
+                    // What was dropped before others expired may be reported with those; and what
+                    // says how old it is may be lost, as it may be itself.
                     let may_be_lost = self.cut && **seq >= self.before.claimed;
                     sent.fate == Fate::Acknowledged
                         && !self.is_old(sent)
@@ -84,13 +84,15 @@ impl Bounds<'_> {
                 ensure!(young.is_none(), "{gap:?}, and {young:?} was not too old");
             }
             cause => {
-                return Err(format!("{gap:?} is told as {cause}, not as what a power cut took"));
+                return Err(format!(
+                    "{gap:?} is reported as {cause}, not as what a power cut took"
+                ));
             }
         }
         Ok(())
     }
 
-    /// What is missing and told by nobody: lost, or given up on purpose.
+    /// What is missing and reported by nobody: lost, or given up on purpose.
     pub(super) fn check_tail_gap(&self, first: u64, end: u64) -> Check {
         let mut lost = self.before.messages.range(first..end.max(first)).filter(|(seq, sent)| {
             sent.fate == Fate::Acknowledged
@@ -115,21 +117,22 @@ impl Bounds<'_> {
         Ok(())
     }
 
-    /// Whether two readers were told the same, but for what was given up between them.
-    pub(super) fn agree(&self, queue: &Queue, first: &[Told], second: &[Told]) -> bool {
+    /// Whether reads reported the same to two readers, but for what was given up between them.
+    pub(super) fn agree(&self, queue: &Queue, first: &[Reported], second: &[Reported]) -> bool {
         if first == second {
             return true;
         }
         let dropped = dropped_of(queue).max(self.after.dropped);
-        let messages =
-            |told: &[Told]| -> BTreeSet<u64> { told.iter().filter_map(Told::message).collect() };
+        let messages = |reported: &[Reported]| -> BTreeSet<u64> {
+            reported.iter().filter_map(Reported::message).collect()
+        };
         let given_up = |seq: &u64| {
             *seq < dropped || self.during.messages.get(seq).is_some_and(|sent| self.is_old(sent))
         };
         // Without such a thing gaps are the same, too.
-        let on_purpose = |told: &Told| match told {
-            Told::Gap(gap) => matches!(gap.cause, GapCause::Dropped | GapCause::Expired),
-            Told::Message(_) => false,
+        let on_purpose = |reported: &Reported| match reported {
+            Reported::Gap(gap) => matches!(gap.cause, GapCause::Dropped | GapCause::Expired),
+            Reported::Message(_) => false,
         };
         first.iter().chain(second).any(on_purpose)
             && messages(first).symmetric_difference(&messages(second)).all(given_up)
@@ -171,13 +174,13 @@ impl Bounds<'_> {
         let passed = self.perhaps_done(name).next_open(from);
         ensure!(
             passed >= to,
-            "{name:?} is told of {to}, and nothing of {passed}, where {from} comes next"
+            "{to} is reported to {name:?}, and nothing of {passed}, where {from} comes next"
         );
         Ok(())
     }
 
-    pub(super) fn check_batches(&self, name: &str, place: u64, told: &[Told]) -> Check {
-        let delivered: BTreeSet<u64> = told.iter().filter_map(Told::message).collect();
+    pub(super) fn check_batches(&self, name: &str, place: u64, reported: &[Reported]) -> Check {
+        let delivered: BTreeSet<u64> = reported.iter().filter_map(Reported::message).collect();
         for seq in &delivered {
             let batch = self.during.messages.get(seq).map_or(0..0, |sent| sent.batch.clone());
             for other in batch.start.max(place)..batch.end {

@@ -36,28 +36,28 @@ pub(super) struct Bounds<'a> {
     pub(super) age: Option<u64>,
 }
 
-/// What a reader was told.
+/// What a read reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum Reported {
     Message(u64),
     Gap(Gap),
 }
 
-impl Told {
+impl Reported {
     pub(super) fn message(&self) -> Option<u64> {
         match self {
-            Told::Message(seq) => Some(*seq),
-            Told::Gap(_) => None,
+            Reported::Message(seq) => Some(*seq),
+            Reported::Gap(_) => None,
         }
     }
 }
 
-/// What a consumer is about to be told.
+/// What is yet to be reported to a consumer.
 #[derive(Debug)]
 pub(super) struct View {
     pub(super) place: u64,
     /// What comes from there on.
-    pub(super) told: Vec<Told>,
+    pub(super) reported: Vec<Reported>,
 }
 
 /// What an opening showed.
@@ -72,7 +72,7 @@ pub(super) struct Shown {
 pub(super) struct Held {
     pub(super) shown: Shown,
     pub(super) oldest: u64,
-    pub(super) told: Vec<Told>,
+    pub(super) reported: Vec<Reported>,
 }
 
 pub(super) fn open(storage: SimStorage, options: &Options) -> Check<Queue> {
@@ -120,23 +120,23 @@ pub(super) fn standing_of(queue: &Queue, name: &str) -> Check<Arc<standing::Stan
     standing.map_err(|error| format!("no consumer {name:?}: {error}"))
 }
 
-/// All from the consumer's place on, none of it consumed. What is told must have no hole in it.
+/// All from the consumer's place on, none of it consumed. What is reported must have no hole in it.
 fn look_ahead(queue: &Queue, name: &str, bounds: &Bounds<'_>) -> Check<View> {
     let standing = standing_of(queue, name)?;
     let place = standing.seq();
-    let (mut at, mut told) = (place, Vec::new());
+    let (mut at, mut reported) = (place, Vec::new());
     let mut ahead = Ahead::new(queue, &standing).map_err(|error| error.to_string())?;
     while let Some(found) = ahead.next() {
         // What it has acknowledged already may be passed over.
-        let told_at = match &found {
+        let reported_at = match &found {
             Ok(message) => message.seq(),
             Err(Error::Gap(gap)) => gap.first,
             Err(_) => at,
         };
         bounds
-            .check_passed(name, at, told_at)
-            .map_err(|broken| format!("{broken}, after {told:?} ahead of {place}"))?;
-        at = at.max(told_at);
+            .check_passed(name, at, reported_at)
+            .map_err(|broken| format!("{broken}, after {reported:?} ahead of {place}"))?;
+        at = at.max(reported_at);
         match found {
             Ok(message) => {
                 ensure!(
@@ -148,47 +148,49 @@ fn look_ahead(queue: &Queue, name: &str, bounds: &Bounds<'_>) -> Check<View> {
                     !bounds.is_done(name, at),
                     "{name:?} gets message {at} again, which it had dealt with"
                 );
-                bounds
-                    .check_message(at, &message)
-                    .map_err(|broken| format!("{broken}; {name:?} at {place} was told {told:?}"))?;
-                told.push(Told::Message(at));
+                bounds.check_message(at, &message).map_err(|broken| {
+                    format!("{broken}; {name:?} at {place} was told {reported:?}")
+                })?;
+                reported.push(Reported::Message(at));
                 at += 1;
             }
             Err(Error::Gap(gap)) => {
                 ensure!(
                     gap.first == at && gap.last >= at,
-                    "{name:?} is told {gap:?} where {at} comes next"
+                    "{gap:?} is reported to {name:?} where {at} comes next"
                 );
-                bounds
-                    .check_gap(&gap)
-                    .map_err(|broken| format!("{broken}; {name:?} at {place} was told {told:?}"))?;
-                note_gap(&mut told, gap);
+                bounds.check_gap(&gap).map_err(|broken| {
+                    format!("{broken}; {name:?} at {place} was told {reported:?}")
+                })?;
+                note_gap(&mut reported, gap);
                 at = gap.last + 1;
             }
             Err(error) => return Err(format!("{name:?} cannot read: {error}")),
         }
     }
     let next = next_of(queue);
-    ensure!(at <= next, "{name:?} is told of numbers up to {at}, and the next is {next}");
-    // What is missing before the tail is told without waiting for the next message.
+    ensure!(at <= next, "numbers up to {at} are reported to {name:?}, and the next is {next}");
+    // What is missing before the tail is reported without waiting for the next message.
     let at = bounds.perhaps_done(name).next_open(at).min(next);
     ensure!(
         at == next,
-        "{name:?} at {place} is told nothing from {at} on, and {next} is the next number: {told:?}"
+        "{name:?} at {place} gets nothing from {at} on, and {next} is the next number: {reported:?}"
     );
-    Ok(View { place, told })
+    Ok(View { place, reported })
 }
 
-/// One gap may be told in pieces. How much of what a power cut took is known to have been given out
-/// is another matter.
-fn note_gap(told: &mut Vec<Told>, gap: Gap) {
+/// One gap may be reported in pieces. How much of what a power cut took is known to have been given
+/// out is another matter.
+fn note_gap(reported: &mut Vec<Reported>, gap: Gap) {
     let cause = if gap.cause == GapCause::Reserved { GapCause::Unflushed } else { gap.cause };
     let gap = Gap { cause, ..gap };
-    match told.last_mut() {
-        Some(Told::Gap(before)) if before.cause == gap.cause && before.last + 1 == gap.first => {
+    match reported.last_mut() {
+        Some(Reported::Gap(before))
+            if before.cause == gap.cause && before.last + 1 == gap.first =>
+        {
             before.last = gap.last
         }
-        _ => told.push(Told::Gap(gap)),
+        _ => reported.push(Reported::Gap(gap)),
     }
 }
 
@@ -199,18 +201,18 @@ pub(super) fn names_of(queue: &Queue) -> Vec<String> {
 }
 
 fn show(queue: &Queue, bounds: &Bounds<'_>) -> Check<Shown> {
-    let told = names_of(queue)
+    let reported = names_of(queue)
         .into_iter()
         .map(|name| Ok((name.clone(), look_ahead(queue, &name, bounds)?)));
-    Ok(Shown { next: next_of(queue), consumers: told.collect::<Check<_>>()? })
+    Ok(Shown { next: next_of(queue), consumers: reported.collect::<Check<_>>()? })
 }
 
-/// Every consumer, and a new one, is told what is left, and nothing else.
+/// Every consumer, and a new one, gets what is left, and nothing else.
 pub(super) fn look_at_all(queue: &Queue, bounds: &Bounds<'_>) -> Check {
     let shown = show(queue, bounds)?;
     bounds.check_consumers(&shown)?;
     for (name, view) in &shown.consumers {
-        bounds.check_batches(name, view.place, &view.told)?;
+        bounds.check_batches(name, view.place, &view.reported)?;
     }
     Ok(())
 }
@@ -260,8 +262,9 @@ pub(super) fn examine(
         let second = show(&open(again, options)?, bounds)?;
         for name in shown.consumers.keys().chain(second.consumers.keys()) {
             let both = shown.consumers.get(name).zip(second.consumers.get(name));
-            let same = both
-                .is_some_and(|(a, b)| a.place == b.place && bounds.agree(&queue, &a.told, &b.told));
+            let same = both.is_some_and(|(a, b)| {
+                a.place == b.place && bounds.agree(&queue, &a.reported, &b.reported)
+            });
             ensure!(same, "opened twice, {name:?} is shown first and then {both:?}");
         }
         ensure!(
@@ -290,7 +293,7 @@ fn examine_held(
     options: &Options,
     rng: &mut Rng,
 ) -> Check<Held> {
-    let View { place: oldest, told } = look_ahead(&queue, PROBE, bounds)?;
+    let View { place: oldest, reported } = look_ahead(&queue, PROBE, bounds)?;
     queue.remove_consumer(PROBE).map_err(|error| format!("cannot remove the probe: {error}"))?;
     let needed =
         shown.consumers.values().map(|view| view.place).min().unwrap_or(bounds.after.released);
@@ -299,11 +302,11 @@ fn examine_held(
     bounds
         .check_tail_gap(needed, oldest)
         .map_err(|broken| format!("held from {oldest}, not {needed}: {broken}"))?;
-    bounds.check_batches(PROBE, oldest, &told)?;
+    bounds.check_batches(PROBE, oldest, &reported)?;
     for (name, view) in &shown.consumers {
-        bounds.check_batches(name, view.place, &view.told)?;
+        bounds.check_batches(name, view.place, &view.reported)?;
     }
-    let held = Held { shown, oldest, told };
+    let held = Held { shown, oldest, reported };
     go_on(queue, bounds, &held, options, rng)?;
     Ok(held)
 }
@@ -328,7 +331,7 @@ fn go_on(
                 Ok(Some(message)) if message.seq() >= at => {
                     bounds.check_passed(name, at, message.seq())?;
                     after.check_new(message.seq(), &message)?;
-                    got.push(Told::Message(message.seq()));
+                    got.push(Reported::Message(message.seq()));
                     at = message.seq() + 1;
                 }
                 Err(Error::Gap(gap)) if gap.first >= at => {
@@ -341,13 +344,13 @@ fn go_on(
                 found => return Err(format!("{name:?} gets {found:?} at {at}")),
             }
         }
-        // Where what is missing at the tail begins depends on how much of it was told before.
-        let mut expected = view.told.clone();
-        let unflushed =
-            |last: &mut Told| matches!(last, Told::Gap(gap) if gap.cause == GapCause::Unflushed);
+        // Where what is missing at the tail begins depends on how much of it was reported before.
+        let mut expected = view.reported.clone();
+        let is_lost = |gap: &Gap| gap.cause == GapCause::Unflushed;
+        let unflushed = |last: &mut Reported| matches!(last, Reported::Gap(gap) if is_lost(gap));
         if let Some(seq) = early {
             ensure!(
-                got.pop() == Some(Told::Message(seq)),
+                got.pop() == Some(Reported::Message(seq)),
                 "{name:?} does not get the new message {seq} after {got:?}"
             );
         }

@@ -42,9 +42,9 @@ pub(super) fn look(image: &SimStorage) -> Check<Option<Outside>> {
         let Kept::InOverlay(overlay) = kept else {
             return Err("nobody has the queue, and from outside somebody does".to_owned());
         };
-        let told = walk(&*overlay, Onlooker::new(again, place), &consumer.acks)?;
+        let reported = walk(&*overlay, Onlooker::new(again, place), &consumer.acks)?;
         seen.waiting.insert(consumer.name.clone(), picture.waiting_for(consumer).0);
-        seen.consumers.insert(consumer.name.clone(), View { place: place.seq, told });
+        seen.consumers.insert(consumer.name.clone(), View { place: place.seq, reported });
     }
     Ok(Some(seen))
 }
@@ -53,22 +53,22 @@ fn walk<S: Storage>(
     storage: &S,
     mut walk: Onlooker<S::File>,
     done: &[NumberRange],
-) -> Check<Vec<super::Told>> {
+) -> Check<Vec<super::Reported>> {
     let is_done = |seq| done.iter().any(|done| (done.first..=done.last).contains(&seq));
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     while let Some(next) = walk.next(storage).map_err(|error| error.to_string())? {
         match next {
-            inspect::Told::Message { seq, .. } if is_done(seq) => {}
-            inspect::Told::Message { seq, .. } => told.push(super::Told::Message(seq)),
-            inspect::Told::Gap(gap) => {
-                not_done(gap, done).into_iter().for_each(|gap| note_gap(&mut told, gap));
+            inspect::Reported::Message { seq, .. } if is_done(seq) => {}
+            inspect::Reported::Message { seq, .. } => reported.push(super::Reported::Message(seq)),
+            inspect::Reported::Gap(gap) => {
+                not_done(gap, done).into_iter().for_each(|gap| note_gap(&mut reported, gap));
             }
-            inspect::Told::Overtaken { first, .. } => {
+            inspect::Reported::Overtaken { first, .. } => {
                 return Err(format!("overtaken at {first}, and nobody has the queue"));
             }
         }
     }
-    Ok(told)
+    Ok(reported)
 }
 
 /// The parts of a gap that are not in the ranges, which ascend. (A power cut leaves thousands of
@@ -104,8 +104,8 @@ impl Outside {
         for (name, view) in &shown.consumers {
             let seen = &self.consumers[name];
             ensure!(
-                seen.place == view.place && seen.told == view.told,
-                "from outside {name:?} would be told {seen:?}, not {view:?}"
+                seen.place == view.place && seen.reported == view.reported,
+                "from outside {name:?} would get {seen:?}, not {view:?}"
             );
             let waiting = super::standing_of(queue, name)?.len(&queue.core);
             ensure!(

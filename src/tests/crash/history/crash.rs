@@ -9,7 +9,7 @@ use crate::engine::Engine;
 use crate::error::{Gap, GapCause};
 use crate::tests::crash::attempts::{Attempts, Blame, Stored, attempts_of};
 use crate::tests::crash::digests::digests_of;
-use crate::tests::crash::examine::{Bounds, Held, Queue, Told, examine, look_at_all, next_of};
+use crate::tests::crash::examine::{Bounds, Held, Queue, Reported, examine, look_at_all, next_of};
 use crate::tests::crash::held::{Finished, Presence};
 use crate::tests::crash::model::{Check, Fate, Model, ensure};
 use crate::tests::sim::{Call, SimStorage};
@@ -98,7 +98,7 @@ impl History {
         world.disarm();
         world.clear_faults();
         match &opened {
-            // What it did without is nothing that it would tell of.
+            // What it did without is nothing that it would report.
             Ok(queue) if fails => {
                 let bounds = Bounds { age: age_of(&options), ..*bounds };
                 look_at_all(queue, &bounds)?;
@@ -122,9 +122,9 @@ impl History {
         let next = held.shown.next;
         let places = held.shown.consumers.values().map(|view| view.place);
         let needed = places.chain([model.released]).min().unwrap_or(0);
-        model.note_told(&held.told);
-        // What is held no longer was passed by everybody, given up, or is lost: it may be told so,
-        // also to somebody new, or come back when that was not durable.
+        model.note_reported(&held.reported);
+        // What is held no longer was passed by everybody, given up, or is lost: it may be
+        // reported so, also to somebody new, or come back when that was not durable.
         model.missing.add(0..held.oldest);
         for (seq, sent) in model.messages.range_mut(..held.oldest) {
             let passed = *seq < needed || bounds.is_given_up(*seq, sent);
@@ -153,12 +153,12 @@ impl History {
                 standing.had = found.into_iter().collect();
                 standing.flushed = 0;
             }
-            // What it may have dealt with and is told again it has not dealt with.
+            // What it may have dealt with and is reported again it has not dealt with.
             let mut dealt = bounds.perhaps_done(name);
-            for told in view.iter().flat_map(|view| &view.told) {
-                match told {
-                    Told::Message(seq) => dealt.remove(*seq..*seq + 1),
-                    Told::Gap(gap) => dealt.remove(gap.first..gap.last + 1),
+            for reported in view.iter().flat_map(|view| &view.reported) {
+                match reported {
+                    Reported::Message(seq) => dealt.remove(*seq..*seq + 1),
+                    Reported::Gap(gap) => dealt.remove(gap.first..gap.last + 1),
                 }
             }
             if bounds.cut {
@@ -191,20 +191,20 @@ impl History {
 }
 
 impl Model {
-    /// What a new consumer was told after a crash.
-    fn note_told(&mut self, told_of_all: &[Told]) {
-        for told in told_of_all {
-            match told {
-                Told::Message(seq) => {
+    /// What reads reported to a new consumer after a crash.
+    fn note_reported(&mut self, reported_by_all: &[Reported]) {
+        for reported in reported_by_all {
+            match reported {
+                Reported::Message(seq) => {
                     self.messages.entry(*seq).and_modify(|sent| sent.fate = Fate::Acknowledged);
                 }
                 // Who opens the queue with another age, or after the clock was set back, gets them.
-                Told::Gap(Gap { first, last, cause: GapCause::Expired }) => {
+                Reported::Gap(Gap { first, last, cause: GapCause::Expired }) => {
                     self.messages.range_mut(first..=last).for_each(|(_, sent)| sent.old = true);
                 }
                 // A power cut may undo that they were dropped.
-                Told::Gap(Gap { cause: GapCause::Dropped, .. }) => {}
-                Told::Gap(gap) => {
+                Reported::Gap(Gap { cause: GapCause::Dropped, .. }) => {}
+                Reported::Gap(gap) => {
                     self.missing.add(gap.first..gap.last + 1);
                     self.messages
                         .range_mut(gap.first..=gap.last)

@@ -58,7 +58,7 @@ impl History {
                 _ => Ok(()),
             };
             broken?;
-            let Some(told) = self.told(
+            let Some(reported) = self.reported(
                 queue,
                 name,
                 Read::Receive,
@@ -67,7 +67,7 @@ impl History {
             else {
                 break;
             };
-            if let Some(seq) = told {
+            if let Some(seq) = reported {
                 if let Some(standing) = self.model.consumers.get_mut(name) {
                     let (must_stay, _) = standing.attempts.must_stay(seq, &standing.out());
                     ensure!(!must_stay, "{name:?} gets {seq} beside a suspect");

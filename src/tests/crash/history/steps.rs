@@ -200,8 +200,8 @@ impl History {
                     None => Ok(None),
                 }),
         };
-        let told = self.told(queue, name, what, found)?;
-        if let Some(Some(seq)) = told
+        let reported = self.reported(queue, name, what, found)?;
+        if let Some(Some(seq)) = reported
             && what != Read::Look
         {
             if let Some(standing) = self.model.consumers.get_mut(name) {
@@ -215,12 +215,12 @@ impl History {
         } else {
             self.model.note_place(name, standing.seq())?;
         }
-        Ok(told.is_some())
+        Ok(reported.is_some())
     }
 
     /// What a read answered is what comes next for the consumer. The message's number; nothing
     /// inside for a gap, nothing at all at the end.
-    pub(super) fn told(
+    pub(super) fn reported(
         &mut self,
         queue: &Queue,
         name: &str,
@@ -233,7 +233,7 @@ impl History {
             Ok(Some(seq)) => {
                 ensure!(seq == expected, "{name:?} gets {seq}, and {expected} comes next");
                 let standing = self.model.consumers.get(name);
-                let is_rejected = standing.is_some_and(|standing| standing.tells_rejected());
+                let is_rejected = standing.is_some_and(|standing| standing.reports_rejected());
                 ensure!(!is_rejected, "{name:?} gets {seq}, which was rejected");
                 ensure!(self.model.messages.contains_key(&seq), "message {seq} was never enqueued");
                 Ok(Some(Some(seq)))
@@ -252,19 +252,19 @@ impl History {
             Err(Error::Gap(gap)) => {
                 ensure!(
                     gap.first == expected,
-                    "{name:?} is told {gap:?}, and {expected} comes next"
+                    "{gap:?} is reported to {name:?}, and {expected} comes next"
                 );
                 let standing = self.model.consumers.get(name);
-                let is_rejected = standing.is_some_and(|standing| standing.tells_rejected());
+                let is_rejected = standing.is_some_and(|standing| standing.reports_rejected());
                 if gap.cause == GapCause::Rejected {
                     let is_own = is_rejected && gap.first == gap.last;
-                    ensure!(is_own, "{name:?} is told {gap:?}, which was not rejected");
+                    ensure!(is_own, "{gap:?} is reported to {name:?}, which was not rejected");
                 } else {
                     self.model.check_gap(&gap)?;
                 }
                 if let Some(standing) = self.model.consumers.get_mut(name) {
                     if is_rejected {
-                        standing.attempts.tell_rejected(gap.first);
+                        standing.attempts.report_rejected(gap.first);
                     }
                     standing.finish(gap.first..gap.last + 1);
                 }

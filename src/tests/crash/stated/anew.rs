@@ -38,9 +38,9 @@ fn damaged(seed: u64) -> SimStorage {
 fn check_places(image: &SimStorage, what: &str) -> Check {
     let queue = open(image.process_kill(), &roomy())?;
     for (name, first) in [("", 5), ("worker", 8)] {
-        let told = take_all_of(&queue, name)?;
+        let reported = take_all_of(&queue, name)?;
         let wanted = (first..20).map(|number| (number, content(number, 100)));
-        ensure!(told.iter().flatten().cloned().eq(wanted), "{what}, {name:?}: {told:?}");
+        ensure!(reported.iter().flatten().cloned().eq(wanted), "{what}, {name:?}: {reported:?}");
     }
     let seq = fine(queue.enqueue(b"new"))?;
     ensure!(seq >= 20, "{what}: number {seq} is given out again");

@@ -36,15 +36,15 @@ fn without_the_second() -> (SimStorage, String) {
     (left, names[2].clone())
 }
 
-/// All but the second segment's messages come, and these are told as taken by the power cut.
-fn check_told(image: SimStorage) -> Check {
-    let told = take_all(&open(image, &options())?)?;
-    let came: Vec<u64> = told.iter().flatten().map(|(number, _)| *number).collect();
+/// All but the second segment's messages come, and these are reported as taken by the power cut.
+fn check_reported(image: SimStorage) -> Check {
+    let reported = take_all(&open(image, &options())?)?;
+    let came: Vec<u64> = reported.iter().flatten().map(|(number, _)| *number).collect();
     ensure!(came.iter().copied().eq((0..8).chain(16..24)), "{came:?} come");
-    let gaps: Vec<Gap> = told.into_iter().filter_map(Result::err).collect();
+    let gaps: Vec<Gap> = reported.into_iter().filter_map(Result::err).collect();
     let wanted = Gap { first: 8, last: 15, cause: GapCause::Unflushed };
     let others = gaps.iter().filter(|gap| gap.cause != GapCause::Reserved);
-    ensure!(others.eq([&wanted]), "gaps are told as {gaps:?}");
+    ensure!(others.eq([&wanted]), "gaps are reported as {gaps:?}");
     Ok(())
 }
 
@@ -58,7 +58,7 @@ fn dies_in_the_next_opening(left: &SimStorage, number: u64, images: &mut u64) ->
     let image = frozen.unwrap_or_else(|| left.process_kill());
     drop(opened);
     *images += 1;
-    check_told(image)?;
+    check_reported(image)?;
     Ok(has_died)
 }
 
@@ -128,20 +128,24 @@ fn a_death_in_an_opening_that_fills_a_hole_changes_no_cause() {
         drop(opened);
         for image in [dead.process_kill(), dead.power_cut_losing_all()] {
             *images += 1;
-            let told = take_all(&open(image, &options())?)?;
+            let reported = take_all(&open(image, &options())?)?;
             let wanted = Gap { first: STANDS_AT, last: 15, cause: GapCause::Unflushed };
-            ensure!(told.first() == Some(&Err(wanted)), "{:?} is told first", told.first());
-            let came = told.iter().flatten().map(|(number, _)| *number);
+            ensure!(
+                reported.first() == Some(&Err(wanted)),
+                "{:?} is reported first",
+                reported.first()
+            );
+            let came = reported.iter().flatten().map(|(number, _)| *number);
             ensure!(came.eq(16..24), "other messages come than those of the third segment");
         }
         Ok(has_died)
     });
 }
 
-/// A power cut took all messages, and a consumer was told so and its place made durable. A second
-/// cut took all there was since. The opening behind it finds nothing where the run before had its
-/// end, and a checkpoint is written there. A third cut takes the segment that states what both
-/// took, and leaves the one behind it.
+/// A power cut took all messages; a read reported that, and the consumer's place was made durable.
+/// A second cut took all there was since. The opening behind it finds nothing where the run before
+/// had its end, and a checkpoint is written there. A third cut takes the segment that states what
+/// both took, and leaves the one behind it.
 #[test]
 fn a_checkpoint_within_missing_numbers_states_those_before_it() {
     kept_but_for(Mutant::StatedAtTheBaseAlone, |_, images| {
@@ -168,11 +172,16 @@ fn a_checkpoint_within_missing_numbers_states_those_before_it() {
         let lost = queue.core.segments.list().live.front().map(|row| segment_name(row.slot));
         left.remove_file(&lost.unwrap_or_default());
         *images += 1;
-        let told = take_all(&open(left, &options())?)?;
-        let other =
-            told.iter().filter_map(|told| told.as_ref().err()).find(|gap| !is_of_a_cut(gap));
-        ensure!(other.is_none(), "{other:?} is told: {:?}", told.first());
-        ensure!(told.iter().flatten().count() == 8, "the second segment's messages do not come");
+        let reported = take_all(&open(left, &options())?)?;
+        let other = reported
+            .iter()
+            .filter_map(|reported| reported.as_ref().err())
+            .find(|gap| !is_of_a_cut(gap));
+        ensure!(other.is_none(), "{other:?} is reported: {:?}", reported.first());
+        ensure!(
+            reported.iter().flatten().count() == 8,
+            "the second segment's messages do not come"
+        );
         Ok(false)
     });
 }

@@ -58,12 +58,12 @@ fn a_copy_of_any_segment_costs_nothing() {
                 let queue = open(storage, &options()).unwrap();
                 put(&queue, 40..52);
                 let queue = open(image(&queue, between), &options()).unwrap();
-                let told = contents(&queue);
+                let reported = contents(&queue);
                 let wanted = (2..52).map(|number| content(number, LEN));
-                let what = format!("{before}, {name}, {between}: {} come", told.len());
+                let what = format!("{before}, {name}, {between}: {} come", reported.len());
                 // (A power cut takes the place back.)
-                let from = told.len().saturating_sub(50);
-                assert!(told[from..].iter().cloned().eq(wanted), "{what}");
+                let from = reported.len().saturating_sub(50);
+                assert!(reported[from..].iter().cloned().eq(wanted), "{what}");
             }
         }
     });

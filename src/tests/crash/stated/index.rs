@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use rustix::io::Errno;
 
-use super::{closed, roomy, take, told_up_to};
+use super::{closed, reported_up_to, roomy, take};
 use crate::format::{Checkpoint, LIMIT, LIVE_LEN, SECTOR, index_at, live_at};
 use crate::tests::crash::directed::{disk, holds_but_for, options, take_all};
 use crate::tests::crash::examine::open;
@@ -37,14 +37,14 @@ fn a_damaged_byte_of_the_live_part_costs_nothing() {
             let closed = queue.core.storage.process_kill();
             for (what, image) in [("kill", kill), ("power cut", cut), ("clean end", closed)] {
                 let queue = open(image, &options).unwrap();
-                let told = take_all(&queue).unwrap();
+                let reported = take_all(&queue).unwrap();
                 let messages =
-                    told.iter().flatten().map(|(number, bytes)| (*number, bytes.clone()));
+                    reported.iter().flatten().map(|(number, bytes)| (*number, bytes.clone()));
                 let wanted = (5..40).map(|number| (number, content(number, 100)));
-                assert!(messages.eq(wanted), "{what}, byte {at} xor {bits:#x}: {told:?}");
+                assert!(messages.eq(wanted), "{what}, byte {at} xor {bits:#x}: {reported:?}");
                 assert!(
-                    what == "power cut" || told.iter().all(Result::is_ok),
-                    "{what}, byte {at}: {told:?}"
+                    what == "power cut" || reported.iter().all(Result::is_ok),
+                    "{what}, byte {at}: {reported:?}"
                 );
             }
         }
@@ -59,7 +59,7 @@ fn without_a_record_of_the_run_the_checkpoint_counts() {
     for at in [live_at::RUN_A, live_at::RUN_B] {
         storage.corrupt("index", index_at::LIVE + at + 10, &[0xa5]);
     }
-    assert!(told_up_to(&open(storage, &options()).unwrap(), 20));
+    assert!(reported_up_to(&open(storage, &options()).unwrap(), 20));
 }
 
 /// Both checkpoints are damaged, and of the run the disk holds what it said when it began: behind
@@ -116,7 +116,7 @@ fn a_checkpoint_with_numbers_beyond_the_limit_is_refused() {
                 .min_by_key(|at| Checkpoint::decode(&bytes[*at..], &id).map(|slot| slot.number));
             storage.corrupt("index", older.unwrap(), &hostile.encode(&id));
             let queue = open(storage.power_cut_losing_all(), &options()).unwrap();
-            assert!(told_up_to(&queue, 20), "{field} {value:#x}");
+            assert!(reported_up_to(&queue, 20), "{field} {value:#x}");
             assert_eq!(queue.enqueue(b"new").unwrap(), 20, "{field} {value:#x}");
             queue.close().unwrap();
             let queue = open(queue.core.storage.process_kill(), &options()).unwrap();
@@ -153,9 +153,9 @@ fn a_clean_end_counts_no_more_once_a_run_went_on_behind_it() {
     let (killed, cut) = (storage.process_kill(), storage.power_cut_losing_all());
     for (what, storage, held) in [("kill", killed, 100), ("power cut", cut, 20)] {
         let queue = open(with_the_mark_of_the_run_before(storage, &id), &roomy()).unwrap();
-        let told = take_all(&queue).unwrap();
-        let numbers: Vec<_> = told.iter().flatten().map(|(number, _)| *number).collect();
-        assert_eq!(numbers, (5..held).collect::<Vec<_>>(), "{what}: {told:?}");
+        let reported = take_all(&queue).unwrap();
+        let numbers: Vec<_> = reported.iter().flatten().map(|(number, _)| *number).collect();
+        assert_eq!(numbers, (5..held).collect::<Vec<_>>(), "{what}: {reported:?}");
         let next = queue.enqueue(b"new").unwrap();
         assert!(next == 100 || held == 20 && next > 100, "{what}: {next}");
     }
@@ -166,7 +166,7 @@ fn a_clean_end_counts_no_more_once_a_run_went_on_behind_it() {
 #[test]
 fn a_clean_end_leaves_no_reserved_number() {
     let queue = open(closed(None).power_cut_losing_all(), &options()).unwrap();
-    assert!(told_up_to(&queue, 20));
+    assert!(reported_up_to(&queue, 20));
     assert_eq!(queue.enqueue(b"new").unwrap(), 20);
 }
 
@@ -179,9 +179,9 @@ fn an_index_that_cannot_be_read_everywhere_is_made_anew() {
         let storage = closed(None);
         storage.make_unreadable("index", sector..sector + len);
         let queue = open(storage, &roomy()).unwrap();
-        let told = take_all(&queue).unwrap();
+        let reported = take_all(&queue).unwrap();
         // With its place lost the consumer begins with what is held.
-        let first = told.iter().flatten().map(|(seq, _)| *seq).next().unwrap();
+        let first = reported.iter().flatten().map(|(seq, _)| *seq).next().unwrap();
         assert!(
             first == 5
                 || first < 5
@@ -190,8 +190,8 @@ fn an_index_that_cannot_be_read_everywhere_is_made_anew() {
         );
         let wanted = (first..20).map(|number| Ok((number, content(number, 100))));
         assert!(
-            told.iter().filter(|told| told.is_ok()).cloned().eq(wanted),
-            "sector {sector}: {told:?}"
+            reported.iter().filter(|reported| reported.is_ok()).cloned().eq(wanted),
+            "sector {sector}: {reported:?}"
         );
         let seq = queue.enqueue(b"new").unwrap();
         assert!(seq >= 20, "sector {sector}: {seq}");
@@ -289,8 +289,8 @@ fn an_older_index_hides_nothing_of_a_batch_that_was_half_given_back() {
         queue.close().unwrap();
         let storage = queue.core.storage.process_kill();
         storage.corrupt("index", 0, &older);
-        let told = take_all(&open(storage, &roomy()).unwrap()).unwrap();
-        let numbers: Vec<_> = told.iter().flatten().map(|(number, _)| *number).collect();
-        assert_eq!(numbers, (first..61).collect::<Vec<_>>(), "{told:?}");
+        let reported = take_all(&open(storage, &roomy()).unwrap()).unwrap();
+        let numbers: Vec<_> = reported.iter().flatten().map(|(number, _)| *number).collect();
+        assert_eq!(numbers, (first..61).collect::<Vec<_>>(), "{reported:?}");
     });
 }

@@ -42,7 +42,7 @@ fn take(queue: &Queue, count: u64) {
 }
 
 /// All from the fifth on, up to `end`, and nothing else.
-fn told_up_to(queue: &Queue, end: u64) -> bool {
+fn reported_up_to(queue: &Queue, end: u64) -> bool {
     take_all(queue)
         .unwrap()
         .into_iter()
@@ -63,9 +63,9 @@ fn killed() -> Queue {
     queue
 }
 
-/// Every number below `end` is told once and in order, by a message or a gap; nothing of it twice.
-/// Returns the gaps.
-fn told_all(queue: &Queue, name: &str, end: u64) -> Vec<Gap> {
+/// Every number below `end` is reported once and in order, by a message or a gap; nothing of it
+/// twice. Returns the gaps.
+fn reported_all(queue: &Queue, name: &str, end: u64) -> Vec<Gap> {
     let standing = standing_of(queue, name).unwrap();
     let (mut at, mut gaps) = (0, Vec::new());
     loop {
@@ -87,14 +87,14 @@ fn told_all(queue: &Queue, name: &str, end: u64) -> Vec<Gap> {
     }
     assert!(
         at >= end,
-        "{name:?} is told of nothing from {at} on, {end} were acknowledged: {gaps:?}"
+        "nothing is reported to {name:?} from {at} on, {end} were acknowledged: {gaps:?}"
     );
-    assert_eq!(at, next_of(queue), "the rest is told before the queue says that it is empty");
+    assert_eq!(at, next_of(queue), "the rest is reported before the queue says that it is empty");
     gaps
 }
 
 /// Everything was said to be durable, the process dies, and something is done to a segment's file:
-/// where the queue is, seen from another mount, and in a copy. Each number is told, by whoever
+/// where the queue is, seen from another mount, and in a copy. Each number is reported, by whoever
 /// reads, before the queue says that it is empty.
 #[test]
 fn whatever_becomes_of_a_segment_no_acknowledged_number_is_unmentioned() {
@@ -146,29 +146,29 @@ fn whatever_becomes_of_a_segment_no_acknowledged_number_is_unmentioned() {
             for damaged in &all {
                 let image = see(storage);
                 damaged.iter().for_each(|name| damage(&image, &old, name));
-                let told = format!("{damaged:?} {what}, {place}");
-                println!("{told}");
+                let reported = format!("{damaged:?} {what}, {place}");
+                println!("{reported}");
                 let queue = open(image, &roomy()).unwrap();
                 let position = queue.core.committed_spot().position;
                 assert!(
                     position >= dead.core.committed_spot().position,
-                    "{told}: positions never go backwards"
+                    "{reported}: positions never go backwards"
                 );
                 standing_of(&queue, "named").unwrap();
                 for name in ["", "named"] {
-                    let gaps = told_all(&queue, name, 60);
+                    let gaps = reported_all(&queue, name, 60);
                     assert!(
                         gaps.iter().all(|gap| gap.cause != GapCause::Unflushed),
-                        "{told}: {gaps:?}"
+                        "{reported}: {gaps:?}"
                     );
                 }
                 let seq = queue.enqueue(b"new").unwrap();
-                assert!(seq >= 60, "{told}: {seq} is given out twice");
-                assert_eq!(take_all(&queue).unwrap(), [Ok((seq, b"new".to_vec()))], "{told}");
+                assert!(seq >= 60, "{reported}: {seq} is given out twice");
+                assert_eq!(take_all(&queue).unwrap(), [Ok((seq, b"new".to_vec()))], "{reported}");
                 queue.close().unwrap();
                 let queue = open(queue.core.storage.process_kill(), &roomy()).unwrap();
-                assert_eq!(take_all(&queue).unwrap(), [], "{told}");
-                assert_eq!(queue.enqueue(b"newer").unwrap(), seq + 1, "{told}");
+                assert_eq!(take_all(&queue).unwrap(), [], "{reported}");
+                assert_eq!(queue.enqueue(b"newer").unwrap(), seq + 1, "{reported}");
             }
         }
     }
@@ -198,7 +198,7 @@ fn an_older_index_put_back_hides_nothing() {
         let image = if copied { storage.copied() } else { storage };
         let queue = open(image, &options).unwrap();
         check_accounts(&queue).unwrap();
-        let gaps = told_all(&queue, "", 200);
+        let gaps = reported_all(&queue, "", 200);
         assert!(
             gaps.iter().all(|gap| gap.cause == GapCause::Reserved),
             "closed {closed}, copied {copied}: {gaps:?}"
@@ -241,8 +241,8 @@ fn the_ends_of_the_list_are_looked_at() {
         storage.write_file("index", &old);
         let queue = open(storage, &options()).unwrap();
         let seq = queue.enqueue(b"new").unwrap();
-        let told = take_all(&queue).unwrap();
-        let last = told.iter().flatten().map(|(seq, _)| *seq).rfind(|number| *number < seq);
+        let reported = take_all(&queue).unwrap();
+        let last = reported.iter().flatten().map(|(seq, _)| *seq).rfind(|number| *number < seq);
         (seq, last)
     };
     let found = history();
@@ -280,7 +280,7 @@ fn damage(storage: &SimStorage, content: &[u8]) {
 }
 
 /// The process dies at each store of a commit, and a message before it is damaged: that message
-/// alone is lost, and told, also when the index does not say where the tail stands.
+/// alone is lost, and reported, also when the index does not say where the tail stands.
 #[test]
 fn killed_within_a_commit_damage_costs_its_message_alone() {
     let options = options().max_bytes(256 << 10);
@@ -300,13 +300,13 @@ fn killed_within_a_commit_damage_costs_its_message_alone() {
         let queue = open(dead, &options).unwrap();
         let next = next_of(&queue);
         assert!((30..=31).contains(&next), "store {store}: {next}");
-        let told = take_all(&queue).unwrap();
+        let reported = take_all(&queue).unwrap();
         let gap = Gap { first: damaged, last: damaged, cause: GapCause::Damaged };
         let expected = (0..next).map(|number| match number {
             _ if number == damaged => Err(gap),
             _ => Ok((number, content(number, 100))),
         });
-        assert!(told.into_iter().eq(expected), "store {store}, damaged {damaged}");
+        assert!(reported.into_iter().eq(expected), "store {store}, damaged {damaged}");
     }
     assert!(unknown >= 6, "{unknown}");
 }
@@ -341,24 +341,24 @@ fn another_mount_namespace_is_no_power_cut() {
         }
         assert_eq!(queue.enqueue(&content(next, 700)).unwrap(), next);
         // Killed between the stores of the tail, the index does not say what is there.
-        let gaps = told_all(&queue, "", 30);
+        let gaps = reported_all(&queue, "", 30);
         assert!(
             gaps.iter().all(|gap| every.is_none() && gap.cause == GapCause::Reserved),
             "{stores}: {gaps:?}"
         );
         let queue = open(queue.core.storage.seen_elsewhere(), &options).unwrap();
         assert_eq!(next_of(&queue) == next + 1, every == Some(1));
-        let told = take_all(&queue).unwrap();
+        let reported = take_all(&queue).unwrap();
         assert!(
-            told.iter().all(|it| it.as_ref().is_err_and(|gap| gap.cause == GapCause::Reserved)),
-            "{told:?}"
+            reported.iter().all(|it| it.as_ref().is_err_and(|gap| gap.cause == GapCause::Reserved)),
+            "{reported:?}"
         );
     }
 }
 
 /// The file system failed and was mounted again in the same boot: what was flushed is there, the
-/// rest is told, no number of what consumers may have seen is given out again unless everything the
-/// index knows of is there.
+/// rest is reported, no number of what consumers may have seen is given out again unless everything
+/// the index knows of is there.
 #[test]
 fn a_remount_in_the_same_boot_may_be_a_power_cut() {
     let mut lost = 0;
@@ -377,7 +377,7 @@ fn a_remount_in_the_same_boot_may_be_a_power_cut() {
         let queue =
             open(queue.core.storage.mounted_again(seed), &options().max_bytes(256 << 10)).unwrap();
         let stated = next_of(&queue);
-        let gaps = told_all(&queue, "", 10);
+        let gaps = reported_all(&queue, "", 10);
         assert!(
             gaps.iter().all(|gap| gap.first >= 10 && is_of_a_cut(gap)),
             "seed {seed}: {gaps:?}"
@@ -418,8 +418,8 @@ fn a_torn_batch_that_cannot_be_overwritten_is_not_delivered() {
                     open(cut.process_kill(), &options).unwrap()
                 }
             };
-            let told = take_all(&queue).unwrap();
-            [1, 4].contains(&told.iter().flatten().count())
+            let reported = take_all(&queue).unwrap();
+            [1, 4].contains(&reported.iter().flatten().count())
         })
     };
     let mut refused = [0; 2];

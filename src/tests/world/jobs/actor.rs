@@ -1,5 +1,5 @@
-//! A life from within: both queues are opened, every thread does its acts, and what each was told
-//! is noted.
+//! A life from within: both queues are opened, every thread does its acts, and what each call
+//! returned is noted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -91,9 +91,9 @@ pub(super) struct Story {
     pub(super) closed: bool,
 }
 
-pub(super) type Told = Arc<Mutex<Story>>;
+pub(super) type Reported = Arc<Mutex<Story>>;
 
-pub(super) fn play(disks: &Disks, number: u64, life: &Life, told: &Told) {
+pub(super) fn play(disks: &Disks, number: u64, life: &Life, reported: &Reported) {
     let open = |disk: &SimStorage, options| {
         Engine::open_with(disk.clone(), options, life.background).map(Arc::new)
     };
@@ -105,7 +105,7 @@ pub(super) fn play(disks: &Disks, number: u64, life: &Life, told: &Told) {
     };
     let link = queue.consumer(JOBS).expect("a consumer");
     queue.core.flush().expect("it flushes");
-    told.lock().flushed = true;
+    reported.lock().flushed = true;
     queue.set_redelivery(&link, rules(life, &other)).expect("rules");
     queue.set_max_in_flight(&link, life.limit).expect("a limit");
     if let Some(lanes) = life.lanes {
@@ -120,7 +120,7 @@ pub(super) fn play(disks: &Disks, number: u64, life: &Life, told: &Told) {
             queue,
             other,
             link,
-            told: Arc::clone(told),
+            reported: Arc::clone(reported),
             has_lanes: life.lanes.is_some(),
             other_may_fail: life.other_fails.is_some(),
         };
@@ -134,12 +134,12 @@ pub(super) fn play(disks: &Disks, number: u64, life: &Life, told: &Told) {
     } else {
         schedule::wait_until_quiet();
         schedule::note(|| "(nobody has anything to do any more)".to_owned());
-        told.lock().quiet_at = Some(schedule::steps());
+        reported.lock().quiet_at = Some(schedule::steps());
     }
     let closed = queue.close();
     schedule::note(|| format!("close = {closed:?}"));
     closed.expect("it closes");
-    told.lock().closed = true;
+    reported.lock().closed = true;
     handles.into_iter().for_each(threads::JoinHandle::join);
     let closed = other.close();
     assert!(closed.is_ok() || life.other_fails.is_some(), "the other queue: {closed:?}");
@@ -163,7 +163,7 @@ struct Actor {
     queue: Queue,
     other: Queue,
     link: Link,
-    told: Told,
+    reported: Reported,
     has_lanes: bool,
     other_may_fail: bool,
 }
@@ -194,8 +194,8 @@ impl Actor {
                 assert!(may_fail, "{act:?} fails: {text}");
             }
             let (ended, ended_at) = (schedule::steps(), threads::now());
-            let mut told = self.told.lock();
-            let event = &mut told.events[at];
+            let mut reported = self.reported.lock();
+            let event = &mut reported.events[at];
             (event.ended, event.ended_at, event.answer) = (ended, ended_at, answer);
         }
     }
@@ -207,8 +207,8 @@ impl Actor {
             Act::Ack | Act::Nack | Act::NackAfter(_) | Act::Reject | Act::Extend(_) | Act::Forget
         );
         let (began, began_at) = (schedule::steps(), threads::now());
-        let mut told = self.told.lock();
-        told.events.push(Event {
+        let mut reported = self.reported.lock();
+        reported.events.push(Event {
             thread: self.name.clone(),
             act,
             id,
@@ -219,7 +219,7 @@ impl Actor {
             ended_at: began_at,
             answer: Answer::Pending,
         });
-        told.events.len() - 1
+        reported.events.len() - 1
     }
 
     fn act(&self, act: Act, id: u64, out: &mut Vec<Out>) -> Result<Answer> {
@@ -398,7 +398,7 @@ impl Actor {
             Act::CloseOther => self.other.close()?,
             Act::Close => {
                 queue.close()?;
-                self.told.lock().closed = true;
+                self.reported.lock().closed = true;
             }
             _ => {}
         }

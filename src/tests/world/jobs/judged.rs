@@ -14,17 +14,17 @@ use crate::options::{OnFull, Options};
 use crate::tests::sim::SimStorage;
 use crate::tests::world::acts::identity;
 use crate::tests::world::promised::holds;
-use crate::tests::world::told::{Check, ensure};
+use crate::tests::world::reported::{Check, ensure};
 
 #[derive(Debug, Default)]
 pub(super) struct Known {
     lives: u64,
     /// Who has that number, of all messages that are somewhere.
     ids: BTreeMap<u64, u64>,
-    /// Put in or not: nobody was told.
+    /// Put in or not: no call said so.
     open: BTreeSet<u64>,
     refused: BTreeSet<u64>,
-    /// Acknowledged, taken or told as missing; and whether a power cut cannot take that back.
+    /// Acknowledged, taken or reported as missing; and whether a power cut cannot take that back.
     done: BTreeMap<u64, bool>,
     /// An acknowledgement did not end, or a power cut has perhaps taken it back.
     perhaps_done: BTreeSet<u64>,
@@ -83,7 +83,7 @@ impl Known {
         Ok(())
     }
 
-    /// What the threads were told.
+    /// What the threads' calls returned.
     fn hear(&mut self, life: &Life, story: &Story) -> Check {
         let events = &story.events;
         let flushes = events.iter().filter(|event| event.act == Act::Flush);
@@ -243,17 +243,17 @@ impl Known {
         Ok(())
     }
 
-    /// Each message is somewhere: it comes, is done, is told as missing, or is a letter.
+    /// Each message is somewhere: it comes, is done, is reported as missing, or is a letter.
     fn check_missing(&self, shown: &Shown, life: &Life, story: &Story, is_cut: bool) -> Check {
         let is_letter = |seq: u64| self.letters.iter().any(|(_, of)| *of == seq);
-        let is_told = |seq: u64| shown.gaps.iter().any(|gap| holds(gap, seq));
+        let is_reported = |seq: u64| shown.gaps.iter().any(|gap| holds(gap, seq));
         let unended = story.events.iter().filter(|event| {
             let puts = matches!(event.act, Act::Put(_) | Act::PutLater(_));
             event.seq.is_none() && !puts && is_unended(event)
         });
         let unended: Vec<_> = unended.collect();
-        // One that had not ended may have been told of a gap.
-        let may_be_told = |seq: u64| {
+        // One that had not ended may have got a gap.
+        let may_be_reported = |seq: u64| {
             let is_spent = !life.wishes.letters && self.may_be_rejected(seq);
             !unended.is_empty() && (self.drops || is_spent)
         };
@@ -264,8 +264,8 @@ impl Known {
                 && !self.done.contains_key(seq)
                 && !self.perhaps_done.contains(seq)
                 && !is_letter(**seq)
-                && !is_told(**seq)
-                && !may_be_told(**seq)
+                && !is_reported(**seq)
+                && !may_be_reported(**seq)
                 && (!is_cut || **seq < self.durable)
         });
         let missing: Vec<_> = missing.collect();

@@ -3,8 +3,8 @@
 //! refuse to write.
 //!
 //! As in other worlds there are up to three lives, and a death takes both disks at the same step.
-//! After each life copies of both are opened, and what comes out is held against what the threads
-//! were told (`judged`).
+//! After each life copies of both are opened, and what comes out is held against what the threads'
+//! calls returned (`judged`).
 
 mod actor;
 mod judged;
@@ -15,11 +15,11 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use self::actor::Told;
+use self::actor::Reported;
 use self::judged::Known;
 use self::script::Life;
 use super::runs::Kind;
-use super::{Played, told::Check};
+use super::{Played, reported::Check};
 use crate::tests::effort::alone;
 use crate::tests::schedule::{self, Line, Log, Plan};
 use crate::tests::sim::{Call, Mutant, Rng, SimStorage};
@@ -143,7 +143,7 @@ impl Life {
         if let Some((call, nth)) = self.other_fails {
             disks.1.fail_after(call, nth, rustix::io::Errno::IO, true);
         }
-        let told = Told::default();
+        let reported = Reported::default();
         let left: Arc<Mutex<Option<Disks>>> = Arc::default();
         let death = self.death;
         let (into, of) = (Arc::clone(&left), disks.clone());
@@ -157,14 +157,14 @@ impl Life {
             most_steps: schedule::MOST_STEPS,
             log: log.cloned(),
         };
-        let (life, of, story) = (self.clone(), disks.clone(), Arc::clone(&told));
+        let (life, of, story) = (self.clone(), disks.clone(), Arc::clone(&reported));
         let outcome = schedule::run(plan, move || actor::play(&of, number, &life, &story));
         let played = Played {
             worlds: 0,
             steps: outcome.steps,
             schedules: 1,
             died: u64::from(outcome.died),
-            died_at_work: u64::from(outcome.died && told.lock().flushed),
+            died_at_work: u64::from(outcome.died && reported.lock().flushed),
         };
         if let Some(failure) = outcome.failure {
             return (played, Err(failure));
@@ -177,7 +177,7 @@ impl Life {
         for disk in [&left.0, &left.1] {
             disk.clear_faults();
         }
-        let judged = known.after(&left, self, &told.lock(), outcome.died);
+        let judged = known.after(&left, self, &reported.lock(), outcome.died);
         (played, judged.map(|()| left))
     }
 }

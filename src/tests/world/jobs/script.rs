@@ -8,7 +8,7 @@ use crate::engine::Background;
 use crate::options::{OnFull, Options};
 use crate::tests::sim::Rng;
 use crate::tests::world::acts::Cast;
-use crate::tests::world::told::Death;
+use crate::tests::world::reported::Death;
 
 /// The most attempts, a lease and delays, in milliseconds.
 #[derive(Debug, Clone, Copy, Default)]

@@ -8,7 +8,7 @@ use super::actor::{Answer, Event, Story};
 use super::script::{Act, Life};
 use crate::engine::Background;
 use crate::tests::world::promised::holds;
-use crate::tests::world::told::{Check, ensure};
+use crate::tests::world::reported::{Check, ensure};
 
 /// It reads for the consumer of the jobs, and not for another one.
 pub(super) fn is_of_jobs(event: &Event) -> bool {
@@ -45,7 +45,7 @@ pub(super) fn check_last_letters(
 pub(super) enum State {
     Waits,
     Out,
-    /// Done, rejected or told as missing; or that cannot be seen from outside.
+    /// Done, rejected or reported as missing; or that cannot be seen from outside.
     Gone,
 }
 
@@ -75,14 +75,14 @@ pub(super) fn state(life: &Life, ended: &[&Event], seq: u64) -> State {
     });
     match given_back || life.wishes.lease.is_some() {
         _ if is_spent => State::Gone,
-        // Nobody tells those that wait when a lease or a delay ends.
+        // Nobody wakes those that wait when a lease or a delay ends.
         true if life.background == Background::Calls => State::Out,
         true => State::Waits,
         false => State::Out,
     }
 }
 
-/// Whether the act has acknowledged, taken or told as missing that message of the jobs.
+/// Whether the act has acknowledged, taken or reported as missing that message of the jobs.
 fn is_done_by(event: &Event, seq: u64) -> bool {
     match (&event.answer, event.act) {
         (Answer::Gap(gap), _) => is_of_jobs(event) && holds(gap, seq),

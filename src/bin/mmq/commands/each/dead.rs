@@ -20,7 +20,7 @@ pub(super) struct Dead<'a> {
 }
 
 impl<'a> Dead<'a> {
-    /// A place that cannot be is told before anything is done. The queue is made for the first
+    /// A place that cannot be is an error before anything is done. The queue is made for the first
     /// letter.
     pub(super) fn new(dir: &'a Path, from: &'a Path, opener: Opener<'a>) -> Tried<Dead<'a>> {
         let is_new =

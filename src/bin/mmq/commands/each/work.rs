@@ -184,7 +184,7 @@ fn kill(child: &mut Child, limit: Duration) -> io::Result<RunEnd> {
     // It was not waited for, so the number is still its own.
     let killed = kill_process_group(Pid::from_child(child), Signal::KILL);
     let until = Instant::now() + KILL_PATIENCE;
-    // One of several that cannot be killed is told of by no error.
+    // Of several, one that cannot be killed is reported by no error.
     while killed.is_ok() && Instant::now() < until {
         if child.try_wait()?.is_some() {
             return Ok(RunEnd::Killed(limit));

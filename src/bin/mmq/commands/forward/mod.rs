@@ -82,7 +82,7 @@ pub(crate) fn command() -> Command {
         )
         .arg(
             choice("gaps", &["header", "message", "none"])
-                .help("How the far side is told of missing messages [default: header]"),
+                .help("How missing messages are reported to the far side [default: header]"),
         )
         .arg(
             arguments::path("metrics", "FILE")

@@ -179,7 +179,7 @@ pub(super) struct Tally {
     out_of_order: bool,
     /// Messages that will never come, a text for each gap.
     pub(super) missing: u64,
-    pub(super) told: Vec<String>,
+    pub(super) reported: Vec<String>,
     checksum: DefaultHasher,
 }
 
@@ -195,7 +195,7 @@ impl Tally {
 
     /// Counts the messages of a gap. Later ones still come.
     fn miss(&mut self, gap: mmq::Gap) {
-        self.told.push(gap.to_string());
+        self.reported.push(gap.to_string());
         self.missing += gap.count();
     }
 

@@ -53,7 +53,7 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Report { put_in, taken_out, inside, left, wanted, seconds, disk } = self;
-        for gap in &taken_out.told {
+        for gap in &taken_out.reported {
             writeln!(f, "{gap}")?;
         }
         if *wanted == Wanted::NoMore {

@@ -45,8 +45,8 @@ queue stored last, at `stored_at`. Since when a worker has a message that proces
 No line is wider than the terminal; elsewhere COLUMNS sets a width.
 
 With --max-lag, --max-age and --max-bytes the status is 1 when a consumer has more before it, and
-standard error says which. Of several queues, one that cannot be read is told, and the others are
-shown; the status is that of the worst.";
+standard error says which. Of several queues, one that cannot be read is reported, and the others
+are shown; the status is that of the worst.";
 
 pub(crate) fn command() -> Command {
     let stat = arguments::command(
