@@ -178,7 +178,7 @@ impl<S: Storage> Standing<S> {
     }
 
     /// Sets when messages come again. Returns the rules of before, which may hold another queue:
-    /// the caller lets go of them without a lock.
+    /// the caller drops them without a lock.
     pub(crate) fn set_redelivery(&self, core: &Core<S>, rules: Rules) -> Result<Rules> {
         core.check_readable()?;
         let mut progress = self.progress.lock();
@@ -292,7 +292,7 @@ impl<S: Storage> Standing<S> {
                 Err(false) => ledger.letter_failed(seq, now() + TRY_AGAIN),
             }
         }
-        ledger.again.let_go();
+        ledger.again.release();
         self.note_change(progress, core);
         Some((dead_letters, letters))
     }
@@ -382,7 +382,7 @@ impl<S: Storage> Standing<S> {
 }
 
 impl Letter {
-    /// What remains of it once the message is let go of.
+    /// What remains of it once the message is released.
     pub(crate) fn stub(self) -> LetterStub {
         LetterStub { seq: self.seq, attempts: self.attempts, epoch: self.epoch }
     }

@@ -70,9 +70,9 @@ impl<S: Storage> Standing<S> {
             progress.existence =
                 if self.is_default() { Existence::NotYet } else { Existence::Removed };
             progress.special = true;
-            progress.let_go();
+            progress.release();
             progress.lanes = None;
-            let redelivery = progress.ledger.as_mut().and_then(|ledger| ledger.let_go());
+            let redelivery = progress.ledger.as_mut().and_then(|ledger| ledger.release());
             self.count_in_flight(&progress);
             progress.note_ready(core);
             redelivery.map(|redelivery| redelivery.rules)

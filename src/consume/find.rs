@@ -170,6 +170,6 @@ fn find_again<S: Storage>(
         Err(Error::Gap(gap)) => gap,
         Err(error) => return Err(error),
     };
-    ledger.again.let_go();
+    ledger.again.release();
     Ok(Some(Returned::Lost(Gap { first: seq, ..gap })))
 }

@@ -357,7 +357,7 @@ impl<F: StorageFile> Ledger<F> {
         if let Some(redelivery) = &mut self.redelivery {
             redelivery.clear();
         }
-        self.again.let_go();
+        self.again.release();
         if let Some(row) = &mut self.acks_row {
             row.cleared();
         }
@@ -393,8 +393,8 @@ impl<F: StorageFile> Ledger<F> {
 
     /// The consumer was removed: its rows are given to others, and one that begins again has no
     /// limit and no rules. (The epoch stays, by which older deliveries are known.)
-    #[must_use = "it may hold another queue, which the caller lets go of without a lock"]
-    pub(crate) fn let_go(&mut self) -> Option<Box<Redeliveries<F>>> {
+    #[must_use = "it may hold another queue, which the caller drops without a lock"]
+    pub(crate) fn release(&mut self) -> Option<Box<Redeliveries<F>>> {
         self.clear(0);
         self.acks_row = None;
         self.limit = None;

@@ -160,7 +160,7 @@ impl<F: StorageFile> Redeliveries<F> {
     }
 
     /// The run ends in order: what is with workers is not held against it. Returns the rules, which
-    /// may hold another queue: the caller lets go of them without a lock.
+    /// may hold another queue: the caller drops them without a lock.
     pub(crate) fn end_run(&mut self) -> Rules {
         if !planted!(SuspectsAfterTheEnd) {
             (self.below, self.alone) = (0, None);

@@ -1,4 +1,4 @@
-//! What a consumer keeps open between reads, and when it lets go of it.
+//! What a consumer keeps open between reads, and when it releases that.
 
 use std::sync::atomic::Ordering;
 
@@ -8,55 +8,55 @@ use crate::read::Cursor;
 use crate::storage::Storage;
 
 impl<S: Storage> Standing<S> {
-    /// Lets go of the segment and view when the segment is no longer part of the queue. Leaves a
+    /// Releases the segment and view when the segment is no longer part of the queue. Leaves a
     /// busy consumer alone.
-    pub(crate) fn let_go_if_drained(&self, core: &Core<S>) {
+    pub(crate) fn release_if_drained(&self, core: &Core<S>) {
         if let Some(mut progress) = self.progress.try_lock() {
-            progress.let_go_if_drained(core);
+            progress.release_if_drained(core);
         }
     }
 
-    /// As [`let_go_if_drained`](Self::let_go_if_drained), but waits for a busy consumer.
-    pub(crate) fn wait_and_let_go_if_drained(&self, core: &Core<S>) {
-        self.progress.lock().let_go_if_drained(core);
+    /// As [`release_if_drained`](Self::release_if_drained), but waits for a busy consumer.
+    pub(crate) fn wait_and_release_if_drained(&self, core: &Core<S>) {
+        self.progress.lock().release_if_drained(core);
     }
 
-    /// Lets go of segment and view when the consumer has not moved since the last call. Leaves a
+    /// Releases segment and view when the consumer has not moved since the last call. Leaves a
     /// busy consumer alone.
-    pub(crate) fn let_go_if_idle(&self) {
+    pub(crate) fn release_if_idle(&self) {
         let moves = self.cell.moves.load(Ordering::Acquire);
         if self.moves_seen.swap(moves, Ordering::AcqRel) == moves
             && let Some(mut progress) = self.progress.try_lock()
         {
-            progress.let_go();
+            progress.release();
         }
     }
 
-    /// Lets go of the segments and views of all cursors. Leaves a busy consumer alone.
-    pub(crate) fn let_go(&self) {
+    /// Releases the segments and views of all cursors. Leaves a busy consumer alone.
+    pub(crate) fn release(&self) {
         if let Some(mut progress) = self.progress.try_lock() {
-            progress.let_go();
+            progress.release();
             if let Some(ledger) = &mut progress.ledger {
-                ledger.again.let_go();
+                ledger.again.release();
             }
         }
     }
 
-    /// Other consumers may have let go of a window: the next read asks for a better one.
+    /// Other consumers may have released a window: the next read asks for a better one.
     pub(crate) fn reconsider_window(&self) {
         let mut progress = self.progress.lock();
         progress.cursors().for_each(|cursor| cursor.reconsider_window());
     }
 
-    /// Lets go of everything, at the end of a run. Makes the descriptor readable.
+    /// Releases everything, at the end of a run. Makes the descriptor readable.
     pub(crate) fn end_run(&self, core: &Core<S>) {
         let mut progress = self.progress.lock();
         // A read that found the queue open and then waited for this lock checks once more.
         progress.special |= !planted!(ReadersNotStopped);
-        progress.let_go();
+        progress.release();
         let mut rules = None;
         if let Some(ledger) = &mut progress.ledger {
-            ledger.again.let_go();
+            ledger.again.release();
             // Nothing is stored any more: what becomes of a delivery or a letter from here on is
             // not durable, and the files may be another's.
             ledger.epoch += 1;
@@ -76,18 +76,18 @@ impl<S: Storage> Progress<S> {
         std::iter::once(&mut self.cursor).chain(behind)
     }
 
-    /// Lets go of segments and views.
-    pub(super) fn let_go(&mut self) {
-        self.cursors().for_each(|cursor| cursor.let_go());
+    /// Releases segments and views.
+    pub(super) fn release(&mut self) {
+        self.cursors().for_each(|cursor| cursor.release());
     }
 
-    /// Lets go of segment and view when the segment is no longer part of the queue.
-    fn let_go_if_drained(&mut self, core: &Core<S>) {
+    /// Releases segment and view when the segment is no longer part of the queue.
+    fn release_if_drained(&mut self, core: &Core<S>) {
         for cursor in self.cursors() {
             if let Some(life) = cursor.segment_life()
                 && !core.segments.list().live.iter().any(|row| row.header.life == life)
             {
-                cursor.let_go();
+                cursor.release();
             }
         }
     }

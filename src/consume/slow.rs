@@ -143,7 +143,7 @@ impl<S: Storage> Standing<S> {
                 handed = progress.take(at, record, what, clock);
             }
             if at == FoundAt::Again {
-                progress.cursor_at(at).let_go();
+                progress.cursor_at(at).release();
             }
             break Ok(Some(delivered));
         };

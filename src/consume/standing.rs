@@ -279,7 +279,7 @@ impl<S: Storage> Standing<S> {
         {
             ledger.clear(spot.seq);
         }
-        progress.let_go();
+        progress.release();
         progress.cursor.move_to(spot);
         progress.store(&self.cell, spot);
         self.cell.count_move();

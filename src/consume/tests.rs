@@ -240,14 +240,14 @@ fn a_removed_consumer_has_no_place_and_is_refused() {
 }
 
 #[test]
-fn what_is_open_for_a_consumer_is_let_go_when_it_has_not_moved() {
+fn what_is_open_for_a_consumer_is_released_when_it_has_not_moved() {
     let bench = Bench::new();
     assert_eq!(bench.read(Read::Take), Some(0));
     let holds =
         || bench.standing.with_progress(|progress| progress.cursor.segment_life().is_some());
-    bench.standing.let_go_if_idle();
+    bench.standing.release_if_idle();
     assert!(holds(), "it has moved since this was asked last");
-    bench.standing.let_go_if_idle();
+    bench.standing.release_if_idle();
     assert!(!holds());
     assert_eq!((bench.read(Read::Take), bench.place()), (Some(1), 2));
 }
@@ -275,7 +275,7 @@ fn a_message_that_was_given_back_and_cannot_be_read_is_not_lost() {
     bench.engine.core.flush().unwrap();
     let handed = bench.receive().unwrap().1;
     assert!(bench.standing.give_back(&bench.engine.core, 0, handed, None));
-    bench.standing.let_go();
+    bench.standing.release();
     for what in [Read::Receive, Read::Take, Read::TakeMore, Read::Look] {
         bench.storage.fail_after(Call::Open, 1, Errno::IO, false);
         let read = reading::next(&bench.engine, &bench.standing, what).map(drop);

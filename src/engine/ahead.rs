@@ -129,7 +129,7 @@ impl<S: Storage> Ahead<S> {
             };
             let Some(record) = found else {
                 // No segment stays open while the caller does something else.
-                cursor.let_go();
+                cursor.release();
                 return Ok(None);
             };
             if ledger.is_some_and(|ledger| ledger.is_passed(record.seq)) {

@@ -256,7 +256,7 @@ impl<S: Storage> Engine<S> {
         let flushed = core.flush_finally();
         core.store_figures();
         core.end_run();
-        core.writer.lock().let_go();
+        core.writer.lock().release();
         core.segments.close_files();
         if !planted!(LentStaysMapped) {
             core.pool.detach();

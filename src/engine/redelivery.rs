@@ -212,7 +212,7 @@ impl<S: Storage> Consumers<S> {
         }
         let mut crossed = false;
         for letter in letters {
-            // The message lets go of its segment, which may be given back then.
+            // The message releases its segment, which may be given back then.
             let letter = letter.stub();
             if sent.contains(&letter.seq) {
                 crossed |= standing.finish_letter(core, letter);

@@ -110,24 +110,24 @@ impl<S: Storage> Engine<S> {
         self.core.oldest_seq.fetch_max(first_held, Ordering::AcqRel);
         self.core.note_given_up(unread);
         if !planted!(RemovedStaysOpen) {
-            self.consumers.let_go_if_drained(&self.core);
+            self.consumers.release_if_drained(&self.core);
         }
         self.core.have_settled()
     }
 
     /// Drops messages that are too old. Waits for no consumer: a busy one is asked again later.
     pub(crate) fn expire(&self) {
-        self.core.expire_old(&|core| self.consumers.let_go_if_drained(core));
+        self.core.expire_old(&|core| self.consumers.release_if_drained(core));
     }
 
-    /// As [`let_go_if_drained`](Consumers::let_go_if_drained), but waits for consumers that are
+    /// As [`release_if_drained`](Consumers::release_if_drained), but waits for consumers that are
     /// reading and for a flush under way: these have removed segments open. The caller holds no
     /// lock.
     #[cold]
     pub(super) fn wait_for_dropped(&self) {
         let standings: Vec<_> = self.consumers.by_name.lock().values().cloned().collect();
         for standing in standings {
-            standing.wait_and_let_go_if_drained(&self.core);
+            standing.wait_and_release_if_drained(&self.core);
         }
         self.core.wait_for_leader();
         self.core.pool.unmap_unwanted();
@@ -143,7 +143,7 @@ impl<S: Storage> Engine<S> {
     fn find_room(&self, writer: &mut Writer<S::File>) -> Result<bool> {
         let core = &*self.core;
         if core.expire_for(writer) {
-            self.consumers.let_go_if_drained(core);
+            self.consumers.release_if_drained(core);
             core.have_settled()?;
             return Ok(true);
         }
@@ -154,7 +154,7 @@ impl<S: Storage> Engine<S> {
     }
 
     /// Called after `standing` left a segment behind, wanted a window or a descriptor, or met
-    /// letters: gives segments back, has other consumers let go of theirs, and wakes the workers.
+    /// letters: gives segments back, has other consumers release theirs, and wakes the workers.
     #[cold]
     pub(super) fn crossed(&self, standing: &Standing<S>) {
         self.give_space_back();
@@ -163,7 +163,7 @@ impl<S: Storage> Engine<S> {
             // Under a tight cap, the window of an idle consumer must not make the others copy.
             for other in self.consumers.by_name.lock().values() {
                 if !std::ptr::eq(&**other, standing) {
-                    other.let_go_if_idle();
+                    other.release_if_idle();
                 }
             }
             standing.reconsider_window();
@@ -172,7 +172,7 @@ impl<S: Storage> Engine<S> {
             // Descriptors stay few, even with every consumer in a segment of its own.
             for other in self.consumers.by_name.lock().values() {
                 if !std::ptr::eq(&**other, standing) {
-                    other.let_go();
+                    other.release();
                 }
             }
         }
@@ -196,16 +196,16 @@ impl<S: Storage> Engine<S> {
 }
 
 impl<S: Storage> Consumers<S> {
-    /// How the storage worker has them let go.
+    /// How the storage worker has them release their segments.
     pub(crate) fn release(self: &Arc<Self>) -> Release<S> {
         let consumers = Arc::clone(self);
-        Arc::new(move |core| consumers.let_go_if_drained(core))
+        Arc::new(move |core| consumers.release_if_drained(core))
     }
 
-    /// Has consumers that are not busy let go of segments that are no longer part of the queue.
-    fn let_go_if_drained(&self, core: &Core<S>) {
+    /// Has consumers that are not busy release segments that are no longer part of the queue.
+    fn release_if_drained(&self, core: &Core<S>) {
         for standing in self.by_name.lock().values() {
-            standing.let_go_if_drained(core);
+            standing.release_if_drained(core);
         }
     }
 }

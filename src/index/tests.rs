@@ -410,7 +410,7 @@ fn two_threads_that_change_the_run_record_lose_nothing_of_each_other() {
     let (storage, index) = made(Stores::ByMap);
     let index = Arc::new(index);
     let other = Arc::clone(&index);
-    // Only where the lock is let go in between can the other thread come.
+    // Only where the call releases the lock in between can the other thread come.
     meanwhile("with the run record unlocked", move || assert_eq!(other.begin_lease(5), 0));
     index.set_next(Some(Next { base: 8, seq: 7, ..Next::default() }));
     let came = !forget_meanwhile();

@@ -201,7 +201,7 @@ fn live_part<S: Storage>(storage: &S) -> Result<Vec<u8>> {
     Ok(live)
 }
 
-/// The picture of a queue that the process `pid` uses; `None` when it let go of it meanwhile.
+/// The picture of a queue that the process `pid` uses; `None` when it released it meanwhile.
 fn in_use<S: Storage>(storage: &Arc<S>, pid: u32) -> Result<Option<Picture>> {
     let (until, mut pause) = (now() + PATIENCE, FIRST_PAUSE);
     loop {

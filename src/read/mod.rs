@@ -9,7 +9,7 @@
 //! - `search`: the spot may also be at the end of what is visible, the end of a segment, padding,
 //!   or a recorded gap. Anything else there is damage: the cursor goes on at the next intact
 //!   record, so damage costs no more than the messages it touched.
-//! - `segments`: enters, crosses and lets go of segments.
+//! - `segments`: enters, crosses and releases segments.
 //! - `view`: shows a stretch of a segment, mapped or read ahead.
 //! - `gather`: reads a record in several pieces into the [`Scratch`], by calls.
 //! - `gaps`: reports numbers that are passed over.

@@ -37,7 +37,7 @@ impl<F: StorageFile> Cursor<F> {
             if self.spot.seq < row.header.first_seq {
                 // More numbers are missing, for another cause. The position stays before the
                 // segment: after a power cut some of them may be there again.
-                self.let_go();
+                self.release();
                 self.spot.position = before;
             }
             reported?;
@@ -72,7 +72,7 @@ impl<F: StorageFile> Cursor<F> {
                 }
             };
             if list.has_many_open() {
-                // The engine has the other consumers let go of their segments.
+                // The engine has the other consumers release their segments.
                 core.many_open.store(true, Ordering::Relaxed);
                 self.crossed = true;
             }
@@ -88,7 +88,7 @@ impl<F: StorageFile> Cursor<F> {
     ) -> Result<()> {
         reached!("between a segment and its window");
         if self.view.show(core, segment, self.spot.position, self.limit)? == Needs::Window {
-            // The engine has idle consumers let go of their windows.
+            // The engine has idle consumers release their windows.
             core.window_wanted.store(true, Ordering::Relaxed);
             self.crossed = true;
         }
@@ -99,7 +99,7 @@ impl<F: StorageFile> Cursor<F> {
     pub(super) fn cross(&mut self, end: u64) {
         self.spot.position = self.spot.position.max(end);
         self.crossed = true;
-        self.let_go();
+        self.release();
     }
 
     /// Whether the engine has something to do: this cursor crossed the end of a segment, or wants a
@@ -128,8 +128,8 @@ impl<F: StorageFile> Cursor<F> {
         }
     }
 
-    /// Lets go of the segment and the view; the spot stays.
-    pub(crate) fn let_go(&mut self) {
+    /// Releases the segment and the view; the spot stays.
+    pub(crate) fn release(&mut self) {
         self.view.clear();
         self.segment = None;
         self.found = None;
@@ -137,7 +137,7 @@ impl<F: StorageFile> Cursor<F> {
 
     /// Moves to `spot`.
     pub(crate) fn move_to(&mut self, spot: Spot) {
-        self.let_go();
+        self.release();
         self.spot = spot;
         self.limit = 0;
         self.scratch.forget();

@@ -95,7 +95,7 @@ fn quick_way_and_slow_way_find_the_same_records() {
         quickly += usize::from(quick.find_quickly(&queue.core, Check::Now).is_some());
         let met = quick.find(&queue.core).unwrap().unwrap();
         // Where the quick cursor stands now, the record is read again by calls alone.
-        slow.let_go();
+        slow.release();
         let header = slow.find_header(&queue.core).unwrap().unwrap();
         let segment = Arc::clone(slow.segment.as_ref().unwrap());
         let (core, limit) = (&*queue.core, slow.limit);
@@ -269,7 +269,7 @@ fn with_short_windows_a_backlog_is_read_ahead_and_its_buffer_used_again() {
     // A message that comes alone is read from a window, and may be lent from it.
     put.push(payload(100, 500));
     queue.enqueue(&put[100]).unwrap();
-    cursor.let_go();
+    cursor.release();
     assert!(cursor.view.has_buffer());
     assert!(cursor.find(&queue.core).unwrap().unwrap().in_window.is_some());
     assert!(cursor.may_lend() && !cursor.view.is_ahead() && cursor.view.has_buffer());
@@ -305,7 +305,7 @@ fn check_later_notices_a_payload_that_changed() {
 }
 
 #[test]
-fn a_cursor_that_is_let_go_holds_nothing_and_stays_where_it_is() {
+fn a_cursor_that_is_released_holds_nothing_and_stays_where_it_is() {
     let (_, queue) = open(&small(), 64 << 10);
     let put = put(&queue, [300, 400]);
     let mut cursor = cursor(&queue);
@@ -316,7 +316,7 @@ fn a_cursor_that_is_let_go_holds_nothing_and_stays_where_it_is() {
     assert_eq!(cursor.segment_life(), Some(header.life));
     assert!(cursor.window().is_some() && cursor.may_lend());
     let spot = cursor.spot();
-    cursor.let_go();
+    cursor.release();
     assert_eq!((cursor.segment_life(), cursor.spot()), (None, spot));
     assert!(cursor.window().is_none() && cursor.found.is_none() && !cursor.may_lend());
     assert_eq!(take(&queue, &mut cursor), Ok(Some((0, put[0].clone()))));

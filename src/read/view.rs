@@ -22,7 +22,7 @@ pub(super) struct View {
     /// there is none.
     end: u64,
     backing: Backing,
-    /// The base of the window for which idle consumers were last asked to let go of theirs.
+    /// The base of the window for which idle consumers were last asked to release theirs.
     asked_at: u64,
     /// The buffer for reading ahead, while the view shows something else.
     buffer: Option<Window>,
@@ -44,7 +44,7 @@ enum Backing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Needs {
     Nothing,
-    /// That idle consumers let go of their windows. Asked once for each window.
+    /// That idle consumers release their windows. Asked once for each window.
     Window,
 }
 

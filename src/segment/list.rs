@@ -15,7 +15,7 @@ use crate::format::Spot;
 use crate::index::RowsAre;
 use crate::storage::{Storage, StorageFile};
 
-/// With more open segments than this, consumers are asked to let go of theirs.
+/// With more open segments than this, consumers are asked to release theirs.
 const MANY_OPEN: usize = 32;
 
 #[derive(Debug)]

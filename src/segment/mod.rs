@@ -7,7 +7,7 @@
 //! - A drained segment waits in `drained` until a *synced* place of every consumer stands behind it
 //!   (rule R8). Only then may it be used again or removed.
 //! - A segment that a reader still has open is never used again: its file is removed, and its bytes
-//!   stay on the disk until the reader lets go.
+//!   stay on the disk until the reader releases it.
 //! - Giving space back never needs space.
 
 pub(crate) mod ages;

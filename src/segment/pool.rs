@@ -27,7 +27,7 @@ use crate::threads::ranks::{Rank, ranked};
 pub(crate) enum User {
     Writer,
     Reader,
-    /// Copies out of the window and lets go of it.
+    /// Copies out of the window and releases it.
     Copier,
 }
 

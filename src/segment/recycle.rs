@@ -102,7 +102,7 @@ pub(crate) struct Recycling<F> {
     /// Segments of a [`Transfer`] that is not finished, and a spare that is being made.
     pub(super) in_transit: Vec<Row>,
     /// Removed segments that a reader may still have open, and their bytes, which are free when it
-    /// lets go.
+    /// releases them.
     pub(super) removed: Vec<(Weak<Segment<F>>, u64)>,
     /// Counts the transfers that gave space back, and the spares that were made.
     pub(super) given_back: u64,

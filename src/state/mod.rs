@@ -138,7 +138,7 @@ pub(crate) struct State<S: Storage> {
     wakes_owed: AtomicBool,
     /// A consumer got no window to lend from, because other consumers have theirs open.
     pub(crate) window_wanted: AtomicBool,
-    /// More segments are open than a queue may have: consumers are to let go of theirs.
+    /// More segments are open than a queue may have: consumers are to release theirs.
     pub(crate) many_open: AtomicBool,
     pub(crate) space: Space,
     pub(crate) gaps: Gaps,

@@ -90,7 +90,7 @@ pub(crate) trait Storage: std::fmt::Debug + Send + Sync + Sized + 'static {
     /// Takes the queue's lock; `Ok(false)` when somebody else holds it. The lock dies with the
     /// process.
     fn try_lock(&self) -> io::Result<bool>;
-    /// Lets go of the lock before the storage itself is dropped.
+    /// Releases the lock before the storage itself is dropped.
     fn unlock(&self);
     /// The process that holds the lock, looked up without taking it; `None` when nobody does. 0: a
     /// process that cannot be named here.

@@ -33,7 +33,7 @@ fn next(
 /// Under the tightest cap the tail has one window and a reader another. An idle consumer that holds
 /// the third one must not make another reader copy for ever.
 #[test]
-fn a_consumer_that_only_stands_there_lets_go_of_its_window() {
+fn a_consumer_that_only_stands_there_releases_its_window() {
     for (arena, each) in [(4 << 20, 100_000), (64 << 10, 3000)] {
         let dir = crate::tests::guard::tempdir().unwrap();
         let engine = open(&dir, &Options::new().arena_size(arena).max_mapped_arenas(3));

@@ -160,7 +160,7 @@ fn a_segment_is_not_used_again_while_a_message_of_it_is_lent_however_late_its_wi
     let segment = core.segments.list().open(&storage, &row).unwrap();
     let (send, lent) = std::sync::mpsc::channel();
     meanwhile("between the looks at a drained segment", move || {
-        // It takes one, lends the first message, and lets go of the segment.
+        // It takes one, lends the first message, and releases the segment.
         let (life, length) = (row.header.life, row.header.length);
         let granted = core
             .pool

@@ -308,7 +308,7 @@ mutants! {
     SeekWakesNobody => "P9: no wake-up is lost",
     /// A producer waits for a seek with its lock held, for which the seek may wait.
     RoomWaitsForASeek => "P9: no order of calls deadlocks",
-    /// Consumers are not asked to let go of segments that were dropped.
+    /// Consumers are not asked to release segments that were dropped.
     RemovedStaysOpen => "P5: space that was given up comes back",
     /// A mapped record's header is stored before its payload (R0).
     MappedHeaderBeforePayload => "R0: the payload is stored before the header that makes it valid",
@@ -363,7 +363,7 @@ mutants! {
     RunInOneCopy => "one copy of the run record is whole at any time",
     /// The durable mark is always stored in the same half.
     SyncedMarkOverwritten => "one half of the durable mark is whole at any time",
-    /// The run record is changed with its lock let go between.
+    /// The run record is changed with its lock released between.
     RunChangedUnlocked => "two changes of the run record are both stored",
     /// A dead letter is stored before the version in the index's header is on the disk.
     VersionNotSynced => "what older code must not overlook has a higher version, on the disk first",

@@ -319,7 +319,7 @@ impl<F: StorageFile> Writer<F> {
 
     /// Has the next record begin a new segment at `base`. The tail's segment was given up.
     pub(crate) fn begin_anew<S: Storage<File = F>>(&mut self, state: &State<S>, base: u64) {
-        self.let_go();
+        self.release();
         let next = Next { base, seq: self.tail.committed.seq, ..Next::default() };
         if let Some(next) = self.succession.begin(next) {
             state.index.set_next(Some(next));
@@ -328,7 +328,7 @@ impl<F: StorageFile> Writer<F> {
 
     /// Notes that there was no room for the record that was rolled back.
     pub(crate) fn note_refused(&mut self) {
-        self.let_go();
+        self.release();
         self.refused = true;
     }
 
@@ -346,9 +346,9 @@ impl<F: StorageFile> Writer<F> {
         self.tail.close();
     }
 
-    /// Lets go of the tail's segment and window.
-    pub(crate) fn let_go(&mut self) {
-        self.tail.let_go();
+    /// Releases the tail's segment and window.
+    pub(crate) fn release(&mut self) {
+        self.tail.release();
     }
 }
 

@@ -63,7 +63,7 @@ impl<F: StorageFile> Tail<F> {
     /// Goes back to the end of the last committed record.
     pub(super) fn go_back(&mut self) {
         self.at = self.committed;
-        self.let_go();
+        self.release();
     }
 
     /// Closes the quick way until a window is taken again.
@@ -71,8 +71,8 @@ impl<F: StorageFile> Tail<F> {
         self.quick = None;
     }
 
-    /// Lets go of the segment and the window.
-    pub(super) fn let_go(&mut self) {
+    /// Releases the segment and the window.
+    pub(super) fn release(&mut self) {
         self.segment = None;
         self.quick = None;
     }

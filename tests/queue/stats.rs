@@ -345,7 +345,7 @@ fn refused_calls_and_waits_for_room_are_counted() {
 }
 
 #[test]
-fn a_file_that_is_removed_while_it_is_read_is_counted_until_it_is_let_go_of() {
+fn a_file_that_is_removed_while_it_is_read_is_counted_until_it_is_released() {
     let dir = crate::support::tempdir().unwrap();
     let limit = 1 << 20;
     let options = Options::new().arena_size(4096).max_bytes(limit).on_full(OnFull::DropOldest);

@@ -23,7 +23,7 @@ pub(crate) enum AttemptCounts {
     Stored,
 }
 
-/// Until when a feed lets go of its queue.
+/// Until when a feed releases its queue.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Absence {
     /// Until there are more messages than these, or until that time.
@@ -32,7 +32,7 @@ pub(crate) enum Absence {
     ForATurn,
 }
 
-/// Hands out the messages of a consumer. It can let go of the queue: while nothing is there, so
+/// Hands out the messages of a consumer. It can release the queue: while nothing is there, so
 /// that others can put messages in, and when somebody waits for it.
 #[derive(Debug)]
 pub(crate) struct Feed<'a> {
@@ -40,7 +40,7 @@ pub(crate) struct Feed<'a> {
     name: Option<String>,
     signals: &'a Signals,
     attempts: AttemptCounts,
-    /// `None` while it has let go.
+    /// `None` while it has released the queue.
     open: Option<(Queue, Option<Consumer>)>,
 }
 
@@ -98,9 +98,9 @@ impl<'a> Feed<'a> {
         somebody_waits(&self.dir)
     }
 
-    /// Lets go of the queue, and opens it again. What was handed out comes again: not counted as
+    /// Releases the queue, and opens it again. What was handed out comes again: not counted as
     /// tried where it is dropped behind this call, and counted where it is dropped before.
-    pub(crate) fn let_go(&mut self, away: Absence) -> Tried<Woken> {
+    pub(crate) fn release(&mut self, away: Absence) -> Tried<Woken> {
         self.close()?;
         let dir = self.dir.clone();
         let inspector = Inspector::open(&dir)?;
@@ -159,7 +159,7 @@ impl<'a> Feed<'a> {
         Ok(snapshot.state != QueueState::Owned && waiting > than)
     }
 
-    /// Makes everything durable, and lets go of the queue.
+    /// Makes everything durable, and releases the queue.
     pub(crate) fn close(&mut self) -> Tried<()> {
         match self.open.take() {
             Some((queue, _)) => queue.close().map_err(Failure::from),

@@ -50,7 +50,7 @@ impl<'a> Opener<'a> {
 
     /// Opens the queue. It must be there, unless the options may create it.
     ///
-    /// Who waits says so: [`Feed::let_go`](crate::feed::Feed::let_go) has the owner let go of it.
+    /// Who waits says so: [`Feed::release`](crate::feed::Feed::release) has the owner release it.
     pub(crate) fn open(self, dir: &Path, options: &Options) -> Tried<Queue> {
         check(dir)?;
         let until = match self.patience {

@@ -1,8 +1,8 @@
-//! Who waits for a queue that another process has, so that its owner can let go between two pieces
-//! of work.
+//! Who waits for a queue that another process has, so that its owner can release it between two
+//! pieces of work.
 //!
 //! A waiter holds a shared lock of the queue's index, which nothing else locks so. The lock goes
-//! with its process, nothing is written, and who has the queue looks only where it may let go.
+//! with its process, nothing is written, and who has the queue looks only where it may release it.
 
 use std::fs::{self, File};
 use std::os::unix::fs::OpenOptionsExt;
@@ -25,8 +25,8 @@ pub(crate) struct Sign {
 }
 
 impl Sign {
-    /// `None` where it cannot be said: nobody lets go then, and that is all. The index may be made
-    /// anew, so a waiter says it again each time that it has tried.
+    /// `None` where it cannot be said: nobody releases the queue then, and that is all. The index
+    /// may be made anew, so a waiter says it again each time that it has tried.
     pub(crate) fn show(dir: &Path) -> Option<Sign> {
         let index = index(dir)?;
         flock(&index, FlockOperation::NonBlockingLockShared).ok()?;

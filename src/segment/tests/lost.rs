@@ -82,7 +82,7 @@ fn times_that_could_not_be_written_do_not_count() {
 }
 
 #[test]
-fn a_cut_waits_for_a_file_that_cannot_be_opened_and_for_the_next_run_once_files_are_let_go() {
+fn a_cut_waits_for_a_file_that_cannot_be_opened_and_for_the_next_run_once_files_are_released() {
     for is_over in [false, true] {
         let bench = Bench::new(None);
         let first = bench.append(LEN).unwrap();

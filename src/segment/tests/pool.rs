@@ -27,7 +27,7 @@ fn get(pool: &Pool, file: &SimFile, life: u64, number: u64, user: User) -> Optio
 }
 
 #[test]
-fn no_more_windows_are_mapped_than_the_cap_says_and_who_got_none_gets_the_next_that_is_let_go() {
+fn no_more_windows_are_mapped_than_the_cap_says_and_who_got_none_gets_the_next_that_is_released() {
     let (storage, file, pool) = pool(3);
     let mut held: Vec<_> =
         (0..3).map(|number| get(&pool, &file, 1, number, User::Copier).unwrap()).collect();

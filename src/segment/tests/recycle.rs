@@ -150,7 +150,7 @@ fn a_segment_that_somebody_has_open_is_removed_and_never_used_again() {
 }
 
 /// A reader that has a segment open and no window yet may take the window, lend a message from it
-/// and let go of the segment, all at the last moment.
+/// and release the segment, all at the last moment.
 #[test]
 fn what_a_reader_lends_while_a_segment_is_looked_at_is_never_used_again() {
     let bench = Rc::new(Bench::new(None));
@@ -170,7 +170,7 @@ fn what_a_reader_lends_while_a_segment_is_looked_at_is_never_used_again() {
 }
 
 #[test]
-fn bytes_of_a_removed_file_count_on_the_disk_and_not_against_the_limit_until_it_is_let_go() {
+fn bytes_of_a_removed_file_count_on_the_disk_and_not_against_the_limit_until_it_is_released() {
     let bench = Bench::new(None);
     let segment = bench.append(1).unwrap();
     bench.append_all(1);
@@ -246,7 +246,7 @@ fn where_all_that_is_drained_leaves_the_directory_a_spare_says_how_far_that_goes
 }
 
 #[test]
-fn once_the_files_are_let_go_nothing_is_done_to_them() {
+fn once_the_files_are_released_nothing_is_done_to_them() {
     let bench = Bench::new(None);
     bench.append_all(3);
     bench.pass(2);

@@ -241,7 +241,7 @@ fn a_queue_whose_thread_cannot_be_started_does_not_open_with_a_timer() {
         let storage = disk();
         let refused = Engine::open(storage.clone(), &options).map(|_| ()).unwrap_err();
         assert!(matches!(refused, Error::Io { op: "start a thread for", .. }), "{refused}");
-        // The lock was let go, and the queue is what it was.
+        // The flush released the lock, and the queue is what it was.
         NO_THREADS.set(false);
         open(&storage, &options, Background::Workers).close().unwrap();
         NO_THREADS.set(true);

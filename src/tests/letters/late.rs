@@ -54,7 +54,7 @@ fn receive(queue: &Queue, workers: &Standing<SimStorage>) -> Handed {
     let (message, handed) = queue.receive(workers, reading::AsMessage).unwrap().unwrap();
     assert_eq!(message.seq(), 0);
     drop(message);
-    workers.let_go();
+    workers.release();
     handed
 }
 

@@ -218,7 +218,7 @@ fn the_oldest_are_dropped_for_ever_also_where_one_segment_is_all_there_is() {
     }
 }
 
-/// A message that is lent keeps its bytes, and their space, until it is let go.
+/// A message that is lent keeps its bytes, and their space, until the reader releases it.
 #[test]
 fn a_segment_is_not_used_again_while_a_message_of_it_is_lent() {
     for on_full in [OnFull::Reject, OnFull::DropOldest] {
@@ -239,7 +239,7 @@ fn a_segment_is_not_used_again_while_a_message_of_it_is_lent() {
     }
 }
 
-/// A consumer is within a read at the moment at which everybody is asked to let go of what is gone.
+/// A consumer is within a read at the moment at which everybody is asked to release what is gone.
 #[test]
 fn a_consumer_that_is_busy_keeps_no_space_for_itself() {
     for on_full in [OnFull::Reject, OnFull::DropOldest] {
@@ -252,7 +252,7 @@ fn a_consumer_that_is_busy_keeps_no_space_for_itself() {
         take_all(&queue, "c");
         assert!(standing.with_progress(|state| state.cursor.segment_life().is_some()));
         let (busy, is_busy) = mpsc::channel();
-        let (let_go, may_go) = mpsc::channel::<()>();
+        let (release, may_go) = mpsc::channel::<()>();
         let reader = thread::spawn(move || {
             standing.with_progress(|_| {
                 busy.send(()).unwrap();
@@ -261,11 +261,11 @@ fn a_consumer_that_is_busy_keeps_no_space_for_itself() {
         });
         is_busy.recv().unwrap();
         meanwhile("between the looks at a drained segment", move || {
-            let_go.send(()).unwrap();
+            release.send(()).unwrap();
             reader.join().unwrap();
         });
         let given: Vec<_> = (full..full + 50).map(|next| put(&queue, Way::Alone, next)).collect();
-        // Whoever was not met is let go.
+        // Whoever was not met goes on.
         meanwhile("nowhere", || ());
         for (next, given) in (full..).zip(given) {
             assert_eq!(given.unwrap(), next, "{on_full:?}");

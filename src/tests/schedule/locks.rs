@@ -23,7 +23,7 @@ impl<T: Default> Default for Mutex<T> {
 
 pub(crate) struct MutexGuard<'a, T> {
     mutex: &'a Mutex<T>,
-    /// There but while the lock is let go within a call.
+    /// There but while a call has released the lock.
     guard: Option<parking_lot::MutexGuard<'a, T>>,
     /// Where it was taken.
     at: &'static Location<'static>,
@@ -118,7 +118,7 @@ impl<T: fmt::Debug> fmt::Debug for Mutex<T> {
 }
 
 impl<T> MutexGuard<'_, T> {
-    fn let_go(&mut self) {
+    fn release(&mut self) {
         self.guard = None;
         if self.mutex.rank.is_some() {
             ranks::pop(self.mutex.key());
@@ -134,7 +134,7 @@ impl<T> MutexGuard<'_, T> {
     }
 
     pub(crate) fn unlocked<R>(guard: &mut Self, work: impl FnOnce() -> R) -> R {
-        guard.let_go();
+        guard.release();
         step();
         let done = work();
         guard.take_again();
@@ -164,7 +164,7 @@ impl<T: fmt::Debug> fmt::Debug for MutexGuard<'_, T> {
 
 impl<T> Drop for MutexGuard<'_, T> {
     fn drop(&mut self) {
-        self.let_go();
+        self.release();
         step();
     }
 }
@@ -201,8 +201,8 @@ impl Condvar {
                 Some(until) => self.0.wait_until(inner, until).timed_out(),
             };
         }
-        // The lock is let go and the wait begun in one step.
-        guard.let_go();
+        // The lock is released and the wait begun in one step.
+        guard.release();
         let is_woken = here(|schedule, me| {
             let until = until.map(|until| schedule.nanos_at(until));
             schedule.wait(me, self.key(), until)
@@ -254,7 +254,7 @@ impl<T> RwLock<T> {
         }
     }
 
-    fn let_go(&self) {
+    fn release(&self) {
         if is_scheduled() {
             here(|schedule, _| schedule.wake(self.key(), usize::MAX));
         }
@@ -290,7 +290,7 @@ impl<T> Deref for ReadGuard<'_, T> {
 impl<T> Drop for ReadGuard<'_, T> {
     fn drop(&mut self) {
         self.guard = None;
-        self.lock.let_go();
+        self.lock.release();
     }
 }
 
@@ -311,6 +311,6 @@ impl<T> DerefMut for WriteGuard<'_, T> {
 impl<T> Drop for WriteGuard<'_, T> {
     fn drop(&mut self) {
         self.guard = None;
-        self.lock.let_go();
+        self.lock.release();
     }
 }

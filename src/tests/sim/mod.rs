@@ -232,7 +232,7 @@ impl SimStorage {
     }
 
     /// Whether the disk holds that page of the file as the page cache does. (Only then the cache
-    /// may have let go of it.)
+    /// may have released it.)
     pub(crate) fn is_on_disk(&self, name: &str, page: usize) -> bool {
         let inode = self.disk.lock().names[name].clone();
         inode.body.lock().pages[page].durable == inode.image(page)

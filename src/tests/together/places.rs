@@ -230,7 +230,7 @@ fn what_a_consumer_that_is_being_made_has_to_read_stays() {
 
 /// A consumer that reads no more keeps no dropped segment's space on the disk.
 #[test]
-fn who_stands_in_a_segment_that_is_dropped_lets_go_of_it() {
+fn who_stands_in_a_segment_that_is_dropped_releases_it() {
     let queue = open(&small(6).on_full(OnFull::DropOldest), Background::Calls);
     let consumer = queue.consumer("a").unwrap();
     queue.enqueue(&[1; 6000]).unwrap();

@@ -114,7 +114,7 @@ impl Take<'_> {
                 Waits::First(_) => self.written.messages() == 0,
                 Waits::Forever => true,
             };
-            if !waiting || feed.let_go(Absence::UntilMore(0, deadline))? != Woken::Ready {
+            if !waiting || feed.release(Absence::UntilMore(0, deadline))? != Woken::Ready {
                 break;
             }
         }

@@ -25,7 +25,8 @@ struct FailedJob {
     again: Again,
 }
 
-/// The queue counts attempts and delays while it is open; this counts while it is let go of, too.
+/// The queue counts attempts and delays while it is open; this counts while `each` has released it,
+/// too.
 #[derive(Debug, Default)]
 pub(super) struct Failures {
     of: BTreeMap<u64, FailedJob>,
@@ -61,7 +62,8 @@ impl Failures {
         self.of.values().filter(|failed| failed.again == Again::Never).count() as u64
     }
 
-    /// Keeps a message until the queue was let go of: to give it back before would count as a try.
+    /// Keeps a message until `each` has released the queue: to give it back before would count as a
+    /// try.
     pub(super) fn keep(&mut self, delivery: Delivery) {
         self.kept.push(delivery);
     }
@@ -75,8 +77,8 @@ impl Failures {
         self.kept.len() >= MOST_KEPT || bytes() >= MOST_KEPT_BYTES
     }
 
-    /// Gives back what is kept: the queue was let go of.
-    pub(super) fn let_go(&mut self) {
+    /// Gives back what is kept: `each` has released the queue.
+    pub(super) fn release(&mut self) {
         self.kept.clear();
     }
 

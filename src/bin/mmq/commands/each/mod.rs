@@ -124,7 +124,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
     let mut each = Each::new(call, work, dead);
     let result = each.all(&mut feed, waits);
     let closed = feed.close();
-    each.failures.let_go();
+    each.failures.release();
     if let Some(ending) = call.signals.stop() {
         let done = count(each.done, "message");
         call.console.note(format!("ended by a signal; done: {done}"));
@@ -193,8 +193,8 @@ impl<'a> Each<'a> {
                 (Idle::Empty, Waits::First(_)) if had_some => return Ok(()),
                 (Idle::Empty, _) => Absence::UntilMore(self.failures.kept(), deadline),
             };
-            let woken = feed.let_go(away)?;
-            self.failures.let_go();
+            let woken = feed.release(away)?;
+            self.failures.release();
             if woken != Woken::Ready {
                 return Ok(());
             }

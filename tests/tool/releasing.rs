@@ -1,4 +1,4 @@
-//! `each` lets go of its queue between commands when somebody waits for it.
+//! `each` releases its queue between commands when somebody waits for it.
 
 use std::fs::File;
 use std::io::Write;
