@@ -197,8 +197,8 @@ impl Delivery {
     ///
     /// # Durability
     ///
-    /// As of an [acknowledgement](Self::ack). A letter is durable in the other queue before the
-    /// message is acknowledged here. A message that has neither gone nor been reported when the
+    /// As of an [acknowledgement](Self::ack). A dead letter is durable in the other queue before
+    /// the message is acknowledged here. A message that has neither gone nor been reported when the
     /// queue is closed stays rejected for runs that set a redelivery; in others it comes again.
     /// (The first rejection counts as setting one: from then on the run has what earlier ones
     /// counted and rejected.)

@@ -282,7 +282,7 @@ pub(crate) fn not_counted(path: &Path, consumer: &str) {
 /// Rejected messages could not go to the queue for dead letters. So many `letters` stay, and are
 /// tried again; those that are too large for that queue come as gaps.
 #[inline]
-pub(crate) fn letters_stay(path: &Path, consumer: &str, letters: usize, error: &Error) {
+pub(crate) fn dead_letters_stay(path: &Path, consumer: &str, letters: usize, error: &Error) {
     #[cfg(feature = "tracing")]
     {
         let (consumer, error) = (consumer.to_owned(), error.to_string());

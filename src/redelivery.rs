@@ -106,7 +106,7 @@ impl Redelivery {
     /// then it stays in flight. While `queue` is full, busy, closed or refuses to write, the
     /// message stays, and is tried again after the [backoff](Self::backoff), or each second. One
     /// that is too large for `queue` comes as a gap instead,
-    /// [`GapCause::Rejected`](crate::GapCause::Rejected). A letter says [where it comes
+    /// [`GapCause::Rejected`](crate::GapCause::Rejected). A dead letter says [where it comes
     /// from](crate::Message::origin).
     ///
     /// A close of this queue first sends what is rejected and can go, and begins with no more after
@@ -168,7 +168,7 @@ impl<S: Storage> OtherQueue<S> {
 
 impl<S: Storage> DeadLetters for OtherQueue<S> {
     fn put(&self, payload: &[u8], origin: &Origin) -> Result<()> {
-        self.engine.enqueue_letter(payload, origin).map(drop)
+        self.engine.enqueue_dead_letter(payload, origin).map(drop)
     }
 
     fn flush(&self) -> Result<()> {

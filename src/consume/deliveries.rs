@@ -1,5 +1,5 @@
 //! What becomes of deliveries: they are acknowledged, given back or rejected, their leases end, and
-//! letters go to another queue.
+//! dead letters go to another queue.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -20,7 +20,7 @@ use crate::threads::now;
 
 /// A rejected message on its way to another queue.
 #[derive(Debug)]
-pub(crate) struct Letter {
+pub(crate) struct DeadLetter {
     pub(crate) seq: u64,
     pub(crate) attempts: u32,
     pub(crate) message: Message,
@@ -29,22 +29,22 @@ pub(crate) struct Letter {
     epoch: u64,
 }
 
-/// A letter without its message.
+/// A dead letter without its message.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct LetterStub {
+pub(crate) struct DeadLetterStub {
     pub(crate) seq: u64,
     attempts: u32,
     epoch: u64,
 }
 
 /// The rejected messages of a consumer, and where they go.
-pub(crate) type Letters = (Arc<dyn DeadLetters>, Vec<Letter>);
+pub(crate) type DeadLetterBatch = (Arc<dyn DeadLetters>, Vec<DeadLetter>);
 
-/// So many letters, and about so many bytes of them, go at a time: they are copies, or keep their
-/// segments.
-const LETTERS: usize = 64;
-const LETTER_BYTES: usize = if cfg!(test) { 64 << 10 } else { 16 << 20 };
-/// A letter that could not go is tried again after this long, where no delay is set.
+/// So many dead letters, and about so many bytes of them, go at a time: they are copies, or keep
+/// their segments.
+const DEAD_LETTERS: usize = 64;
+const DEAD_LETTER_BYTES: usize = if cfg!(test) { 64 << 10 } else { 16 << 20 };
+/// A dead letter that could not go is tried again after this long, where no delay is set.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
 
 impl<S: Storage> Standing<S> {
@@ -234,8 +234,8 @@ impl<S: Storage> Standing<S> {
         }
         let mut progress = self.progress.lock();
         let ledger = progress.ledger.as_mut()?;
-        let letters = ledger.letters();
-        ledger.redelivery.as_mut()?.time_to_notify(now(), letters)
+        let dead_letters = ledger.pending_dead_letters();
+        ledger.redelivery.as_mut()?.time_to_notify(now(), dead_letters)
     }
 
     /// When the next lease or delay ends.
@@ -248,20 +248,20 @@ impl<S: Storage> Standing<S> {
     }
 
     /// The rejected messages, if they go to another queue, as `message` makes them.
-    pub(crate) fn take_letters(
+    pub(crate) fn take_dead_letters(
         &self,
         core: &Core<S>,
         message: impl Fn(&mut Cursor<S::File>, Record) -> Option<Message>,
-    ) -> Option<Letters> {
+    ) -> Option<DeadLetterBatch> {
         let mut progress = self.progress.lock();
         let progress = &mut *progress;
-        let ledger = progress.ledger.as_mut().filter(|ledger| ledger.letters() > 0)?;
-        let dead_letters = ledger.redelivery().rules.dead_letters.clone()?;
+        let ledger = progress.ledger.as_mut().filter(|ledger| ledger.pending_dead_letters() > 0)?;
+        let other_queue = ledger.redelivery().rules.dead_letters.clone()?;
         core.check_readable().ok()?;
-        let (mut letters, mut bytes) = (Vec::new(), 0);
-        while letters.len() < LETTERS
-            && (bytes < LETTER_BYTES || planted!(LettersOfAnySize))
-            && let Some((seq, open)) = ledger.take_letter()
+        let (mut dead_letters, mut bytes) = (Vec::new(), 0);
+        while dead_letters.len() < DEAD_LETTERS
+            && (bytes < DEAD_LETTER_BYTES || planted!(DeadLettersOfAnySize))
+            && let Some((seq, open)) = ledger.take_dead_letter()
         {
             ledger.again.move_to(Spot { position: open.position, seq });
             let found = loop {
@@ -279,8 +279,8 @@ impl<S: Storage> Standing<S> {
             match found {
                 Ok(message) => {
                     bytes += message.len();
-                    let is_put = ledger.redelivery().is_put_into(seq, dead_letters.id());
-                    letters.push(Letter {
+                    let is_put = ledger.redelivery().is_put_into(seq, other_queue.id());
+                    dead_letters.push(DeadLetter {
                         seq,
                         attempts: open.attempts,
                         message,
@@ -288,32 +288,32 @@ impl<S: Storage> Standing<S> {
                         epoch: ledger.epoch,
                     });
                 }
-                Err(true) => ledger.letter_lost(seq),
-                Err(false) => ledger.letter_failed(seq, now() + TRY_AGAIN),
+                Err(true) => ledger.dead_letter_lost(seq),
+                Err(false) => ledger.dead_letter_failed(seq, now() + TRY_AGAIN),
             }
         }
         ledger.again.release();
         self.note_change(progress, core);
-        Some((dead_letters, letters))
+        Some((other_queue, dead_letters))
     }
 
-    /// Letters that were to be tried again later are tried now: the queue is being closed.
-    pub(crate) fn letters_at_once(&self) {
+    /// Dead letters that were to be tried again later are tried now: the queue is being closed.
+    pub(crate) fn dead_letters_at_once(&self) {
         let mut progress = self.progress.lock();
         if let Some(ledger) = &mut progress.ledger {
-            ledger.letters_at_once();
+            ledger.dead_letters_at_once();
         }
     }
 
-    /// A letter is durable in the other queue: its message is done. True when the place left a
+    /// A dead letter is durable in the other queue: its message is done. True when the place left a
     /// segment behind.
-    pub(crate) fn finish_letter(&self, core: &Core<S>, letter: LetterStub) -> bool {
-        let LetterStub { seq, epoch, .. } = letter;
+    pub(crate) fn finish_dead_letter(&self, core: &Core<S>, dead_letter: DeadLetterStub) -> bool {
+        let DeadLetterStub { seq, epoch, .. } = dead_letter;
         let handed = Handed::new(0, epoch, 0);
         let mut progress = self.progress.lock();
-        // A close lets letters under way end, as long as the epoch is theirs: else they would go
-        // twice.
-        let may = if planted!(LettersUnderWayDoubled) {
+        // A close lets dead letters under way end, as long as the epoch is theirs: else they would
+        // go twice.
+        let may = if planted!(DeadLettersUnderWayDoubled) {
             progress.check(core, self).is_ok()
         } else {
             progress.exists()
@@ -321,10 +321,10 @@ impl<S: Storage> Standing<S> {
         may && matches!(self.end_delivery(&mut progress, core, seq, handed), Ok(Some(true)))
     }
 
-    /// A letter could not go: it is tried again. `put_into` is the queue that took it and could not
-    /// make it durable.
-    pub(crate) fn letter_failed(&self, letter: LetterStub, put_into: Option<usize>) {
-        let LetterStub { seq, attempts, epoch } = letter;
+    /// A dead letter could not go: it is tried again. `put_into` is the queue that took it and
+    /// could not make it durable.
+    pub(crate) fn dead_letter_failed(&self, dead_letter: DeadLetterStub, put_into: Option<usize>) {
+        let DeadLetterStub { seq, attempts, epoch } = dead_letter;
         let mut progress = self.progress.lock();
         if let Some(ledger) = progress.ledger.as_mut().filter(|ledger| ledger.epoch == epoch) {
             if let Some(queue) = put_into {
@@ -334,17 +334,17 @@ impl<S: Storage> Standing<S> {
             let delay = if delay.is_zero() { TRY_AGAIN } else { delay };
             let now = now();
             // (A delay that overflows the clock is for messages that come again.)
-            ledger.letter_failed(seq, now.checked_add(delay).unwrap_or(now + TRY_AGAIN));
+            ledger.dead_letter_failed(seq, now.checked_add(delay).unwrap_or(now + TRY_AGAIN));
         }
     }
 
-    /// A letter can never go: the next read reports its message as a gap.
-    pub(crate) fn letter_refused(&self, core: &Core<S>, letter: LetterStub) {
-        let LetterStub { seq, epoch, .. } = letter;
+    /// A dead letter can never go: the next read reports its message as a gap.
+    pub(crate) fn dead_letter_refused(&self, core: &Core<S>, dead_letter: DeadLetterStub) {
+        let DeadLetterStub { seq, epoch, .. } = dead_letter;
         let mut progress = self.progress.lock();
         let progress = &mut *progress;
         if let Some(ledger) = progress.ledger.as_mut().filter(|ledger| ledger.epoch == epoch) {
-            ledger.letter_refused(seq);
+            ledger.dead_letter_refused(seq);
         }
         self.note_change(progress, core);
     }
@@ -381,9 +381,9 @@ impl<S: Storage> Standing<S> {
     }
 }
 
-impl Letter {
+impl DeadLetter {
     /// What remains of it once the message is released.
-    pub(crate) fn stub(self) -> LetterStub {
-        LetterStub { seq: self.seq, attempts: self.attempts, epoch: self.epoch }
+    pub(crate) fn stub(self) -> DeadLetterStub {
+        DeadLetterStub { seq: self.seq, attempts: self.attempts, epoch: self.epoch }
     }
 }

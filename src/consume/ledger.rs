@@ -44,7 +44,7 @@ pub(crate) struct Open {
     /// How often it was handed out.
     pub(crate) attempts: u32,
     pub(super) state: Whereabouts,
-    /// When its lease or its delay ends, or its letter is tried again.
+    /// When its lease or its delay ends, or its dead letter is tried again.
     pub(super) due: Option<Instant>,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct Ledger<F> {
     pub(super) returned: BTreeSet<u64>,
     /// The open numbers that come no more, and that nobody has begun to deal with.
     pub(super) rejected: BTreeSet<u64>,
-    /// Those of which no letter can go: the next read reports them as gaps.
+    /// Those of which no dead letter can go: the next read reports them as gaps.
     pub(super) unsendable: BTreeSet<u64>,
     /// How many messages are with workers, and how many come again after a while.
     out: usize,

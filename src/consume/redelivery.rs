@@ -97,7 +97,7 @@ pub(crate) struct Redeliveries<F> {
     suspects: BTreeSet<u64>,
     /// Messages that were rejected and are not counted yet.
     rejections: Vec<u64>,
-    /// Letters that are in another queue, by its number, and that it could not make durable.
+    /// Dead letters that are in another queue, by its number, and that it could not make durable.
     unflushed: BTreeMap<u64, usize>,
 }
 
@@ -185,18 +185,18 @@ impl<F: StorageFile> Redeliveries<F> {
         self.unflushed.clear();
     }
 
-    /// Replaces the rules. Letters that another queue could not make durable are put in anew.
+    /// Replaces the rules. Dead letters that another queue could not make durable are put in anew.
     pub(super) fn set_rules(&mut self, rules: Rules) -> Rules {
         self.unflushed.clear();
         std::mem::replace(&mut self.rules, rules)
     }
 
-    /// The letter is in that queue, which could not make it durable.
+    /// The dead letter is in that queue, which could not make it durable.
     pub(super) fn note_unflushed(&mut self, seq: u64, queue: usize) {
         self.unflushed.insert(seq, queue);
     }
 
-    /// Whether the letter is in that queue, and needs a flush alone.
+    /// Whether the dead letter is in that queue, and needs a flush alone.
     pub(super) fn is_put_into(&self, seq: u64, queue: usize) -> bool {
         self.unflushed.get(&seq) == Some(&queue) && !planted!(UnflushedPutInAgain)
     }
@@ -338,9 +338,9 @@ impl<F: StorageFile> Redeliveries<F> {
     }
 
     /// When the delivery worker is to look, if it was not notified of that already: at once, when
-    /// there are `letters`.
-    pub(crate) fn time_to_notify(&mut self, now: Instant, letters: usize) -> Option<Instant> {
-        let next = if letters > 0 { now } else { self.next_due()? };
+    /// there are `dead_letters`.
+    pub(crate) fn time_to_notify(&mut self, now: Instant, dead_letters: usize) -> Option<Instant> {
+        let next = if dead_letters > 0 { now } else { self.next_due()? };
         // Nobody may have been notified of one that is past: the worker may have ended.
         if self.notified.is_some_and(|notified| notified <= next && notified > now) {
             return None;

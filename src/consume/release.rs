@@ -57,8 +57,8 @@ impl<S: Storage> Standing<S> {
         let mut rules = None;
         if let Some(ledger) = &mut progress.ledger {
             ledger.again.release();
-            // Nothing is stored any more: what becomes of a delivery or a letter from here on is
-            // not durable, and the files may be another's.
+            // Nothing is stored any more: what becomes of a delivery or a dead letter from here on
+            // is not durable, and the files may be another's.
             ledger.epoch += 1;
             rules = ledger.redelivery.as_mut().map(|redelivery| redelivery.end_run());
         }

@@ -103,7 +103,7 @@ impl<F: StorageFile> Ledger<F> {
         }
     }
 
-    /// Does what was due by `now`: leases end, delays are over, letters are tried again.
+    /// Does what was due by `now`: leases end, delays are over, dead letters are tried again.
     pub(crate) fn tick(&mut self, now: Instant) {
         while let Some(seq) = self.redelivery.as_mut().and_then(|it| it.take_due(now)) {
             let Some(open) = self.open.get_mut(&seq) else {
@@ -142,7 +142,7 @@ impl<F: StorageFile> Ledger<F> {
     }
 
     /// How many rejected messages are to go to another queue.
-    pub(crate) fn letters(&self) -> usize {
+    pub(crate) fn pending_dead_letters(&self) -> usize {
         let go = self.redelivery.as_ref().is_some_and(|it| it.has_dead_letters());
         if go { self.rejected.len() } else { 0 }
     }
@@ -154,15 +154,15 @@ impl<F: StorageFile> Ledger<F> {
         }
     }
 
-    /// Takes the oldest rejected message, for its letter: [`letter_failed`](Self::letter_failed) or
-    /// [`finish`](Self::finish) follows.
-    pub(crate) fn take_letter(&mut self) -> Option<(u64, Open)> {
+    /// Takes the oldest rejected message, for its dead letter:
+    /// [`dead_letter_failed`](Self::dead_letter_failed) or [`finish`](Self::finish) follows.
+    pub(crate) fn take_dead_letter(&mut self) -> Option<(u64, Open)> {
         let seq = self.rejected.pop_first()?;
         self.open.get(&seq).map(|open| (seq, *open))
     }
 
-    /// The letter is tried again at `due`.
-    pub(crate) fn letter_failed(&mut self, seq: u64, due: Instant) {
+    /// The dead letter is tried again at `due`.
+    pub(crate) fn dead_letter_failed(&mut self, seq: u64, due: Instant) {
         if self.open.get(&seq).is_some_and(|open| open.state == Whereabouts::Rejected) {
             self.put(seq, Whereabouts::Rejected, Some(due));
         }
@@ -170,7 +170,7 @@ impl<F: StorageFile> Ledger<F> {
 
     /// Reports a rejected message that has no other queue to go to as a gap: makes it done.
     pub(crate) fn report_rejected(&mut self) -> Option<Gap> {
-        let rejected = self.rejected.first().filter(|_| self.letters() == 0);
+        let rejected = self.rejected.first().filter(|_| self.pending_dead_letters() == 0);
         let seq = *self.unsendable.first().or(rejected)?;
         if planted!(RejectedComesAgain) {
             self.put(seq, Whereabouts::Back, None);
@@ -188,11 +188,11 @@ impl<F: StorageFile> Ledger<F> {
     /// Whether the next read reports a rejected message as a gap, also where none may be handed
     /// out.
     pub(crate) fn has_rejected_to_report(&self) -> bool {
-        !self.unsendable.is_empty() || self.rejected.len() > self.letters()
+        !self.unsendable.is_empty() || self.rejected.len() > self.pending_dead_letters()
     }
 
-    /// Letters that were to be tried again later are tried now.
-    pub(crate) fn letters_at_once(&mut self) {
+    /// Dead letters that were to be tried again later are tried now.
+    pub(crate) fn dead_letters_at_once(&mut self) {
         let waits =
             |(_, open): &(&u64, &Open)| open.state == Whereabouts::Rejected && open.due.is_some();
         let waiting: Vec<_> = self.open.iter().filter(waits).map(|(seq, _)| *seq).collect();
@@ -201,15 +201,15 @@ impl<F: StorageFile> Ledger<F> {
         }
     }
 
-    /// The other queue can never take the letter: a read reports the message as a gap.
-    pub(crate) fn letter_refused(&mut self, seq: u64) {
+    /// The other queue can never take the dead letter: a read reports the message as a gap.
+    pub(crate) fn dead_letter_refused(&mut self, seq: u64) {
         if self.open.get(&seq).is_some_and(|open| open.state == Whereabouts::Rejected) {
             self.unsendable.insert(seq);
         }
     }
 
     /// A message that was rejected is gone: the next read reports it.
-    pub(crate) fn letter_lost(&mut self, seq: u64) {
+    pub(crate) fn dead_letter_lost(&mut self, seq: u64) {
         self.put(seq, Whereabouts::Back, None);
     }
 }

@@ -152,8 +152,9 @@ impl<S: Storage> Standing<S> {
         let crossed = self.store_progress(progress, core, before, done);
         // The read may have met messages that an earlier run rejected: the caller wakes the
         // delivery worker.
-        let has_letters = progress.ledger.as_ref().is_some_and(|ledger| ledger.letters() > 0);
-        (Step { outcome, crossed: crossed || has_letters, moved }, handed)
+        let has_dead_letters =
+            progress.ledger.as_ref().is_some_and(|ledger| ledger.pending_dead_letters() > 0);
+        (Step { outcome, crossed: crossed || has_dead_letters, moved }, handed)
     }
 
     /// Stores the place and the done ranges where they changed, and counts `done`. `before` is the

@@ -96,7 +96,7 @@ pub(crate) trait BeginsDefault {
 pub(crate) struct Step<R> {
     pub(crate) outcome: Result<Option<R>, Box<Error>>,
     /// A segment was left behind and may be given back, or the cursor wants a window or a
-    /// descriptor, or letters are to go.
+    /// descriptor, or dead letters are to go.
     pub(crate) crossed: bool,
     /// The place moved over a message.
     pub(crate) moved: bool,
@@ -141,7 +141,7 @@ pub(crate) struct Standing<S: Storage> {
     pub(super) removals: AtomicU64,
     /// There is a ledger: the number of messages does not follow from the place alone.
     pub(crate) has_ledger: AtomicBool,
-    /// The delivery worker is to be woken for leases, delays and letters.
+    /// The delivery worker is to be woken for leases, delays and dead letters.
     pub(crate) has_redelivery: AtomicBool,
     /// Where rejected messages go, or are about to go, for who looks for circles of queues without
     /// `progress`.

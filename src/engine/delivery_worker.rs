@@ -3,7 +3,7 @@
 //! what the storage worker noted.
 //!
 //! The thread starts when it is first asked for one of these. Where it cannot start, calls end
-//! leases and carry letters when they come upon them.
+//! leases and carry dead letters when they come upon them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

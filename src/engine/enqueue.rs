@@ -17,8 +17,8 @@ use crate::storage::Storage;
 use crate::threads::{MutexGuard, current, now, park_timeout};
 use crate::write::{Room, Writer, check_fits};
 
-/// A letter is tried again later when the producers' lock is held for longer.
-const LETTER_WAITS: Duration = Duration::from_millis(100);
+/// A dead letter is tried again later when the producers' lock is held for longer.
+const DEAD_LETTER_WAITS: Duration = Duration::from_millis(100);
 
 /// For what a write may block its thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +53,7 @@ impl<S: Storage> Engine<S> {
         self.core.check_may_wait()?;
         let (began, mut has_parked) = (now(), false);
         let mut writer = self.core.writer.try_lock();
-        while writer.is_none() && now().saturating_duration_since(began) < LETTER_WAITS {
+        while writer.is_none() && now().saturating_duration_since(began) < DEAD_LETTER_WAITS {
             park_timeout(Duration::from_millis(1));
             has_parked = true;
             writer = self.core.writer.try_lock();
@@ -181,16 +181,18 @@ impl<S: Storage> Engine<S> {
     /// [`Error::Full`]; [`Error::MessageTooLarge`] also for a message that the queue would take
     /// without an origin; [`Error::Io`] while another thread is at a long write; those of any
     /// write.
-    pub(crate) fn enqueue_letter(&self, payload: &[u8], origin: &Origin) -> Result<u64> {
+    pub(crate) fn enqueue_dead_letter(&self, payload: &[u8], origin: &Origin) -> Result<u64> {
         let _events = events::at_end();
         let (core, len) = (&*self.core, payload.len() as u64);
         core.check_writable()?;
         check_fits(core, len, ORIGIN_LEN as u64)?;
         let bytes = origin.before(payload);
-        let push = |writer: &mut Writer<S::File>, core: &Core<S>| writer.push_letter(core, &bytes);
+        let push =
+            |writer: &mut Writer<S::File>, core: &Core<S>| writer.push_dead_letter(core, &bytes);
         let committed = self.write_and_commit(WaitsFor::Moment, push);
         let (seq, _, waiters, ()) = committed.map_err(|error| self.refused(error))?;
-        // Not here: a waker may close the queue that the letter comes from, with others under way.
+        // Not here: a waker may close the queue that the dead letter comes from, with others under
+        // way.
         if waiters != 0
             && !core.durable_only
             && !core.delivery_worker.request(|wanted| wanted.wake_readers = true)

@@ -22,8 +22,8 @@ impl<S: Storage> Engine<S> {
         if let Within::Millis(age) = rules.within {
             self.core.writer.lock().mark_write_times(&self.core, Duration::from_millis(age));
         }
-        // What an earlier run rejected may go to its letters now.
-        if !planted!(LettersNotNotified) {
+        // What an earlier run rejected may go to its dead letters now.
+        if !planted!(DeadLettersNotNotified) {
             self.arm(standing);
         }
         self.core.wake_readers(u64::MAX);

@@ -202,12 +202,12 @@ impl<S: Storage> Engine<S> {
     /// Whether another call has begun to close the queue. Then its end has come.
     fn is_closed_by_another(&self) -> bool {
         let mut closing = self.closing.lock();
-        if !std::mem::replace(&mut closing.has_begun, true) || planted!(ClosedUnderLetters) {
+        if !std::mem::replace(&mut closing.has_begun, true) || planted!(ClosedUnderDeadLetters) {
             return false;
         }
-        // The first close waits for the queue's own threads to end and for who carries letters,
-        // and all of these call wakers and subscribers that may close the queue again: none may
-        // wait for it here.
+        // The first close waits for the queue's own threads to end and for who carries dead
+        // letters, and all of these call wakers and subscribers that may close the queue again:
+        // none may wait for it here.
         let may_wait = may_wait() && !planted!(CloseNotWaitedFor);
         while may_wait && !closing.is_over {
             self.closed.wait(&mut closing);
@@ -219,8 +219,8 @@ impl<S: Storage> Engine<S> {
     fn end(&self, over: &CloseIsOver<'_, S>) -> Result<()> {
         let core = &*self.core;
         // (One that ends the run within a call of the delivery worker leaves what that is at.)
-        if !planted!(LastLettersStay) {
-            self.consumers.send_last_letters(core);
+        if !planted!(LastDeadLettersStay) {
+            self.consumers.send_last_dead_letters(core);
         }
         let standings = {
             // Threads that write, or make or move a consumer, finish first; no thread begins again.
@@ -291,7 +291,7 @@ struct CloseIsOver<'a, S: Storage> {
     failed: Option<Arc<str>>,
     /// Nothing of the run is under way any more.
     has_ended: bool,
-    /// The close may wait for who carries letters.
+    /// The close may wait for who carries dead letters.
     may_wait: bool,
     _waited_for: WaitedFor,
 }

@@ -1,4 +1,4 @@
-//! When messages come again, and letters to another queue.
+//! When messages come again, and dead letters to another queue.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::Engine;
 use super::consumers::Consumers;
 use crate::commit::Core;
-use crate::consume::deliveries::Letter;
+use crate::consume::deliveries::DeadLetter;
 use crate::consume::redelivery::{DeadLetters, Rules};
 use crate::consume::standing::{Handed, Standing};
 use crate::engine::reading::message;
@@ -18,10 +18,10 @@ use crate::storage::Storage;
 use crate::threads::now;
 use crate::threads::ranks::check_foreign_code;
 
-/// After so long a close begins with no more letters.
-const LAST_LETTERS: Duration = Duration::from_secs(5);
+/// After so long a close begins with no more dead letters.
+const LAST_DEAD_LETTERS: Duration = Duration::from_secs(5);
 
-/// The queues to which letters that go to `first` may come, over any number of queues.
+/// The queues to which dead letters that go to `first` may come, over any number of queues.
 fn reached_from(first: &Arc<dyn DeadLetters>) -> Vec<Arc<dyn DeadLetters>> {
     let mut found = vec![Arc::clone(first)];
     let mut at = 0;
@@ -76,7 +76,7 @@ impl<S: Storage> Engine<S> {
         Ok(())
     }
 
-    /// Letters to that queue must not come back to this one.
+    /// Dead letters to that queue must not come back to this one.
     fn check_for_circle(&self, dead: &Arc<dyn DeadLetters>) -> Result<()> {
         let reached = reached_from(dead);
         if planted!(CircleNotSeen) || reached.iter().all(|queue| queue.id() != self.id()) {
@@ -132,7 +132,7 @@ impl<S: Storage> Consumers<S> {
         self.by_name.lock().values().cloned().collect()
     }
 
-    /// Ends leases and delays that are over, and has letters go. The caller holds no lock.
+    /// Ends leases and delays that are over, and has dead letters go. The caller holds no lock.
     pub(crate) fn look_at_deliveries(&self, core: &Core<S>) {
         for standing in self.all() {
             standing.look_at_deliveries(core);
@@ -146,14 +146,14 @@ impl<S: Storage> Consumers<S> {
         }
     }
 
-    /// Before a close: sends the letters that can go, but not for ever.
-    pub(super) fn send_last_letters(&self, core: &Core<S>) {
+    /// Before a close: sends the dead letters that can go, but not for ever.
+    pub(super) fn send_last_dead_letters(&self, core: &Core<S>) {
         let began = now();
         for standing in self.all() {
-            standing.letters_at_once();
+            standing.dead_letters_at_once();
         }
         while self.all().iter().any(|standing| self.post(core, standing) > 0)
-            && now().saturating_duration_since(began) < LAST_LETTERS
+            && now().saturating_duration_since(began) < LAST_DEAD_LETTERS
         {}
     }
 
@@ -166,16 +166,16 @@ impl<S: Storage> Consumers<S> {
     fn post(&self, core: &Core<S>, standing: &Standing<S>) -> usize {
         // Before the look whether the queue is closed: a close waits until this is dropped.
         let carrying = self.carriers.begin();
-        let Some((dead, letters)) = standing.take_letters(core, message) else {
+        let Some((dead, dead_letters)) = standing.take_dead_letters(core, message) else {
             return 0;
         };
         let (mut sent, mut too_large, mut refused) = (BTreeSet::new(), BTreeSet::new(), None);
         let (mut unflushed, mut takes_more) = (BTreeSet::new(), true);
         {
-            // A subscriber could end this thread with letters under way.
+            // A subscriber could end this thread with dead letters under way.
             check_foreign_code();
             let _quiet = events::hold();
-            for Letter { seq, attempts, message, is_put, .. } in &letters {
+            for DeadLetter { seq, attempts, message, is_put, .. } in &dead_letters {
                 if *is_put {
                     sent.insert(*seq);
                     continue;
@@ -198,7 +198,7 @@ impl<S: Storage> Consumers<S> {
                 }
             }
             if !sent.is_empty()
-                && !planted!(LettersNotFlushed)
+                && !planted!(DeadLettersNotFlushed)
                 && let Err(error) = dead.flush()
             {
                 unflushed = std::mem::take(&mut sent);
@@ -207,20 +207,20 @@ impl<S: Storage> Consumers<S> {
         }
         let gone = sent.len() + too_large.len();
         if let Some(error) = refused {
-            let left = letters.len() - gone;
-            events::letters_stay(core.storage.path(), standing.name(), left, &error);
+            let left = dead_letters.len() - gone;
+            events::dead_letters_stay(core.storage.path(), standing.name(), left, &error);
         }
         let mut crossed = false;
-        for letter in letters {
+        for dead_letter in dead_letters {
             // The message releases its segment, which may be given back then.
-            let letter = letter.stub();
-            if sent.contains(&letter.seq) {
-                crossed |= standing.finish_letter(core, letter);
-            } else if too_large.contains(&letter.seq) {
-                standing.letter_refused(core, letter);
+            let dead_letter = dead_letter.stub();
+            if sent.contains(&dead_letter.seq) {
+                crossed |= standing.finish_dead_letter(core, dead_letter);
+            } else if too_large.contains(&dead_letter.seq) {
+                standing.dead_letter_refused(core, dead_letter);
             } else {
-                let put_into = unflushed.contains(&letter.seq).then(|| dead.id());
-                standing.letter_failed(letter, put_into);
+                let put_into = unflushed.contains(&dead_letter.seq).then(|| dead.id());
+                standing.dead_letter_failed(dead_letter, put_into);
             }
         }
         drop(carrying);

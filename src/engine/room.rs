@@ -154,7 +154,8 @@ impl<S: Storage> Engine<S> {
     }
 
     /// Called after `standing` left a segment behind, wanted a window or a descriptor, or met
-    /// letters: gives segments back, has other consumers release theirs, and wakes the workers.
+    /// dead letters: gives segments back, has other consumers release theirs, and wakes the
+    /// workers.
     #[cold]
     pub(super) fn crossed(&self, standing: &Standing<S>) {
         self.give_space_back();

@@ -1,9 +1,9 @@
-//! Who waits for whom when a queue is closed: a close for the calls that carry letters, and a
+//! Who waits for whom when a queue is closed: a close for the calls that carry dead letters, and a
 //! second close for the first one.
 //!
-//! A close, and a call that carries letters, run code of the program's, and that code may close
-//! queues. So a thread that others may wait for does not wait itself: no two threads wait for each
-//! other.
+//! A close, and a call that carries dead letters, run code of the program's, and that code may
+//! close queues. So a thread that others may wait for does not wait itself: no two threads wait for
+//! each other.
 
 use std::cell::Cell;
 
@@ -11,11 +11,11 @@ use crate::threads::worker::is_worker;
 use crate::threads::{Condvar, Mutex};
 
 thread_local! {
-    /// Others may wait for the calling thread: it closes a queue, or carries letters.
+    /// Others may wait for the calling thread: it closes a queue, or carries dead letters.
     static IS_WAITED_FOR: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether the calling thread may wait for one that closes a queue or carries letters.
+/// Whether the calling thread may wait for one that closes a queue or carries dead letters.
 pub(super) fn may_wait() -> bool {
     !IS_WAITED_FOR.get() && !is_worker()
 }
@@ -39,14 +39,14 @@ impl Drop for WaitedFor {
     }
 }
 
-/// Counts the threads that carry letters.
+/// Counts the threads that carry dead letters.
 #[derive(Debug, Default)]
 pub(crate) struct Carriers {
     count: Mutex<usize>,
     changed: Condvar,
 }
 
-/// While it lives, its thread carries letters.
+/// While it lives, its thread carries dead letters.
 #[derive(Debug)]
 pub(super) struct Carrying<'a> {
     carriers: &'a Carriers,
@@ -54,13 +54,13 @@ pub(super) struct Carrying<'a> {
 }
 
 impl Carriers {
-    /// The calling thread is about to take letters.
+    /// The calling thread is about to take dead letters.
     pub(super) fn begin(&self) -> Carrying<'_> {
         *self.count.lock() += 1;
         Carrying { carriers: self, _waited_for: WaitedFor::begin() }
     }
 
-    /// Waits until nobody carries letters. The queue is closed: whoever begins finds none.
+    /// Waits until nobody carries dead letters. The queue is closed: whoever begins finds none.
     pub(super) fn wait_for_all(&self) {
         let mut count = self.count.lock();
         while *count > 0 && !planted!(CarriersNotWaitedFor) {

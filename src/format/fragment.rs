@@ -303,7 +303,7 @@ pub(crate) struct Batch {
 
 impl Batch {
     /// For a dead letter.
-    pub(crate) const LETTER: Batch = Batch { more: false, continues: false, has_origin: true };
+    pub(crate) const DEAD_LETTER: Batch = Batch { more: false, continues: false, has_origin: true };
 
     /// For the record at `index` of a batch of `records`.
     pub(crate) fn of(index: usize, records: usize) -> Batch {

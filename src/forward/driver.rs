@@ -354,7 +354,7 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
         match &mut self.when_refused {
             WhenRefused::Stop => return Err(Over::Halt(Halt::Refused { seq, why })),
             WhenRefused::Skip => {}
-            WhenRefused::PutAway(_) if planted!(ForwardLetterForgotten) => {}
+            WhenRefused::PutAway(_) if planted!(ForwardDeadLetterForgotten) => {}
             WhenRefused::PutAway(put_away) => put_away(message, &why).map_err(again)?,
         }
         *away = Away::Done;

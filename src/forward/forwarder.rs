@@ -221,7 +221,7 @@ impl<D: Destination> Forwarder<D> {
 fn dead_letters(to: Arc<Queue>, queue_id: [u8; 16]) -> PutAway<'static> {
     Box::new(move |message: &Message, _: &str| {
         let origin = Origin { queue_id, seq: message.seq(), attempts: super::driver::TRIES };
-        to.engine().enqueue_letter(message, &origin)?;
+        to.engine().enqueue_dead_letter(message, &origin)?;
         to.flush()
     })
 }

@@ -4,6 +4,7 @@
 mod ages;
 mod consumers;
 pub(crate) mod crash;
+mod dead_letters;
 mod deliveries;
 #[path = "../../tests/support/effort.rs"]
 pub(crate) mod effort;
@@ -21,7 +22,6 @@ mod lanes_storm;
 mod lanes_unusual;
 mod late;
 mod lengths;
-mod letters;
 pub(crate) mod mutants;
 mod published;
 mod redelivery;

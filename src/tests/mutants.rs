@@ -370,7 +370,7 @@ mutants! {
     /// An index that is made anew has the lowest version, whatever the segments bear.
     VersionForgotten => "what older code must not overlook has a higher version",
     /// A dead letter goes to a segment whose header was written before.
-    LetterInAnOlderSegment => "a dead letter lies in a segment of version 2 alone",
+    DeadLetterInAnOlderSegment => "a dead letter lies in a segment of version 2 alone",
     /// Syncs go on after one has failed (R6).
     SyncedAfterFailure => "R6: after a sync that failed none is made",
     /// Two threads sync the index at the same time: one succeeds over the failure of the other.
@@ -583,10 +583,10 @@ mutants! {
     FullDiskAskedEachTime => "a full disk drains at the speed of a disk that is not",
     /// The times of messages that were taken back stay.
     TakenBackStaysMarked => "a message is fresh for its age",
-    /// Letters go in one piece, however large they are together.
-    LettersOfAnySize => "memory stays bounded",
-    /// A close ends letters under way: they go again.
-    LettersUnderWayDoubled => "an orderly close costs no letter a copy",
+    /// Dead letters go in one piece, however large they are together.
+    DeadLettersOfAnySize => "memory stays bounded",
+    /// A close ends dead letters under way: they go again.
+    DeadLettersUnderWayDoubled => "an orderly close costs no dead letter a copy",
     /// A producer that looks for room looks at deliveries, with its lock held.
     DeliveriesByProducers => "who is waited for takes no lock that a waiter may hold";
         audit: "T1", JOBS, 2199023255556,
@@ -595,14 +595,14 @@ mutants! {
         audit: "T3", JOBS, 2199023255553,
     /// A close returns while another one is under way.
     CloseNotWaitedFor => "after a close all is durable",
-    /// A close does not wait for the calls that carry letters.
-    CarriersNotWaitedFor => "an orderly close costs no letter a copy",
-    /// A second close ends the run while the first one sends letters.
-    ClosedUnderLetters => "after a close all is durable",
+    /// A close does not wait for the calls that carry dead letters.
+    CarriersNotWaitedFor => "an orderly close costs no dead letter a copy",
+    /// A second close ends the run while the first one sends dead letters.
+    ClosedUnderDeadLetters => "after a close all is durable",
     /// A worker waits for the end of another one that waits for it.
     WorkersWaitInACircle => "P9: no order of calls deadlocks",
     /// A close leaves rejected messages that could go.
-    LastLettersStay => "a close sends what is rejected";
+    LastDeadLettersStay => "a close sends what is rejected";
         audit: "T11", JOBS, 2199023255821,
     /// A row of attempts counts whatever its checksum says.
     AttemptsNotChecked => "what is read from the index validates",
@@ -634,10 +634,10 @@ mutants! {
     SuspectsAfterTheEnd => "only a death makes suspects",
     /// Dead letters may come back to their queue.
     CircleNotSeen => "a dead letter comes to rest",
-    /// A letter is acknowledged before it is durable.
-    LettersNotFlushed => "a dead letter is never lost",
-    /// A letter that could not be made durable is put in again with each attempt.
-    UnflushedPutInAgain => "a letter comes once, where nothing ends a process",
+    /// A dead letter is acknowledged before it is durable.
+    DeadLettersNotFlushed => "a dead letter is never lost",
+    /// A dead letter that could not be made durable is put in again with each attempt.
+    UnflushedPutInAgain => "a dead letter comes once, where nothing ends a process",
     /// The place moves on although messages were left behind.
     LeftBehindForgotten => "what lanes leave behind comes later, also after a crash",
     /// A gap that the backlog meets is reported beyond its stretch.
@@ -651,7 +651,7 @@ mutants! {
     /// What an earlier run counted is reached only where it lies.
     CountedLeftBehind => "P9: what is there is handed out",
     /// Who reads in lanes does not say that an earlier run rejected messages.
-    LettersNotNotified => "a dead letter comes to rest",
+    DeadLettersNotNotified => "a dead letter comes to rest",
     /// What an earlier run counted comes where it lies, too.
     TakenBackMetAgain => "nothing comes again that was acknowledged, unless a crash took that back",
     /// Who waits for the backlog does not learn that the fresh lane has left messages behind.
@@ -729,7 +729,7 @@ mutants! {
     /// A message that was left out is not reported to the far side.
     ForwardRefusedNotReported => "forward: each number that is missing is reported",
     /// A message is left out before it is put away.
-    ForwardLetterForgotten => "forward: a refused message is put away first",
+    ForwardDeadLetterForgotten => "forward: a refused message is put away first",
     /// The pause between sessions stays as short as the first.
     ForwardBackoffStays => "forward: pauses double",
     /// An acknowledgement does not shorten the pauses.

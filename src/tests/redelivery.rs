@@ -1,4 +1,4 @@
-//! Attempts over deaths of the process, and letters over power cuts, against a model.
+//! Attempts over deaths of the process, and dead letters over power cuts, against a model.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,17 +17,17 @@ const ATTEMPTS: u32 = 3;
 type Queue = Arc<Engine<SimStorage>>;
 
 /// A queue for dead letters. It may have no room.
-struct Letters {
+struct DeadLetterQueue {
     queue: Queue,
     is_full: crate::threads::AtomicBool,
 }
 
-impl DeadLetters for Letters {
+impl DeadLetters for DeadLetterQueue {
     fn put(&self, payload: &[u8], origin: &Origin) -> Result<()> {
         if self.is_full.load(std::sync::atomic::Ordering::Relaxed) {
             return Err(Error::Closed);
         }
-        self.queue.enqueue_letter(payload, origin).map(drop)
+        self.queue.enqueue_dead_letter(payload, origin).map(drop)
     }
 
     fn flush(&self) -> Result<()> {
@@ -100,22 +100,22 @@ impl Model {
 struct Run {
     queue: Queue,
     workers: Arc<Standing<SimStorage>>,
-    letters: Arc<Letters>,
+    dead_letters: Arc<DeadLetterQueue>,
     model: Model,
 }
 
 impl Run {
-    fn begin(queue: Queue, letters: &Arc<Letters>, model: Model) -> Run {
+    fn begin(queue: Queue, dead_letters: &Arc<DeadLetterQueue>, model: Model) -> Run {
         let workers = queue.consumer("workers").unwrap();
-        let letters = Arc::clone(letters);
-        let dead_letters: Arc<dyn DeadLetters> = Arc::clone(&letters) as _;
+        let dead_letters = Arc::clone(dead_letters);
+        let other_queue: Arc<dyn DeadLetters> = Arc::clone(&dead_letters) as _;
         let rules = Rules {
             max_attempts: Some(ATTEMPTS),
-            dead_letters: Some(dead_letters),
+            dead_letters: Some(other_queue),
             ..Rules::default()
         };
         queue.set_redelivery(&workers, rules).unwrap();
-        Run { queue, workers, letters, model }
+        Run { queue, workers, dead_letters, model }
     }
 
     fn receive(&mut self) {
@@ -168,7 +168,7 @@ impl Run {
 
     /// Lets the rest be done, and holds what became of all against the model.
     fn end(mut self, seed: u64) {
-        self.letters.is_full.store(false, std::sync::atomic::Ordering::Relaxed);
+        self.dead_letters.is_full.store(false, std::sync::atomic::Ordering::Relaxed);
         for seq in std::mem::take(&mut self.model.out) {
             self.queue.ack(&self.workers, seq.0, seq.1).unwrap();
             self.model.done.insert(seq.0);
@@ -181,18 +181,18 @@ impl Run {
                 self.model.done.insert(seq);
             }
         }
-        // Letters that were refused are tried again at once after an opening.
+        // Dead letters that were refused are tried again at once after an opening.
         self.queue.close().unwrap();
         let storage = self.queue.core.storage.process_kill();
-        let Run { letters, mut model, .. } = self;
+        let Run { dead_letters, mut model, .. } = self;
         (model.handed_below, model.suspects) = (0, BTreeSet::new());
-        self = Run::begin(open(storage), &letters, model);
+        self = Run::begin(open(storage), &dead_letters, model);
         self.receive();
         assert_eq!(self.workers.len(&self.queue.core), 0, "seed {seed}");
-        let dead = self.letters.queue.consumer("reader").unwrap();
+        let dead = self.dead_letters.queue.consumer("reader").unwrap();
         let mut came = BTreeSet::new();
-        while let Some(letter) = self.read(&dead) {
-            came.insert(letter);
+        while let Some(dead_letter) = self.read(&dead) {
+            came.insert(dead_letter);
         }
         assert_eq!(came, self.model.rejected, "seed {seed}");
         let all: BTreeSet<u64> = self.model.done.union(&came).copied().collect();
@@ -200,11 +200,12 @@ impl Run {
     }
 
     fn read(&self, dead: &Arc<Standing<SimStorage>>) -> Option<u64> {
-        let letter = reading::next(&self.letters.queue, dead, crate::consume::standing::Read::Take)
-            .unwrap()?;
-        let origin = letter.origin().unwrap();
+        let dead_letter =
+            reading::next(&self.dead_letters.queue, dead, crate::consume::standing::Read::Take)
+                .unwrap()?;
+        let origin = dead_letter.origin().unwrap();
         assert_eq!(
-            (origin.queue_id, letter[0]),
+            (origin.queue_id, dead_letter[0]),
             (self.queue.core.index.queue_id, origin.seq as u8)
         );
         Some(origin.seq)
@@ -217,7 +218,7 @@ impl Run {
 fn counts_outlive_deaths_and_no_message_is_lost_or_blamed_for_another() {
     for seed in 0..600 {
         let mut rng = Rng(seed);
-        let letters = Arc::new(Letters {
+        let dead_letters = Arc::new(DeadLetterQueue {
             queue: open(disk(seed ^ 1)),
             is_full: crate::threads::AtomicBool::new(false),
         });
@@ -225,14 +226,14 @@ fn counts_outlive_deaths_and_no_message_is_lost_or_blamed_for_another() {
         for seq in 0..MESSAGES {
             queue.enqueue(&[seq as u8; 100]).unwrap();
         }
-        let mut run = Run::begin(queue, &letters, Model::default());
+        let mut run = Run::begin(queue, &dead_letters, Model::default());
         for _ in 0..rng.below(150) {
             match rng.below(40) {
                 0 => {
                     let storage = run.queue.core.storage.process_kill();
                     run.model.death(true);
                     let Run { model, .. } = run;
-                    run = Run::begin(open(storage), &letters, model);
+                    run = Run::begin(open(storage), &dead_letters, model);
                 }
                 1 => {
                     // The run ends in order: nobody is blamed, and nobody suspected.
@@ -242,11 +243,11 @@ fn counts_outlive_deaths_and_no_message_is_lost_or_blamed_for_another() {
                     run.model.suspects.clear();
                     run.model.handed_below = 0;
                     let Run { model, .. } = run;
-                    run = Run::begin(open(storage), &letters, model);
+                    run = Run::begin(open(storage), &dead_letters, model);
                 }
                 2 => {
                     let is_full = rng.percent(50);
-                    run.letters.is_full.store(is_full, std::sync::atomic::Ordering::Relaxed);
+                    run.dead_letters.is_full.store(is_full, std::sync::atomic::Ordering::Relaxed);
                 }
                 _ => run.act(&mut rng),
             }
@@ -258,9 +259,9 @@ fn counts_outlive_deaths_and_no_message_is_lost_or_blamed_for_another() {
 /// Power is cut right after the storage worker has looked: whatever is done here and was not
 /// acknowledged is there.
 #[test]
-fn a_letter_is_on_the_disk_before_its_message_is_done() {
+fn a_dead_letter_is_on_the_disk_before_its_message_is_done() {
     for seed in 0..50 {
-        let letters = Arc::new(Letters {
+        let dead_letters = Arc::new(DeadLetterQueue {
             queue: open(disk(seed ^ 1)),
             is_full: crate::threads::AtomicBool::new(false),
         });
@@ -268,32 +269,32 @@ fn a_letter_is_on_the_disk_before_its_message_is_done() {
         for seq in 0..4 {
             queue.enqueue(&[seq as u8; 100]).unwrap();
         }
-        let mut run = Run::begin(queue, &letters, Model::default());
+        let mut run = Run::begin(queue, &dead_letters, Model::default());
         for seq in 0..4 {
             run.receive();
             let handed = run.model.out.remove(&seq).unwrap();
             run.queue.reject(&run.workers, seq, handed).unwrap();
             assert_eq!(run.workers.len(&run.queue.core), 3 - seq);
-            let cut = Arc::new(Letters {
-                queue: open(letters.queue.core.storage.power_cut(seed ^ seq)),
+            let cut = Arc::new(DeadLetterQueue {
+                queue: open(dead_letters.queue.core.storage.power_cut(seed ^ seq)),
                 is_full: crate::threads::AtomicBool::new(false),
             });
             let dead = cut.queue.consumer("reader").unwrap();
             let other = Run {
-                letters: Arc::clone(&cut),
+                dead_letters: Arc::clone(&cut),
                 queue: Arc::clone(&run.queue),
                 workers: Arc::clone(&run.workers),
                 model: Model::default(),
             };
-            for letter in 0..=seq {
-                assert_eq!(other.read(&dead), Some(letter), "seed {seed}");
+            for dead_letter in 0..=seq {
+                assert_eq!(other.read(&dead), Some(dead_letter), "seed {seed}");
             }
         }
     }
 }
 
 #[test]
-fn a_late_acknowledgement_says_so_and_letters_do_not_go_round() {
+fn a_late_acknowledgement_says_so_and_dead_letters_do_not_go_round() {
     let dir = crate::tests::guard::tempdir().unwrap();
     let [a, b] =
         ["a", "b"].map(|name| Arc::new(crate::Queue::open(dir.path().join(name)).unwrap()));
@@ -309,16 +310,17 @@ fn a_late_acknowledgement_says_so_and_letters_do_not_go_round() {
     assert!(matches!(own, Err(Error::InvalidArgument { .. })));
 }
 
-/// Nobody reads: the letter goes when the run says where to, and that it reads in lanes.
+/// Nobody reads: the dead letter goes when the run says where to, and that it reads in lanes.
 #[test]
-fn what_an_earlier_run_rejected_goes_to_its_letters_before_it_is_read_again() {
+fn what_an_earlier_run_rejected_goes_to_its_dead_letters_before_it_is_read_again() {
     let dead = open(disk(12));
-    let letters = Arc::new(Letters { queue: dead, is_full: crate::threads::AtomicBool::new(true) });
+    let dead_letters =
+        Arc::new(DeadLetterQueue { queue: dead, is_full: crate::threads::AtomicBool::new(true) });
     let lanes =
         LaneRules { within: Within::Manual, share: (1, 1), rate: None, youngest_first: false };
     let begin = |queue: &Queue| {
         let link = queue.consumer("link").unwrap();
-        let to: Arc<dyn DeadLetters> = Arc::clone(&letters) as _;
+        let to: Arc<dyn DeadLetters> = Arc::clone(&dead_letters) as _;
         let rules = Rules { dead_letters: Some(to), ..Rules::default() };
         queue.set_redelivery(&link, rules).unwrap();
         queue.set_lanes(&link, lanes).unwrap();
@@ -330,10 +332,10 @@ fn what_an_earlier_run_rejected_goes_to_its_letters_before_it_is_read_again() {
     let received = queue.receive_in_lanes(&link, reading::AsMessage, None, &mut None).unwrap();
     let (message, handed) = received.unwrap();
     queue.reject(&link, message.seq(), handed).unwrap();
-    assert_eq!((link.len(&queue.core), letters.queue.len()), (1, 0));
+    assert_eq!((link.len(&queue.core), dead_letters.queue.len()), (1, 0));
 
     let queue = open(queue.core.storage.process_kill());
-    letters.is_full.store(false, std::sync::atomic::Ordering::Relaxed);
+    dead_letters.is_full.store(false, std::sync::atomic::Ordering::Relaxed);
     let link = begin(&queue);
-    assert_eq!((link.len(&queue.core), letters.queue.len()), (0, 1));
+    assert_eq!((link.len(&queue.core), dead_letters.queue.len()), (0, 1));
 }

@@ -222,9 +222,9 @@ fn a_late_answer_leaves_no_message_in_flight_whose_lease_has_ended() {
     stop_clock(None);
 }
 
-/// Another queue, which answers each letter as the test has it.
+/// Another queue, which answers each dead letter as the test has it.
 struct Other {
-    /// What it answers to the letter of that number.
+    /// What it answers to the dead letter of that number.
     answer: fn(&Taken, u64) -> Result<()>,
     taken: Mutex<Taken>,
 }
@@ -232,7 +232,7 @@ struct Other {
 /// What another queue was given.
 #[derive(Default)]
 struct Taken {
-    /// It takes letters.
+    /// It takes dead letters.
     is_open: bool,
     fails_to_flush: bool,
     numbers: Vec<u64>,
@@ -245,7 +245,7 @@ impl Other {
         Arc::new(Other { answer, taken: Mutex::default() })
     }
 
-    /// Takes letters of any number but 0.
+    /// Takes dead letters of any number but 0.
     fn picky() -> Arc<Other> {
         Other::answering(|_, seq| match seq {
             0 => {
@@ -287,21 +287,21 @@ impl DeadLetters for Other {
     }
 }
 
-fn with_letters(letters: &Arc<Other>) -> Rules {
-    Rules { dead_letters: Some(Arc::clone(letters) as _), ..Rules::default() }
+fn with_dead_letters(dead_letters: &Arc<Other>) -> Rules {
+    Rules { dead_letters: Some(Arc::clone(dead_letters) as _), ..Rules::default() }
 }
 
-/// A letter that the other queue cannot take keeps no others from going.
+/// A dead letter that the other queue cannot take keeps no others from going.
 #[test]
-fn a_letter_that_is_too_large_does_not_hold_up_those_behind_it() {
-    let letters = Other::picky();
+fn a_dead_letter_that_is_too_large_does_not_hold_up_those_behind_it() {
+    let dead_letters = Other::picky();
     let queue = filled(3);
     let standing = workers(&queue, Rules::default());
     for (seq, handed) in [(); 3].map(|()| receive(&queue, &standing).unwrap()) {
         queue.reject(&standing, seq, handed).unwrap();
     }
-    queue.set_redelivery(&standing, with_letters(&letters)).unwrap();
-    assert_eq!(letters.taken().numbers, [1, 2]);
+    queue.set_redelivery(&standing, with_dead_letters(&dead_letters)).unwrap();
+    assert_eq!(dead_letters.taken().numbers, [1, 2]);
     assert_eq!(standing.in_flight(&queue.core), 1);
     // It can never go: it is reported, and keeps no place.
     let reported = reading::next(&queue, &standing, Read::Take).unwrap_err();
@@ -312,14 +312,14 @@ fn a_letter_that_is_too_large_does_not_hold_up_those_behind_it() {
     assert_eq!((standing.in_flight(&queue.core), standing.len(&queue.core)), (0, 0));
 }
 
-/// The other queue took the letters and cannot make them durable for a while: each goes in once.
+/// The other queue took the dead letters and cannot flush them for a while: each goes in once.
 #[test]
-fn a_flush_that_fails_leaves_no_second_copy_of_a_letter() {
+fn a_flush_that_fails_leaves_no_second_copy_of_a_dead_letter() {
     holds_but_for(Mutant::UnflushedPutInAgain, || {
-        let letters = Other::answering(|_, _| Ok(()));
-        letters.taken().fails_to_flush = true;
+        let dead_letters = Other::answering(|_, _| Ok(()));
+        dead_letters.taken().fails_to_flush = true;
         let queue = filled(3);
-        let standing = workers(&queue, with_letters(&letters));
+        let standing = workers(&queue, with_dead_letters(&dead_letters));
         let began = Instant::now();
         stop_clock(Some(began));
         for (seq, handed) in [(); 2].map(|()| receive(&queue, &standing).unwrap()) {
@@ -330,69 +330,69 @@ fn a_flush_that_fails_leaves_no_second_copy_of_a_letter() {
             queue.consumers.look_at_deliveries(&queue.core);
         }
         assert_eq!(standing.in_flight(&queue.core), 2);
-        letters.taken().fails_to_flush = false;
+        dead_letters.taken().fails_to_flush = false;
         stop_clock(Some(began + LONG));
         queue.consumers.look_at_deliveries(&queue.core);
         stop_clock(None);
-        assert_eq!(letters.taken().numbers, [0, 1]);
+        assert_eq!(dead_letters.taken().numbers, [0, 1]);
         assert_eq!(standing.in_flight(&queue.core), 0);
         // Another queue has none of them yet.
-        letters.taken().fails_to_flush = true;
+        dead_letters.taken().fails_to_flush = true;
         let (seq, handed) = receive(&queue, &standing).unwrap();
         queue.reject(&standing, seq, handed).unwrap();
         let other = Other::answering(|_, _| Ok(()));
-        queue.set_redelivery(&standing, with_letters(&other)).unwrap();
+        queue.set_redelivery(&standing, with_dead_letters(&other)).unwrap();
         queue.close().unwrap();
-        assert_eq!(letters.taken().numbers, [0, 1, 2]);
+        assert_eq!(dead_letters.taken().numbers, [0, 1, 2]);
         assert_eq!(other.taken().numbers, [2]);
     });
 }
 
-/// Letters under way are copies: they go in pieces.
+/// Dead letters under way are copies: they go in pieces.
 #[test]
-fn large_letters_do_not_go_all_at_once() {
+fn large_dead_letters_do_not_go_all_at_once() {
     let most_at_once = || {
         let storage = SimStorage::new(1).with_file_capacity(1 << 20);
         let options = Options::new().arena_size(64 << 10);
         let queue = Engine::open_without_workers(storage, &options).unwrap();
-        let letters = Other::answering(|_, _| Ok(()));
+        let dead_letters = Other::answering(|_, _| Ok(()));
         let standing = workers(&queue, Rules::default());
         (0..30).for_each(|seq| assert_eq!(queue.enqueue(&[1; 8 << 10]).unwrap(), seq));
         let received: Vec<_> = (0..30).map(|_| receive(&queue, &standing).unwrap()).collect();
         for (seq, handed) in received {
             queue.reject(&standing, seq, handed).unwrap();
         }
-        queue.set_redelivery(&standing, with_letters(&letters)).unwrap();
+        queue.set_redelivery(&standing, with_dead_letters(&dead_letters)).unwrap();
         while standing.in_flight(&queue.core) > 0 {
             queue.consumers.look_at_deliveries(&queue.core);
         }
-        letters.taken().bytes.1
+        dead_letters.taken().bytes.1
     };
     assert_eq!(most_at_once(), 64 << 10);
-    Mutant::plant(Some(Mutant::LettersOfAnySize));
+    Mutant::plant(Some(Mutant::DeadLettersOfAnySize));
     let planted = most_at_once();
     Mutant::plant(None);
     assert_eq!(planted, 30 * (8 << 10));
 }
 
-/// A rejected message is dropped before its letter could go: it is reported once, with its cause.
+/// A rejected message is dropped before its dead letter goes: it is reported once, with its cause.
 #[test]
-fn a_letter_whose_message_was_dropped_is_reported_as_a_gap() {
+fn a_dead_letter_whose_message_was_dropped_is_reported_as_a_gap() {
     let began = Instant::now();
     stop_clock(Some(began));
     let options = Options::new().arena_size(4096).max_bytes(96 << 10).on_full(OnFull::DropOldest);
     let storage = SimStorage::new(1).with_file_capacity(64 << 10);
     let queue = Engine::open_without_workers(storage, &options).unwrap();
-    let letters =
+    let dead_letters =
         Other::answering(|taken, _| if taken.is_open { Ok(()) } else { Err(Error::Closed) });
-    let standing = workers(&queue, with_letters(&letters));
+    let standing = workers(&queue, with_dead_letters(&dead_letters));
     (0..2).for_each(|seq| assert_eq!(queue.enqueue(&[1; 3000]).unwrap(), seq));
     let (seq, handed) = receive(&queue, &standing).unwrap();
     queue.reject(&standing, seq, handed).unwrap();
     while queue.core.oldest_seq.load(Ordering::Acquire) == 0 {
         queue.enqueue(&[1; 3000]).unwrap();
     }
-    letters.taken().is_open = true;
+    dead_letters.taken().is_open = true;
     stop_clock(Some(began + LONG));
     queue.consumers.look_at_deliveries(&queue.core);
     let reported = queue.receive(&standing, reading::AsMessage).map(drop).unwrap_err();
@@ -401,15 +401,15 @@ fn a_letter_whose_message_was_dropped_is_reported_as_a_gap() {
         matches!(&reported, Error::Gap(gap) if (gap.first, gap.cause) == (0, GapCause::Dropped)),
         "{reported}"
     );
-    assert!(letters.taken().numbers.is_empty());
+    assert!(dead_letters.taken().numbers.is_empty());
     assert_eq!(standing.in_flight(&queue.core), 0);
 }
 
-/// A read that takes, or looks, finds a message that an earlier run rejected: its letter goes.
+/// A read that takes, or looks, finds a message that an earlier run rejected: its dead letter goes.
 #[test]
-fn a_letter_goes_whichever_read_finds_it() {
+fn a_dead_letter_goes_whichever_read_finds_it() {
     for what in [Read::Take, Read::Look] {
-        let letters = Other::picky();
+        let dead_letters = Other::picky();
         let queue = filled(3);
         let standing = workers(&queue, Rules::default());
         let first = receive(&queue, &standing).unwrap();
@@ -417,9 +417,9 @@ fn a_letter_goes_whichever_read_finds_it() {
         queue.reject(&standing, seq, handed).unwrap();
         queue.ack(&standing, first.0, first.1).unwrap();
         let queue = open(queue.core.storage.process_kill());
-        let standing = workers(&queue, with_letters(&letters));
+        let standing = workers(&queue, with_dead_letters(&dead_letters));
         assert_eq!(reading::next(&queue, &standing, what).unwrap().unwrap().seq(), 2);
-        assert_eq!(letters.taken().numbers, [1], "{what:?}");
+        assert_eq!(dead_letters.taken().numbers, [1], "{what:?}");
     }
 }
 

@@ -40,8 +40,8 @@ mod unchecked {
         Mutex::new(value)
     }
 
-    /// The calling thread is about to run code of the program's, or to put a letter into another
-    /// queue: it holds no lock of the queue, and nobody waits for it.
+    /// The calling thread is about to run code of the program's, or to put a dead letter into
+    /// another queue: it holds no lock of the queue, and nobody waits for it.
     #[inline(always)]
     pub(crate) fn check_foreign_code() {}
 

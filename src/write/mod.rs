@@ -145,7 +145,7 @@ impl<F: StorageFile> Writer<F> {
 
     /// Writes a dead letter behind the tail: the `payload` begins with its origin. The first one of
     /// a run syncs the index.
-    pub(crate) fn push_letter<S: Storage<File = F>>(
+    pub(crate) fn push_dead_letter<S: Storage<File = F>>(
         &mut self,
         state: &State<S>,
         payload: &[u8],
@@ -154,7 +154,7 @@ impl<F: StorageFile> Writer<F> {
         if self.clock.is_needed() {
             self.look_at_clock(state);
         }
-        self.push_slow(state, payload, Batch::LETTER)
+        self.push_slow(state, payload, Batch::DEAD_LETTER)
     }
 
     #[cold]
@@ -171,7 +171,7 @@ impl<F: StorageFile> Writer<F> {
         let need = Need { total, whole, part: Part::Beginning };
         let mut segment = self.prepare(state, need)?;
         let is_older = segment.header.version < Version::Origins;
-        if batch.has_origin && is_older && !planted!(LetterInAnOlderSegment) {
+        if batch.has_origin && is_older && !planted!(DeadLetterInAnOlderSegment) {
             // Its header was written before the queue's first dead letter.
             self.next_segment(state, need)?;
             segment = self.prepare(state, need)?;

@@ -100,7 +100,7 @@ fn a_look_from_outside_sees_who_has_the_queue() {
 
 /// As the programs of C do that are given a directory with the queue `letters`.
 #[track_caller]
-fn passes_with_letters(compilers: &[&str], source: &str, flags: &[&str]) {
+fn passes_with_dead_letters(compilers: &[&str], source: &str, flags: &[&str]) {
     for compiler in present(compilers) {
         let program = library().compile(compiler, source, flags);
         let (mut command, dir) = library().command(&[], &program);
@@ -117,8 +117,8 @@ fn passes_with_letters(compilers: &[&str], source: &str, flags: &[&str]) {
 #[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]
 #[test]
 fn a_dead_letter_says_where_it_comes_from() {
-    passes_with_letters(&["gcc", "clang"], "tests/c/letters.c", &["-std=c11"]);
-    passes_with_letters(&["g++", "clang++"], "tests/c/letters.cpp", &["-std=c++17"]);
+    passes_with_dead_letters(&["gcc", "clang"], "tests/c/letters.c", &["-std=c11"]);
+    passes_with_dead_letters(&["g++", "clang++"], "tests/c/letters.cpp", &["-std=c++17"]);
 }
 
 #[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]

@@ -24,8 +24,8 @@ const STATES: [(&str, Make); 5] = [
 ];
 
 /// The fixture with dead letters. No public call puts one in, so a test in the library makes it:
-/// `MMQ_BLESS=1 cargo test --lib letters::the_fixture` (`src/tests/letters/mod.rs`).
-const LETTERS: &str = "letters";
+/// `MMQ_BLESS=1 cargo test --lib dead_letters::the_fixture` (`src/tests/dead_letters/mod.rs`).
+const DEAD_LETTERS: &str = "letters";
 
 /// The shortest segments there are: two pages.
 fn options() -> Options {
@@ -158,7 +158,7 @@ fn from(message: &Message) -> String {
 #[test]
 fn what_was_written_is_read() {
     let mut others = String::new();
-    for state in STATES.iter().map(|(state, _)| *state).chain([LETTERS]) {
+    for state in STATES.iter().map(|(state, _)| *state).chain([DEAD_LETTERS]) {
         let kept = fixtures().join(state);
         let text = fs::read_to_string(fixtures().join(format!("{state}.txt"))).unwrap_or_default();
         // The text before the first empty line is for people.
@@ -331,7 +331,7 @@ fn look_at_segments(dir: &Path, index: &[u8], id: &[u8], tail: u64) {
 #[test]
 fn origins_lie_where_the_page_says() {
     const SEGMENT: &str = "Segment file `segment-NNNNNNNN`";
-    let dir = fixtures().join(LETTERS);
+    let dir = fixtures().join(DEAD_LETTERS);
     let index = fs::read(dir.join("index")).unwrap();
     let header = Part::of(&index, 0, "Index header");
     assert_eq!(header.number("VERSION"), 2);
@@ -362,7 +362,7 @@ fn origins_lie_where_the_page_says() {
             at += 16 + len.next_multiple_of(8) + if kind & 8 == 0 { 0 } else { 8 };
         }
     }
-    // The first letter began a segment of its own.
+    // The first dead letter began a segment of its own.
     assert_eq!(versions, [1, 2, 2]);
     let most = u64::from(u32::MAX);
     let wanted = [

@@ -66,13 +66,13 @@ fn a_message_that_fails_comes_again_so_often_and_then_goes_to_the_dead() {
     assert!(said(&output).contains("2 messages went to "), "{}", said(&output));
     assert_eq!(left(&queue), 0);
     let dead = Queue::open(dead).unwrap();
-    let letter = || {
-        let letter = dead.dequeue().unwrap().unwrap();
-        serde_json::from_slice::<serde_json::Value>(&letter).unwrap()["text"].to_string()
+    let dead_letter = || {
+        let dead_letter = dead.dequeue().unwrap().unwrap();
+        serde_json::from_slice::<serde_json::Value>(&dead_letter).unwrap()["text"].to_string()
     };
-    assert_eq!(letter(), "\"bad\"");
+    assert_eq!(dead_letter(), "\"bad\"");
     assert!(
-        letter()
+        dead_letter()
             == format!("{:?}", "bad".to_owned() + &"\0\n".repeat(100_000))
                 .replace("\\0", "\\u0000")
     );
@@ -203,10 +203,12 @@ fn sigkill_of_each_loses_nothing() {
         }
         let log = log(&queue);
         let dead = Queue::open(dead).unwrap();
-        let text = |letter: &[u8]| -> serde_json::Value { serde_json::from_slice(letter).unwrap() };
+        let text = |dead_letter: &[u8]| -> serde_json::Value {
+            serde_json::from_slice(dead_letter).unwrap()
+        };
         let buried: Vec<String> = dead
             .iter()
-            .map(|letter| text(&letter.unwrap())["text"].as_str().unwrap().to_owned())
+            .map(|dead_letter| text(&dead_letter.unwrap())["text"].as_str().unwrap().to_owned())
             .collect();
         for number in 0..messages {
             let done = log.iter().filter(|line| **line == format!("done job {number}")).count();

@@ -1,5 +1,5 @@
 //! What `each` does with messages whose command fails: attempts that outlive it, delays, time
-//! limits, letters that say why, and `redrive`.
+//! limits, dead letters that say why, and `redrive`.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +18,7 @@ fn jobs(dir: &Path, lines: &str) {
     check(given(on("put", dir, &[]), lines.as_bytes()), 0);
 }
 
-fn letters(dead: &Path) -> Vec<Value> {
+fn dead_letters(dead: &Path) -> Vec<Value> {
     let lines = text("cat", dead, &[]);
     lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
@@ -42,14 +42,14 @@ fn a_message_whose_command_ends_each_every_time_goes_to_the_dead() {
     };
     assert_eq!(last.status.code(), Some(1), "{}", said(&last));
     assert_eq!(log(&queue), ["0 1", "0 2", "0 3", "1 1"]);
-    let letter = &letters(&dead)[0];
-    assert_eq!((&letter["text"], &letter["seq"]), (&"poison".into(), &0.into()));
-    assert!(letter["reason"].as_str().unwrap().contains("ended"), "{letter}");
+    let dead_letter = &dead_letters(&dead)[0];
+    assert_eq!((&dead_letter["text"], &dead_letter["seq"]), (&"poison".into(), &0.into()));
+    assert!(dead_letter["reason"].as_str().unwrap().contains("ended"), "{dead_letter}");
     assert_eq!(Queue::open(&queue).unwrap().len(), 0);
 }
 
 #[test]
-fn a_letter_says_where_from_and_why_and_redrive_puts_its_message_back() {
+fn a_dead_letter_says_where_from_and_why_and_redrive_puts_its_message_back() {
     let dir = crate::support::tempdir().unwrap();
     let (queue, dead) = (dir.path().join("q"), dir.path().join("dead"));
     jobs(&queue, "good\nbad\n");
@@ -61,13 +61,13 @@ fn a_letter_says_where_from_and_why_and_redrive_puts_its_message_back() {
         echo why it failed >&2; exit 7";
     let output = ends(each(&queue, &words, script), 1);
     assert!(said(&output).contains("why it failed\n"), "{}", said(&output));
-    let found = letters(&dead);
-    let letter = &found[0];
-    assert_eq!(letter["queue"], queue.to_str().unwrap());
-    assert_eq!((&letter["seq"], &letter["attempts"]), (&1.into(), &2.into()));
-    assert_eq!(letter["reason"], "exit status: 7");
-    assert_eq!(letter["stderr"], "why it failed");
-    assert_eq!(letter["text"], "bad");
+    let found = dead_letters(&dead);
+    let dead_letter = &found[0];
+    assert_eq!(dead_letter["queue"], queue.to_str().unwrap());
+    assert_eq!((&dead_letter["seq"], &dead_letter["attempts"]), (&1.into(), &2.into()));
+    assert_eq!(dead_letter["reason"], "exit status: 7");
+    assert_eq!(dead_letter["stderr"], "why it failed");
+    assert_eq!(dead_letter["text"], "bad");
     assert_eq!((found.len(), &found[1]["base64"]), (2, &"/wBieXRlcw==".into()));
     // One that no `each` has put there goes as it is.
     jobs(&dead, "{\"no\":\"letter\"}\n");

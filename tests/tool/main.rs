@@ -10,6 +10,8 @@ mod arguments;
 mod commands;
 #[path = "../../src/bin/mmq/console.rs"]
 mod console;
+#[path = "../../src/bin/mmq/dead_letter.rs"]
+mod dead_letter;
 #[path = "../../src/bin/mmq/ending.rs"]
 mod ending;
 #[path = "../../src/bin/mmq/failure.rs"]
@@ -28,8 +30,6 @@ mod import;
 mod input;
 #[path = "../../src/bin/mmq/json.rs"]
 mod json;
-#[path = "../../src/bin/mmq/letter.rs"]
-mod letter;
 #[path = "../../src/bin/mmq/look.rs"]
 mod look;
 #[path = "../../src/bin/mmq/making.rs"]
@@ -68,6 +68,7 @@ mod flipped;
 
 mod claiming;
 mod copying;
+mod dead_letters;
 mod dumping;
 mod each;
 mod each_dead;
@@ -77,7 +78,6 @@ mod import_bigqueue;
 mod import_killed;
 mod import_pqueue;
 mod import_writers;
-mod letters;
 mod load_killed;
 mod looking;
 mod manual;

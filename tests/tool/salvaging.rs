@@ -243,8 +243,8 @@ fn copies_that_went_on_apart_are_not_taken_for_one() {
     put(&copy, ["a", "yy", "Y", "d", "E", "f"]);
     for (paths, came) in [([&*q, &*copy], "abcdef"), ([&*copy, &*q], "ayYdEf")] {
         let shown = ends(salvage(&paths, &["--json", "--framing", "line"]), 1);
-        let letters: String = lines(&shown)[50..].iter().map(|line| &line[..1]).collect();
-        assert_eq!(letters, came);
+        let dead_letters: String = lines(&shown)[50..].iter().map(|line| &line[..1]).collect();
+        assert_eq!(dead_letters, came);
         let (files, end) = report(&shown);
         assert_eq!((&end["messages"], &end["lost"]), (&56.into(), &0.into()));
         assert_eq!(end["differing"], 3);

@@ -17,6 +17,7 @@
 mod arguments;
 mod commands;
 mod console;
+mod dead_letter;
 mod ending;
 mod failure;
 mod feed;
@@ -26,7 +27,6 @@ mod human;
 mod import;
 mod input;
 mod json;
-mod letter;
 mod look;
 mod making;
 mod metrics;

@@ -18,7 +18,7 @@ fn the_bytes_of_version_2_are_these() {
     let mut record = origin.before(b"a message");
     assert_eq!((Origin::take_off(&mut record), &record[..]), (Some(origin), &b"a message"[..]));
     assert_eq!((Origin::take_off(&mut record), &record[..]), (None, &b"a message"[..]));
-    let fragment = Fragment::whole(1001, ORIGIN_LEN as u32, Batch::LETTER);
+    let fragment = Fragment::whole(1001, ORIGIN_LEN as u32, Batch::DEAD_LETTER);
     assert_eq!((fragment.message_len(), fragment.total_len()), (0, 48));
     let crc_state = fragment.crc_state(header().seed(), 64);
     let words = fragment.encode(crc_state, crc32c(crc_state, &bytes));

@@ -124,7 +124,8 @@ impl History {
             let fine = match missing.cause {
                 MissingCause::Gap(_) => self.may_be_missing(near, seq),
                 MissingCause::Refused => {
-                    let away = self.plan.when_refused != 2 || self.letters.lock().contains(&seq);
+                    let away =
+                        self.plan.when_refused != 2 || self.dead_letters.lock().contains(&seq);
                     away && self.may_be_refused(near, seq)
                 }
                 MissingCause::LostThere => {

@@ -30,7 +30,7 @@ use near::{Near, NearHandle};
 /// Histories that broke a promise once, as they were drawn then.
 const BROKE_ONCE: [u64; 3] = [870_814, 795_566_302_149, 795_566_358_903];
 
-type Letters = Arc<Mutex<BTreeSet<u64>>>;
+type DeadLetterNumbers = Arc<Mutex<BTreeSet<u64>>>;
 
 /// What is the same all through one history.
 #[derive(Debug, Clone, Copy)]
@@ -79,7 +79,7 @@ struct History {
     plan: Plan,
     near: Rc<RefCell<Near>>,
     far: Arc<Mutex<Far>>,
-    letters: Letters,
+    dead_letters: DeadLetterNumbers,
     driver: Option<Driver<'static, NearHandle, FarHandle>>,
     now: Duration,
     /// Troubles of the driver since the far side acknowledged something.
@@ -109,7 +109,7 @@ impl History {
             plan,
             near: Rc::default(),
             far: Arc::new(Mutex::new(far)),
-            letters: Letters::default(),
+            dead_letters: DeadLetterNumbers::default(),
             driver: None,
             now: Duration::from_secs(1),
             troubles: 0,
@@ -136,12 +136,12 @@ impl History {
     }
 
     fn start(&mut self) -> Driver<'static, NearHandle, FarHandle> {
-        let letters = Arc::clone(&self.letters);
+        let dead_letters = Arc::clone(&self.dead_letters);
         let when_refused = match self.plan.when_refused {
             0 => WhenRefused::Stop,
             1 => WhenRefused::Skip,
             _ => WhenRefused::PutAway(Box::new(move |message, _| {
-                letters.lock().insert(message.seq());
+                dead_letters.lock().insert(message.seq());
                 Ok(())
             })),
         };

@@ -170,7 +170,7 @@ fn what_the_queue_dropped_is_reported_also_while_it_is_read() {
 fn refused_messages_stop_are_left_out_or_go_to_another_queue() {
     let dir = crate::tests::guard::tempdir().unwrap();
     let queue = Queue::open(dir.path().join("queue")).unwrap();
-    let letters = Arc::new(Queue::open(dir.path().join("letters")).unwrap());
+    let dead_letters = Arc::new(Queue::open(dir.path().join("letters")).unwrap());
     queue.enqueue_batch(["fine", "\u{1}poison", "fine, too"]).unwrap();
     let mut far = far();
     let short = Duration::from_millis(1);
@@ -182,13 +182,16 @@ fn refused_messages_stop_are_left_out_or_go_to_another_queue() {
     let halt = forwarder(&queue, &mut far).options(options()).once().unwrap_err();
     assert!(matches!(halt, Halt::Refused { seq: 1, .. }), "{halt}");
     assert_eq!(queue.consumer("forward").unwrap().len(), 2);
-    let to = OnRefused::DeadLetters(Arc::clone(&letters));
+    let to = OnRefused::DeadLetters(Arc::clone(&dead_letters));
     forwarder(&queue, &mut far).options(options()).on_refused(to).once().unwrap();
     assert_eq!(numbers(&far), [0, 2]);
     assert_eq!(far.0.lock().log[1].missing[0].cause, MissingCause::Refused);
-    let letter = letters.dequeue().unwrap().unwrap();
-    assert_eq!(letter.as_str(), Ok("\u{1}poison"));
-    assert_eq!(letter.origin().map(|origin| (origin.queue_id, origin.seq)), Some((queue.id(), 1)));
+    let dead_letter = dead_letters.dequeue().unwrap().unwrap();
+    assert_eq!(dead_letter.as_str(), Ok("\u{1}poison"));
+    assert_eq!(
+        dead_letter.origin().map(|origin| (origin.queue_id, origin.seq)),
+        Some((queue.id(), 1))
+    );
 }
 
 #[test]

@@ -1,9 +1,9 @@
-//! Deliveries against a model: leases, delays, attempts, rejections and letters, under a clock that
-//! the test turns, over deaths of the process and orderly ends.
+//! Deliveries against a model: leases, delays, attempts, rejections and dead letters, under a clock
+//! that the test turns, over deaths of the process and orderly ends.
 //!
 //! After each step the queue and a naive oracle agree on what is handed out, in which order and
-//! with which attempts, what is reported as a gap, which letters went, and which answers came too
-//! late. A difference is shrunk: steps go for as long as there is one.
+//! with which attempts, what is reported as a gap, which dead letters went, and which answers came
+//! too late. A difference is shrunk: steps go for as long as there is one.
 //!
 //! `MMQ_EFFORT` multiplies the number of sequences, `MMQ_SEED` says which one alone.
 

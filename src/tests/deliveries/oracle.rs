@@ -11,7 +11,7 @@ pub(super) struct Wishes {
     pub(super) backoff: Option<(u64, u64)>,
     pub(super) most: Option<u32>,
     /// Rejected messages go to another queue.
-    pub(super) has_letters: bool,
+    pub(super) has_dead_letters: bool,
 }
 
 impl Wishes {
@@ -21,14 +21,14 @@ impl Wishes {
     }
 }
 
-/// What the queue for dead letters does with a letter.
+/// What the queue for dead letters does with a dead letter.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Mood {
     #[default]
     Takes,
-    /// Each letter is refused.
+    /// Each dead letter is refused.
     Refuses,
-    /// A letter with an odd number is too large.
+    /// A dead letter with an odd number is too large.
     OddTooLarge,
     /// What was put in cannot be made durable.
     CannotFlush,
@@ -42,9 +42,9 @@ enum Is {
     Back,
     Delayed(u64),
     Rejected,
-    /// Rejected, and too large for a letter.
+    /// Rejected, and too large for a dead letter.
     Unsendable,
-    /// Its letter was refused, and is tried again then.
+    /// Its dead letter was refused, and is tried again then.
     Refused(u64),
 }
 
@@ -113,14 +113,14 @@ pub(super) struct Oracle {
     suspects: BTreeSet<u64>,
     /// Of this run.
     pub(super) rejections: u64,
-    /// Their letters went in, and could not be flushed.
+    /// Their dead letters went in, and could not be flushed.
     unflushed: BTreeSet<u64>,
     // What a next run is to know.
     vain: BTreeMap<u64, Vain>,
     handed_below: u64,
     alone: Option<u64>,
-    /// Of all runs: number and attempts of each letter that was put in.
-    pub(super) letters: Vec<(u64, u32)>,
+    /// Of all runs: number and attempts of each dead letter that was put in.
+    pub(super) dead_letters: Vec<(u64, u32)>,
     pub(super) mood: Mood,
 }
 
@@ -168,8 +168,8 @@ impl Oracle {
         self.wishes.is_some() && (vain.is_rejected || most.is_some_and(|most| vain.count >= most))
     }
 
-    fn has_letters(&self) -> bool {
-        self.wishes.is_some_and(|wishes| wishes.has_letters)
+    fn has_dead_letters(&self) -> bool {
+        self.wishes.is_some_and(|wishes| wishes.has_dead_letters)
     }
 
     fn finish(&mut self, seq: u64) {
@@ -232,7 +232,7 @@ impl Oracle {
         !over.is_empty()
     }
 
-    /// The queue is about to be closed: all letters are tried.
+    /// The queue is about to be closed: all dead letters are tried.
     pub(super) fn before_a_close(&mut self) {
         let refused = self.open.iter().filter(|(_, open)| matches!(open.is, Is::Refused(_)));
         for seq in refused.map(|(seq, _)| *seq).collect::<Vec<_>>() {
@@ -241,14 +241,14 @@ impl Oracle {
         self.post();
     }
 
-    /// The worker looks: what is over ends, and letters go.
+    /// The worker looks: what is over ends, and dead letters go.
     pub(super) fn look(&mut self) {
         self.tick();
         self.post();
     }
 
     fn post(&mut self) {
-        if !self.has_letters() {
+        if !self.has_dead_letters() {
             return;
         }
         let rejected = self.open.iter().filter(|(_, open)| open.is == Is::Rejected);
@@ -266,7 +266,7 @@ impl Oracle {
                 Mood::OddTooLarge => true,
             };
             if is_put && !was_put {
-                self.letters.push((seq, attempts));
+                self.dead_letters.push((seq, attempts));
             }
             if is_put && self.mood != Mood::CannotFlush {
                 self.finish(seq);
@@ -281,16 +281,16 @@ impl Oracle {
 
     /// Whether there is something for the storage worker to do.
     pub(super) fn is_due(&self) -> bool {
-        let letters = self.has_letters();
+        let dead_letters = self.has_dead_letters();
         self.open.values().any(|open| match open.is {
             Is::Out(Some(due)) | Is::Delayed(due) | Is::Refused(due) => due <= self.now,
-            Is::Rejected => letters,
+            Is::Rejected => dead_letters,
             _ => false,
         })
     }
 
-    pub(super) fn has_letters_to_post(&self) -> bool {
-        self.has_letters() && self.open.values().any(|open| open.is == Is::Rejected)
+    pub(super) fn has_dead_letters_to_post(&self) -> bool {
+        self.has_dead_letters() && self.open.values().any(|open| open.is == Is::Rejected)
     }
 
     fn out(&self) -> impl Iterator<Item = u64> + '_ {
@@ -315,7 +315,7 @@ impl Oracle {
     pub(super) fn read(&mut self, want: Want) -> (Given, Option<Ticket>) {
         self.tick();
         loop {
-            let rejected = self.first(Is::Rejected).filter(|_| !self.has_letters());
+            let rejected = self.first(Is::Rejected).filter(|_| !self.has_dead_letters());
             if let Some(seq) = self.first(Is::Unsendable).or(rejected) {
                 self.finish(seq);
                 return (Given::Rejected(seq), None);

@@ -28,11 +28,11 @@ macro_rules! ensure {
     };
 }
 
-/// Another queue, as far as its letters go. It outlives every death.
+/// Another queue, as far as its dead letters go. It outlives every death.
 #[derive(Debug, Default)]
 struct OtherQueue {
     mood: Mutex<Mood>,
-    letters: Mutex<Vec<(Vec<u8>, Origin)>>,
+    dead_letters: Mutex<Vec<(Vec<u8>, Origin)>>,
 }
 
 impl DeadLetters for OtherQueue {
@@ -45,7 +45,7 @@ impl DeadLetters for OtherQueue {
             let path = "dead".into();
             return Err(Error::MessageTooLarge { path, len: 8, max: 7, max_bytes: None });
         }
-        self.letters.lock().unwrap().push((payload.to_vec(), *origin));
+        self.dead_letters.lock().unwrap().push((payload.to_vec(), *origin));
         Ok(())
     }
 
@@ -79,7 +79,7 @@ impl Side {
             lease: wishes.lease.map(millis),
             backoff: wishes.backoff.map(|(first, longest)| (millis(first), millis(longest))),
             max_attempts: wishes.most,
-            dead_letters: wishes.has_letters.then_some(other),
+            dead_letters: wishes.has_dead_letters.then_some(other),
         }
     }
 
@@ -166,7 +166,7 @@ impl Run {
                 self.queue.seek(side.standing(), seq).map_err(|error| error.to_string())?;
                 side.oracle.seek(seq);
             }
-            Step::Letters { who, mood } => {
+            Step::DeadLetters { who, mood } => {
                 *self.sides[who].other.mood.lock().unwrap() = mood;
                 self.sides[who].oracle.mood = mood;
             }
@@ -187,7 +187,7 @@ impl Run {
             self.sides.iter_mut().for_each(|side| side.oracle.before_a_close());
             self.queue.close().unwrap();
         } else {
-            // The dead send no letters.
+            // A dead process sends no dead letters.
             self.queue.core.index.poison.close();
         }
         self.queue = open(self.queue.core.storage.process_kill());
@@ -232,7 +232,7 @@ impl Run {
             );
             side.tickets.push((ticket, handed));
         }
-        if is_ok || side.oracle.has_letters_to_post() {
+        if is_ok || side.oracle.has_dead_letters_to_post() {
             self.attend(who);
         }
         Ok(())
@@ -243,7 +243,7 @@ impl Run {
         let what = if want == Want::Take { Read::Take } else { Read::Look };
         let found = reading::next(&self.queue, side.standing(), what);
         same(found, side.oracle.read(want).0)?;
-        if side.oracle.has_letters_to_post() {
+        if side.oracle.has_dead_letters_to_post() {
             self.attend(who);
         }
         Ok(())
@@ -306,14 +306,15 @@ impl Run {
             let waiting = side.standing().len(&self.queue.core);
             let expected = side.oracle.waiting();
             ensure!(waiting == expected, "{waiting} wait for {name}, not {expected}");
-            let letters = side.other.letters.lock().unwrap();
-            let went: Vec<_> = letters.iter().map(|(_, it)| (it.seq, it.attempts)).collect();
-            let expected = &side.oracle.letters;
-            ensure!(went == *expected, "the letters of {name} are {went:?}, not {expected:?}");
+            let dead_letters = side.other.dead_letters.lock().unwrap();
+            let went: Vec<_> = dead_letters.iter().map(|(_, it)| (it.seq, it.attempts)).collect();
+            let expected = &side.oracle.dead_letters;
+            ensure!(went == *expected, "the dead letters of {name} are {went:?}, not {expected:?}");
             let id = self.queue.core.index.queue_id;
-            let is_own =
-                letters.iter().all(|(bytes, it)| *bytes == payload(it.seq) && it.queue_id == id);
-            ensure!(is_own, "a letter of {name} has other bytes, or another origin");
+            let is_own = dead_letters
+                .iter()
+                .all(|(bytes, it)| *bytes == payload(it.seq) && it.queue_id == id);
+            ensure!(is_own, "a dead letter of {name} has other bytes, or another origin");
         }
         let rejected = self.queue.stats().rejected;
         let expected: u64 = self.sides.iter().map(|side| side.oracle.rejections).sum();
@@ -331,7 +332,7 @@ impl Run {
         }
         // Whatever was held back comes in the end.
         for who in 0..CONSUMERS {
-            self.step(Step::Letters { who, mood: Mood::Takes })?;
+            self.step(Step::DeadLetters { who, mood: Mood::Takes })?;
         }
         self.step(Step::Reopen(End::InOrder, [Some(Wishes::default()); CONSUMERS]))?;
         for (who, name) in NAMES.into_iter().enumerate() {

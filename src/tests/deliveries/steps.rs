@@ -65,7 +65,7 @@ pub(super) enum Step {
         who: usize,
         back: u64,
     },
-    Letters {
+    DeadLetters {
         who: usize,
         mood: Mood,
     },
@@ -79,7 +79,7 @@ fn wishes(rng: &mut Rng) -> Wishes {
         lease: rng.percent(50).then(|| 5 + rng.below(60)),
         backoff: rng.percent(50).then(|| (first, first + rng.below(100))),
         most: rng.percent(70).then(|| 1 + rng.below(4) as u32),
-        has_letters: rng.percent(50),
+        has_dead_letters: rng.percent(50),
     }
 }
 
@@ -117,7 +117,7 @@ pub(super) fn draw(seed: u64) -> Vec<Step> {
             92 => Step::Seek { who, back: rng.below(8) },
             93..95 => {
                 let moods = [Mood::Takes, Mood::Refuses, Mood::OddTooLarge, Mood::CannotFlush];
-                Step::Letters { who, mood: moods[rng.below(4) as usize] }
+                Step::DeadLetters { who, mood: moods[rng.below(4) as usize] }
             }
             95..98 => Step::Reopen(End::Killed, of_a_run(&mut rng)),
             _ => Step::Reopen(End::InOrder, of_a_run(&mut rng)),

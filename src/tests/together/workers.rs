@@ -151,9 +151,9 @@ fn workers_close_each_others_queues(count: usize) {
 
 /// Another queue, which takes its time.
 #[derive(Default)]
-struct Letters(Mutex<Vec<u64>>);
+struct DeadLetterQueue(Mutex<Vec<u64>>);
 
-impl DeadLetters for Letters {
+impl DeadLetters for DeadLetterQueue {
     fn put(&self, _: &[u8], origin: &Origin) -> Result<()> {
         now();
         self.0.lock().unwrap().push(origin.seq);
@@ -174,10 +174,10 @@ impl DeadLetters for Letters {
     }
 }
 
-/// Workers reject everything, and the queue is closed at once: each message is a letter once.
-fn letters_go_before(close: impl FnOnce(&Queue)) {
-    let letters = Arc::new(Letters::default());
-    let rules = || Rules { dead_letters: Some(Arc::clone(&letters) as _), ..Rules::default() };
+/// Workers reject everything, and the queue is closed at once: each message is a dead letter once.
+fn dead_letters_go_before(close: impl FnOnce(&Queue)) {
+    let dead_letters = Arc::new(DeadLetterQueue::default());
+    let rules = || Rules { dead_letters: Some(Arc::clone(&dead_letters) as _), ..Rules::default() };
     let queue = open(&small(4), Background::Workers);
     let consumer = queue.consumer("").unwrap();
     queue.set_redelivery(&consumer, rules()).unwrap();
@@ -188,7 +188,7 @@ fn letters_go_before(close: impl FnOnce(&Queue)) {
         queue.reject(&consumer, message.seq(), handed).unwrap();
     }
     close(&queue);
-    let mut sent = letters.0.lock().unwrap().clone();
+    let mut sent = dead_letters.0.lock().unwrap().clone();
     sent.sort_unstable();
     assert_eq!(sent, [0, 1, 2, 3, 4, 5]);
     let storage = queue.core.storage.process_kill();
@@ -196,16 +196,16 @@ fn letters_go_before(close: impl FnOnce(&Queue)) {
     assert_eq!(queue.consumer("").unwrap().len(&queue.core), 0, "messages that went wait here");
 }
 
-fn letters_go_before_the_close() {
-    letters_go_before(|queue| queue.close().unwrap());
+fn dead_letters_go_before_the_close() {
+    dead_letters_go_before(|queue| queue.close().unwrap());
 }
 
-fn letters_go_before_two_closes() {
+fn dead_letters_go_before_two_closes() {
     fn close(queue: &Queue) -> BTreeMap<String, Vec<u8>> {
         queue.close().unwrap();
         queue.core.storage.contents()
     }
-    letters_go_before(|queue| {
+    dead_letters_go_before(|queue| {
         let (other, left) = (Arc::clone(queue), Arc::new(Mutex::new(None)));
         let into = Arc::clone(&left);
         let other = go("other", move || *into.lock().unwrap() = Some(close(&other)));
@@ -218,16 +218,16 @@ fn letters_go_before_two_closes() {
 }
 
 #[test]
-fn an_orderly_close_sends_each_letter_once() {
-    under(100, letters_go_before_the_close);
-    under(100, letters_go_before_two_closes);
+fn an_orderly_close_sends_each_dead_letter_once() {
+    under(100, dead_letters_go_before_the_close);
+    under(100, dead_letters_go_before_two_closes);
 }
 
-/// The call that rejects carries the letter, and another thread closes the queue meanwhile: what
-/// went is done, and a power cut does not bring it back.
-fn a_call_carries_a_letter_beside_the_close() {
-    let letters = Arc::new(Letters::default());
-    let rules = Rules { dead_letters: Some(Arc::clone(&letters) as _), ..Rules::default() };
+/// The call that rejects carries the dead letter, and another thread closes the queue meanwhile:
+/// what went is done, and a power cut does not bring it back.
+fn a_call_carries_a_dead_letter_beside_the_close() {
+    let dead_letters = Arc::new(DeadLetterQueue::default());
+    let rules = Rules { dead_letters: Some(Arc::clone(&dead_letters) as _), ..Rules::default() };
     let queue = open(&small(4), Background::Calls);
     let consumer = queue.consumer("").unwrap();
     queue.set_redelivery(&consumer, rules).unwrap();
@@ -239,23 +239,23 @@ fn a_call_carries_a_letter_beside_the_close() {
             queue.reject(&consumer, message.seq(), handed).unwrap();
         })
     };
-    while letters.0.lock().unwrap().is_empty() {
+    while dead_letters.0.lock().unwrap().is_empty() {
         park_timeout(Duration::from_micros(50));
     }
     queue.close().unwrap();
     worker.join();
-    assert_eq!(*letters.0.lock().unwrap(), [0]);
+    assert_eq!(*dead_letters.0.lock().unwrap(), [0]);
     for seed in 0..4 {
         let storage = queue.core.storage.power_cut(seed);
         let again = Engine::open_without_workers(storage, &small(4)).unwrap();
         let left = again.consumer("").unwrap().len(&again.core);
-        assert_eq!(left, 0, "the message whose letter went comes again");
+        assert_eq!(left, 0, "the message whose dead letter went comes again");
     }
 }
 
 #[test]
-fn a_close_waits_for_the_call_that_carries_a_letter() {
-    under(60, a_call_carries_a_letter_beside_the_close);
+fn a_close_waits_for_the_call_that_carries_a_dead_letter() {
+    under(60, a_call_carries_a_dead_letter_beside_the_close);
 }
 
 /// A thread reads by the default consumer, and another one removes it.
@@ -290,10 +290,10 @@ fn a_read_by_the_default_consumer_has_it_begin_also_when_it_was_just_removed() {
 #[test]
 fn bugs_that_are_planted_in_workers_are_found() {
     let bugs: [(Mutant, fn()); 5] = [
-        (Mutant::CarriersNotWaitedFor, a_call_carries_a_letter_beside_the_close),
-        (Mutant::LettersUnderWayDoubled, letters_go_before_the_close),
-        (Mutant::LastLettersStay, letters_go_before_the_close),
-        (Mutant::ClosedUnderLetters, letters_go_before_two_closes),
+        (Mutant::CarriersNotWaitedFor, a_call_carries_a_dead_letter_beside_the_close),
+        (Mutant::DeadLettersUnderWayDoubled, dead_letters_go_before_the_close),
+        (Mutant::LastDeadLettersStay, dead_letters_go_before_the_close),
+        (Mutant::ClosedUnderDeadLetters, dead_letters_go_before_two_closes),
         (Mutant::RemovedBetweenSteps, the_default_consumer_is_removed_meanwhile),
     ];
     for (mutant, program) in bugs {
@@ -323,18 +323,18 @@ fn a_reader_sees_a_lease_end_where_no_worker_can_start() {
     });
 }
 
-/// Who waits in the queue for dead letters has a waker that closes the queue that the letters come
-/// from, by itself or by another queue's worker: each letter goes once.
+/// Who waits in the queue for dead letters has a waker that closes the queue that the dead letters
+/// come from, by itself or by another queue's worker: each dead letter goes once.
 #[test]
-fn a_letter_goes_once_though_a_waker_of_its_queue_closes_where_it_comes_from() {
+fn a_dead_letter_goes_once_though_a_waker_of_its_queue_closes_where_it_comes_from() {
     for through_another in [false, true] {
         under(if through_another { 200 } else { 20 }, move || {
-            a_letter_goes_once(through_another);
+            a_dead_letter_goes_once(through_another);
         });
     }
 }
 
-fn a_letter_goes_once(through_another: bool) {
+fn a_dead_letter_goes_once(through_another: bool) {
     let [jobs, dead, other] = [(); 3].map(|()| open(&small(6), Background::Workers));
     let rules = || Rules {
         dead_letters: Some(Arc::new(OtherQueue::of(&dead)) as Arc<dyn DeadLetters>),

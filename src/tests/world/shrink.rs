@@ -135,18 +135,19 @@ fn kind(text: &str) -> String {
     let mut depth = 0;
     let mut is_quoted = false;
     let mut plain = String::new();
-    for letter in line.chars() {
-        match letter {
+    for dead_letter in line.chars() {
+        match dead_letter {
             '{' | '[' | '(' => depth += 1,
             '}' | ']' | ')' => depth -= 1,
             '"' => is_quoted = !is_quoted,
-            _ if depth == 0 && !is_quoted => plain.push(letter),
+            _ if depth == 0 && !is_quoted => plain.push(dead_letter),
             _ => {}
         }
     }
-    let words = plain.split(|letter: char| !letter.is_alphanumeric());
-    let is_word =
-        |word: &&str| !word.is_empty() && word.chars().all(|letter| letter.is_ascii_lowercase());
+    let words = plain.split(|dead_letter: char| !dead_letter.is_alphanumeric());
+    let is_word = |word: &&str| {
+        !word.is_empty() && word.chars().all(|dead_letter| dead_letter.is_ascii_lowercase())
+    };
     words.filter(is_word).collect::<Vec<_>>().join(" ")
 }
 

@@ -37,7 +37,8 @@ pub(super) fn size(world: &World) -> String {
 pub(super) fn reported(world: &World, lines: &[Line]) -> String {
     let mut text = String::from("  step  thread                what it does\n");
     let alike = |one: &Line, other: &Line| {
-        let plain = |line: &Line| line.text.replace(|letter: char| letter.is_ascii_digit(), "");
+        let plain =
+            |line: &Line| line.text.replace(|dead_letter: char| dead_letter.is_ascii_digit(), "");
         one.thread == other.thread && one.text.starts_with(DISK) && (plain(one) == plain(other))
     };
     for run in lines.chunk_by(alike) {

@@ -110,10 +110,10 @@ fn a_job_that_ends_its_process_becomes_a_dead_letter_and_no_other_does() {
         let deaths = work_off(dir.path(), workers, &mut random);
         let text = |message: mmq::Message| message.as_str().unwrap().to_owned();
         let dead = Queue::open(dir.path().join("dead")).unwrap();
-        let letters: Vec<_> = dead.iter().map(|message| text(message.unwrap())).collect();
+        let dead_letters: Vec<_> = dead.iter().map(|message| text(message.unwrap())).collect();
         assert!(
-            !letters.is_empty() && letters.iter().all(|it| *it == POISON.to_string()),
-            "{letters:?}"
+            !dead_letters.is_empty() && dead_letters.iter().all(|it| *it == POISON.to_string()),
+            "{dead_letters:?}"
         );
         let names = std::fs::read_dir(dir.path()).unwrap().map(|it| it.unwrap().file_name());
         let others =

@@ -158,15 +158,15 @@ fn after_the_last_attempt_a_message_is_a_dead_letter() {
     workers.set_redelivery(rules).unwrap();
     next(&workers).nack();
     next(&workers).nack();
-    let letter = dead.dequeue_timeout(LONG).unwrap().unwrap();
-    assert_eq!(letter.as_str(), Ok("0"));
-    let origin = letter.origin().expect("a letter says where it comes from");
+    let dead_letter = dead.dequeue_timeout(LONG).unwrap().unwrap();
+    assert_eq!(dead_letter.as_str(), Ok("0"));
+    let origin = dead_letter.origin().expect("a dead letter says where it comes from");
     assert_eq!((origin.queue_id, origin.seq, origin.attempts), (queue.id(), 0, 2));
-    eventually("it is durable", || dead.durable_seq() > letter.seq());
+    eventually("it is durable", || dead.durable_seq() > dead_letter.seq());
     next(&workers).reject().unwrap();
-    let letter = dead.receive_timeout(LONG).unwrap().unwrap();
-    assert_eq!((letter.as_str(), letter.origin().unwrap().attempts), (Ok("1"), 1));
-    letter.ack().unwrap();
+    let dead_letter = dead.receive_timeout(LONG).unwrap().unwrap();
+    assert_eq!((dead_letter.as_str(), dead_letter.origin().unwrap().attempts), (Ok("1"), 1));
+    dead_letter.ack().unwrap();
     eventually("they are done", || workers.len() == 1 && workers.in_flight() == 0);
     assert_eq!(queue.stats().rejected, 2);
     assert_eq!(next(&workers).seq(), 2);
@@ -179,7 +179,7 @@ fn after_the_last_attempt_a_message_is_a_dead_letter() {
 }
 
 #[test]
-fn a_letter_that_cannot_go_stays_and_is_tried_again() {
+fn a_dead_letter_that_cannot_go_stays_and_is_tried_again() {
     let (dir, queue) = filled(3);
     let options = || Options::new().arena_size(4096).max_bytes(64 << 10);
     let full =
@@ -206,19 +206,19 @@ fn a_letter_that_cannot_go_stays_and_is_tried_again() {
     // The queue goes on meanwhile.
     queue.enqueue("another").unwrap();
     queue.flush().unwrap();
-    let mut letters = 0;
+    let mut dead_letters = 0;
     eventually("room is made and they go", || {
-        letters += u64::from(full.dequeue().unwrap().is_some_and(|it| *it == [1; 3000]));
+        dead_letters += u64::from(full.dequeue().unwrap().is_some_and(|it| *it == [1; 3000]));
         workers.len() == 1
     });
     while let Some(message) = full.dequeue().unwrap() {
-        letters += u64::from(*message == [1; 3000]);
+        dead_letters += u64::from(*message == [1; 3000]);
     }
-    assert_eq!(letters, 10);
+    assert_eq!(dead_letters, 10);
 }
 
 #[test]
-fn letters_may_not_come_back() {
+fn dead_letters_may_not_come_back() {
     let dir = crate::support::tempdir().unwrap();
     let [a, b, c] =
         ["a", "b", "c"].map(|name| Arc::new(Queue::open(dir.path().join(name)).unwrap()));

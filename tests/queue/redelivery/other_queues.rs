@@ -18,10 +18,10 @@ fn ends(what: impl FnOnce() + Send + 'static) {
     ended.recv_timeout(Duration::from_secs(60)).expect("it ends");
 }
 
-/// The closure holds the producers' lock of the queue for the letters, and the close waits for the
-/// thread that carries them.
+/// The closure holds the producers' lock of the queue for the dead letters, and the close waits for
+/// the thread that carries them.
 #[test]
-fn a_queue_may_be_closed_while_the_one_for_its_letters_is_filled() {
+fn a_queue_may_be_closed_while_the_one_for_its_dead_letters_is_filled() {
     ends(|| {
         let dir = tempdir().unwrap();
         let failed = Arc::new(Queue::open(dir.path().join("failed")).unwrap());
@@ -36,7 +36,7 @@ fn a_queue_may_be_closed_while_the_one_for_its_letters_is_filled() {
                 jobs.take().unwrap().close().unwrap();
             })
             .unwrap();
-        // The letter stays, and goes later.
+        // The dead letter stays, and goes later.
         let jobs = Queue::open(dir.path().join("jobs")).unwrap();
         let workers = jobs.consumer("workers").unwrap();
         workers.set_redelivery(Redelivery::new().dead_letters(Arc::clone(&failed))).unwrap();
@@ -46,9 +46,9 @@ fn a_queue_may_be_closed_while_the_one_for_its_letters_is_filled() {
     });
 }
 
-/// A reader of the queue for the letters holds its lock while it waits for the closure's end.
+/// A reader of the queue for the dead letters holds its lock while it waits for the closure's end.
 #[test]
-fn rules_may_be_set_while_the_queue_for_letters_is_filled() {
+fn rules_may_be_set_while_the_queue_for_dead_letters_is_filled() {
     ends(|| {
         let dir = tempdir().unwrap();
         let failed = Arc::new(Queue::open(dir.path().join("failed")).unwrap());
@@ -67,7 +67,7 @@ fn rules_may_be_set_while_the_queue_for_letters_is_filled() {
     });
 }
 
-/// From the first queue letters come to each of the others in very many ways.
+/// From the first queue dead letters come to each of the others in very many ways.
 #[test]
 fn a_long_chain_of_queues_is_looked_through_once() {
     ends(|| {

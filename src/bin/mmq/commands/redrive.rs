@@ -6,9 +6,9 @@ use mmq::{Delivery, Queue, past_gaps};
 use super::Call;
 use super::take::nothing;
 use crate::arguments;
+use crate::dead_letter;
 use crate::ending::Ending;
 use crate::failure::{Failure, Tried};
-use crate::letter;
 use crate::opening;
 use crate::units::count;
 
@@ -17,10 +17,10 @@ const MOST: usize = 1000;
 const MOST_BYTES: usize = 16 << 20;
 
 const AFTER: &str = "\
-A letter of `mmq each --dead` goes back as the message that it holds; any other message goes back as
-it is. Each gets a new number in SRC, behind all that waits there, and is tried from the beginning.
-A message is removed from DEAD when it is durable in SRC: when this program is killed between the
-two it is in both. Status 1: messages of DEAD will never come. Status 3: none was there.";
+A dead letter of `mmq each --dead` goes back as the message that it holds; any other message goes
+back as it is. Each gets a new number in SRC, behind all that waits there, and is tried from the
+beginning. A message is removed from DEAD when it is durable in SRC: when this program is killed
+between the two it is in both. Status 1: messages of DEAD will never come. Status 3: none was there.";
 
 pub(crate) fn command() -> Command {
     let redrive = arguments::command(
@@ -28,7 +28,7 @@ pub(crate) fn command() -> Command {
         "Put dead letters back into their queue",
         "Examples:\n  mmq redrive failed jobs\n  mmq redrive failed jobs -n 1",
     )
-    .arg(arguments::path("dir", "DEAD").help("The queue of the letters").required(true))
+    .arg(arguments::path("dir", "DEAD").help("The queue of the dead letters").required(true))
     .arg(arguments::path("source", "SRC").help("Where they go, which is there").required(true))
     .arg(arguments::number("count", "At most so many [default: all there are]").short('n'))
     .after_help(AFTER);
@@ -101,7 +101,7 @@ impl Redrive<'_> {
             let Some(delivery) = past_gaps(|| self.dead.receive(), on_gap)? else {
                 return Ok(false);
             };
-            match letter::message_of(&delivery).filter(|_| delivery.origin().is_none()) {
+            match dead_letter::message_of(&delivery).filter(|_| delivery.origin().is_none()) {
                 Some(message) => self.source.enqueue(message)?,
                 None => self.source.enqueue(&*delivery)?,
             };

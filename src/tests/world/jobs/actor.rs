@@ -45,7 +45,7 @@ pub(super) enum Answer {
         id: u64,
     },
     /// Its number in the queue for dead letters, and where it comes from.
-    Letter {
+    DeadLetter {
         at: u64,
         seq: u64,
         id: u64,
@@ -128,8 +128,8 @@ pub(super) fn play(disks: &Disks, number: u64, life: &Life, reported: &Reported)
         threads::spawn(&cast.name, move || actor.play(&acts)).expect("a thread")
     });
     let handles: Vec<_> = actors.collect();
-    if life.wishes.letters && !life.letters_go() {
-        // A letter that does not go is tried again, and again those that wait for jobs look.
+    if life.wishes.dead_letters && !life.dead_letters_go() {
+        // A dead letter that does not go is tried again, and again those that wait for jobs look.
         threads::park_timeout(Duration::from_millis(300));
     } else {
         schedule::wait_until_quiet();
@@ -152,7 +152,7 @@ fn rules(life: &Life, other: &Queue) -> Rules {
         lease: wishes.lease.map(millis),
         backoff: wishes.backoff.map(|(first, longest)| (millis(first), millis(longest))),
         max_attempts: wishes.max_attempts,
-        dead_letters: wishes.letters.then(|| Arc::new(OtherQueue::of(other)) as _),
+        dead_letters: wishes.dead_letters.then(|| Arc::new(OtherQueue::of(other)) as _),
     }
 }
 
@@ -188,7 +188,7 @@ impl Actor {
             });
             schedule::note(|| format!("  = {answer:?}"));
             if let Answer::Failed(text) = &answer {
-                let of_other = matches!(act, Act::TakeLetter | Act::CloseOther);
+                let of_other = matches!(act, Act::TakeDeadLetter | Act::CloseOther);
                 let is_closed = self.queue.core.index.poison.is_closed();
                 let may_fail = if of_other { self.other_may_fail } else { is_closed };
                 assert!(may_fail, "{act:?} fails: {text}");
@@ -244,7 +244,7 @@ impl Actor {
                     Answer::Taken { seq, id: identity_of(seq, &message) }
                 }))
             }
-            Act::TakeLetter => self.take_letter(),
+            Act::TakeDeadLetter => self.take_dead_letter(),
             Act::Ack
             | Act::Nack
             | Act::NackAfter(_)
@@ -344,14 +344,14 @@ impl Actor {
     /// What it has inherited refuses it, waits for nothing, and stays as it is.
     fn child(&self) {
         let (queue, link) = (&self.queue, &*self.link);
-        let letters: &dyn DeadLetters = &OtherQueue::of(&self.other);
+        let dead_letters: &dyn DeadLetters = &OtherQueue::of(&self.other);
         let answers = [
             queue.enqueue(&content(0, 20)).map(drop),
             self.receive(&mut None).map(drop),
             self.wait(None).map(drop),
             queue.fork(link, "of a child").map(drop),
             queue.core.flush(),
-            letters.check(),
+            dead_letters.check(),
         ];
         for answer in &answers {
             assert!(matches!(answer, Err(Error::Forked)), "{answers:?}");
@@ -361,10 +361,10 @@ impl Actor {
         queue.close().expect("nothing to close");
     }
 
-    fn take_letter(&self) -> Result<Answer> {
+    fn take_dead_letter(&self) -> Result<Answer> {
         let consumer = self.other.default_consumer()?;
         let taken = reading::next(&self.other, consumer, Read::Take)?;
-        Ok(taken.map_or(Answer::Nothing, |letter| letter_of(&letter)))
+        Ok(taken.map_or(Answer::Nothing, |dead_letter| dead_letter_of(&dead_letter)))
     }
 
     fn keep_house(&self, act: Act) -> Result<Answer> {
@@ -406,11 +406,11 @@ impl Actor {
     }
 }
 
-/// A letter that was taken from the queue for dead letters.
-pub(super) fn letter_of(letter: &crate::message::Message) -> Answer {
-    let origin = letter.origin().expect("a letter says where it comes from");
-    let id = identity_of(letter.seq(), letter);
-    Answer::Letter { at: letter.seq(), seq: origin.seq, id, attempts: origin.attempts }
+/// A dead letter that was taken from the queue for dead letters.
+pub(super) fn dead_letter_of(dead_letter: &crate::message::Message) -> Answer {
+    let origin = dead_letter.origin().expect("a dead letter says where it comes from");
+    let id = identity_of(dead_letter.seq(), dead_letter);
+    Answer::DeadLetter { at: dead_letter.seq(), seq: origin.seq, id, attempts: origin.attempts }
 }
 
 /// Puts a job in once, asks for figures, and wakes a thread.

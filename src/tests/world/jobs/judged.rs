@@ -1,12 +1,14 @@
 //! What is known of both queues between two lives, and what a life may not change: no job is lost,
-//! comes again when it is done, or is out twice; letters say the truth, and are there.
+//! comes again when it is done, or is out twice; dead letters say the truth, and are there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Disks;
-use super::actor::{Answer, Event, JOBS, Story, letter_of};
+use super::actor::{Answer, Event, JOBS, Story, dead_letter_of};
 use super::script::{Act, Life};
-use super::within::{State, check_deliveries, check_last_letters, is_of_jobs, is_unended, state};
+use super::within::{
+    State, check_deliveries, check_last_dead_letters, is_of_jobs, is_unended, state,
+};
 use crate::consume::standing::Read;
 use crate::engine::{Engine, reading};
 use crate::error::{Error, Gap, GapCause};
@@ -34,9 +36,9 @@ pub(super) struct Known {
     rejected: BTreeSet<u64>,
     /// The least number of attempts after which any life rejects.
     least_attempts: Option<u32>,
-    /// The number of each letter, and that of its message.
-    letters: BTreeSet<(u64, u64)>,
-    /// Each may have sent a letter once more.
+    /// The number of each dead letter, and that of its message.
+    dead_letters: BTreeSet<(u64, u64)>,
+    /// Each may have sent a dead letter once more.
     troubles: usize,
     drops: bool,
     /// Everything below is on the disk.
@@ -51,7 +53,7 @@ struct Shown {
     messages: BTreeMap<u64, u64>,
     gaps: Vec<Gap>,
     next: u64,
-    letters: Vec<Answer>,
+    dead_letters: Vec<Answer>,
 }
 
 impl Known {
@@ -65,18 +67,18 @@ impl Known {
         self.drops |= life.options.on_full == OnFull::DropOldest;
         let attempts = self.least_attempts.into_iter().chain(life.wishes.max_attempts);
         self.least_attempts = attempts.min();
-        self.troubles += usize::from(died || is_cut || !life.letters_go());
+        self.troubles += usize::from(died || is_cut || !life.dead_letters_go());
         self.hear(life, story)?;
         check_deliveries(life, &story.events)?;
         if let Some(quiet) = story.quiet_at {
             self.check_quiet(life, &story.events, quiet)?;
         }
         let shown = show(left, life)?;
-        self.check_letters(&shown)?;
+        self.check_dead_letters(&shown)?;
         self.check_messages(&shown)?;
         self.check_gaps(&shown, is_cut)?;
-        if !died && life.letters_go() {
-            check_last_letters(life, story, &shown.messages)?;
+        if !died && life.dead_letters_go() {
+            check_last_dead_letters(life, story, &shown.messages)?;
         }
         self.check_missing(&shown, life, story, is_cut)?;
         self.take_up(shown, story, is_cut);
@@ -152,8 +154,8 @@ impl Known {
                 }
                 self.check_cause(gap)?;
             }
-            Answer::Letter { at, seq, .. } => {
-                self.letters.insert((*at, *seq));
+            Answer::DeadLetter { at, seq, .. } => {
+                self.dead_letters.insert((*at, *seq));
             }
             _ => {}
         }
@@ -200,20 +202,23 @@ impl Known {
         self.rejected.contains(&seq) || self.least_attempts.is_some_and(|least| handed >= least)
     }
 
-    fn check_letters(&mut self, shown: &Shown) -> Check {
-        for letter in &shown.letters {
-            let Answer::Letter { at, seq, id, attempts } = *letter else { continue };
+    fn check_dead_letters(&mut self, shown: &Shown) -> Check {
+        for dead_letter in &shown.dead_letters {
+            let Answer::DeadLetter { at, seq, id, attempts } = *dead_letter else { continue };
             self.check_identity(seq, id)?;
-            let is_new = !self.letters.contains(&(at, seq));
+            let is_new = !self.dead_letters.contains(&(at, seq));
             let is_done = self.done.contains_key(&seq);
-            ensure!(!is_new || !is_done, "{seq} is a new letter, and was done");
-            ensure!(self.may_be_rejected(seq), "{seq} is a letter, and nobody rejected it");
+            ensure!(!is_new || !is_done, "{seq} is a new dead letter, and was done");
+            ensure!(self.may_be_rejected(seq), "{seq} is a dead letter, and nobody rejected it");
             let handed = self.handed.get(&seq).copied().unwrap_or(0) + self.unended;
-            ensure!(attempts <= handed, "the letter of {seq} says {attempts} attempts of {handed}");
-            self.letters.insert((at, seq));
+            ensure!(
+                attempts <= handed,
+                "the dead letter of {seq} says {attempts} attempts of {handed}"
+            );
+            self.dead_letters.insert((at, seq));
         }
         let mut copies: BTreeMap<u64, usize> = BTreeMap::new();
-        for (_, seq) in &self.letters {
+        for (_, seq) in &self.dead_letters {
             *copies.entry(*seq).or_default() += 1;
         }
         let often = copies.iter().find(|(_, count)| **count > 1 + self.troubles);
@@ -243,9 +248,9 @@ impl Known {
         Ok(())
     }
 
-    /// Each message is somewhere: it comes, is done, is reported as missing, or is a letter.
+    /// Each message is somewhere: it comes, is done, is reported as missing, or is a dead letter.
     fn check_missing(&self, shown: &Shown, life: &Life, story: &Story, is_cut: bool) -> Check {
-        let is_letter = |seq: u64| self.letters.iter().any(|(_, of)| *of == seq);
+        let is_dead_letter = |seq: u64| self.dead_letters.iter().any(|(_, of)| *of == seq);
         let is_reported = |seq: u64| shown.gaps.iter().any(|gap| holds(gap, seq));
         let unended = story.events.iter().filter(|event| {
             let puts = matches!(event.act, Act::Put(_) | Act::PutLater(_));
@@ -254,16 +259,16 @@ impl Known {
         let unended: Vec<_> = unended.collect();
         // One that had not ended may have got a gap.
         let may_be_reported = |seq: u64| {
-            let is_spent = !life.wishes.letters && self.may_be_rejected(seq);
+            let is_spent = !life.wishes.dead_letters && self.may_be_rejected(seq);
             !unended.is_empty() && (self.drops || is_spent)
         };
-        let takes = |event: &&&Event| matches!(event.act, Act::Take | Act::TakeLetter);
+        let takes = |event: &&&Event| matches!(event.act, Act::Take | Act::TakeDeadLetter);
         let takes = unended.iter().filter(takes).count();
         let missing = self.ids.keys().filter(|seq| {
             !shown.messages.contains_key(seq)
                 && !self.done.contains_key(seq)
                 && !self.perhaps_done.contains(seq)
-                && !is_letter(**seq)
+                && !is_dead_letter(**seq)
                 && !is_reported(**seq)
                 && !may_be_reported(**seq)
                 && (!is_cut || **seq < self.durable)
@@ -280,7 +285,7 @@ impl Known {
 
     fn take_up(&mut self, shown: Shown, story: &Story, is_cut: bool) {
         let is_somewhere = |seq: &u64| {
-            shown.messages.contains_key(seq) || self.letters.iter().any(|(_, of)| of == seq)
+            shown.messages.contains_key(seq) || self.dead_letters.iter().any(|(_, of)| of == seq)
         };
         if is_cut {
             let (done, perhaps) = (&mut self.done, &mut self.perhaps_done);
@@ -352,7 +357,7 @@ fn show(left: &Disks, life: &Life) -> Check<Shown> {
         opened.map_err(|error| format!("does not open: {error}"))
     };
     let mut shown =
-        Shown { messages: BTreeMap::new(), gaps: Vec::new(), next: 0, letters: Vec::new() };
+        Shown { messages: BTreeMap::new(), gaps: Vec::new(), next: 0, dead_letters: Vec::new() };
     let queue = open(&left.0, &life.options)?;
     let link = queue.consumer(JOBS).map_err(|error| format!("no consumer: {error}"))?;
     loop {
@@ -374,10 +379,10 @@ fn show(left: &Disks, life: &Life) -> Check<Shown> {
     let default = other.default_consumer().map_err(|error| format!("no consumer: {error}"))?;
     loop {
         match reading::next(&other, default, Read::Take) {
-            Ok(Some(letter)) => shown.letters.push(letter_of(&letter)),
+            Ok(Some(dead_letter)) => shown.dead_letters.push(dead_letter_of(&dead_letter)),
             Ok(None) => break,
             Err(Error::Gap(_)) => {}
-            Err(error) => return Err(format!("cannot read letters: {error}")),
+            Err(error) => return Err(format!("cannot read dead letters: {error}")),
         }
     }
     Ok(shown)

@@ -187,10 +187,10 @@ fn bugs_that_are_planted_for_jobs_are_found() {
     let bugs = [
         (Mutant::DeliveriesByProducers, 4),
         (Mutant::StorageWorkerCallsWakers, 1),
-        (Mutant::LettersNotFlushed, 158),
-        (Mutant::LastLettersStay, 269),
+        (Mutant::DeadLettersNotFlushed, 158),
+        (Mutant::LastDeadLettersStay, 269),
         (Mutant::CloseNotWaitedFor, 289),
-        (Mutant::LettersUnderWayDoubled, 269),
+        (Mutant::DeadLettersUnderWayDoubled, 269),
         (Mutant::FlushOfAMessageInterrupted, 1),
     ];
     let mut missed = Vec::new();

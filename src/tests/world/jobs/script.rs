@@ -16,7 +16,7 @@ pub(super) struct Wishes {
     pub(super) lease: Option<u64>,
     pub(super) backoff: Option<(u64, u64)>,
     pub(super) max_attempts: Option<u32>,
-    pub(super) letters: bool,
+    pub(super) dead_letters: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -72,8 +72,8 @@ pub(super) enum Act {
     Figures,
     Interrupt,
     Sleep(u64),
-    /// Takes a letter from the queue for dead letters.
-    TakeLetter,
+    /// Takes a dead letter from the queue for dead letters.
+    TakeDeadLetter,
     CloseOther,
     Close,
 }
@@ -131,7 +131,8 @@ fn casts(rng: &mut Rng, has_lanes: bool) -> Vec<Cast<Act>> {
         cast("other".into(), acts.collect());
     }
     if rng.percent(40) {
-        let acts = (0..1 + rng.below(6)).flat_map(|_| [Act::Sleep(rng.below(20)), Act::TakeLetter]);
+        let acts =
+            (0..1 + rng.below(6)).flat_map(|_| [Act::Sleep(rng.below(20)), Act::TakeDeadLetter]);
         cast("reader of letters".into(), acts.collect());
     }
     if rng.percent(10) {
@@ -174,7 +175,7 @@ fn lanes(rng: &mut Rng) -> LaneRules {
 impl Life {
     pub(super) fn draw(rng: &mut Rng) -> Life {
         let options = options(rng);
-        // Little room for letters, or enough for all.
+        // Little room for dead letters, or enough for all.
         let most = if rng.percent(25) { 64 << 10 } else { 2 << 20 };
         let other_options = Options::new().arena_size(4096).max_bytes(most);
         let first = 1 + rng.below(5);
@@ -182,7 +183,7 @@ impl Life {
             lease: rng.percent(50).then(|| 1 + rng.below(20)),
             backoff: rng.percent(40).then(|| (first, first + rng.below(40))),
             max_attempts: rng.percent(60).then(|| 1 + rng.below(3) as u32),
-            letters: rng.percent(85),
+            dead_letters: rng.percent(85),
         };
         let lanes = rng.percent(30).then(|| lanes(rng));
         let within = 1 << (8 + rng.below(6));
@@ -209,9 +210,9 @@ impl Life {
         }
     }
 
-    /// Letters always find room, and nobody keeps them from going.
-    pub(super) fn letters_go(&self) -> bool {
-        self.wishes.letters
+    /// Dead letters always find room, and nobody keeps them from going.
+    pub(super) fn dead_letters_go(&self) -> bool {
+        self.wishes.dead_letters
             && self.other_fails.is_none()
             && self.other_options.max_bytes > Some(1 << 20)
             && self.casts.iter().all(|cast| !cast.acts.contains(&Act::CloseOther))

@@ -1,5 +1,5 @@
 //! What holds within a life: a job is out once at a time, comes again in time but not before, and a
-//! close sends the last letters.
+//! close sends the last dead letters.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::tests::world::reported::{Check, ensure};
 
 /// It reads for the consumer of the jobs, and not for another one.
 pub(super) fn is_of_jobs(event: &Event) -> bool {
-    !matches!(event.act, Act::TakeLetter | Act::Fork)
+    !matches!(event.act, Act::TakeDeadLetter | Act::Fork)
 }
 
 /// It is not known whether it had an effect.
@@ -21,7 +21,7 @@ pub(super) fn is_unended(event: &Event) -> bool {
 }
 
 /// A close sends what was rejected before it began. (With a lease a rejection may come too late.)
-pub(super) fn check_last_letters(
+pub(super) fn check_last_dead_letters(
     life: &Life,
     story: &Story,
     messages: &BTreeMap<u64, u64>,
@@ -37,7 +37,7 @@ pub(super) fn check_last_letters(
             && event.ended <= began
             && event.seq.is_some_and(|seq| messages.contains_key(&seq))
     });
-    ensure!(stays.is_none(), "the close left a letter that could go: {stays:?}");
+    ensure!(stays.is_none(), "the close left a dead letter that could go: {stays:?}");
     Ok(())
 }
 

@@ -6,11 +6,11 @@ use std::path::Path;
 use mmq::Error;
 use rustix::fs::{Access, access};
 
+use crate::dead_letter::FailedMessage;
 use crate::failure::{Failure, Tried};
-use crate::letter::FailedMessage;
 use crate::opening::{self, Opener};
 
-/// The queue. It is open while a letter goes there, so that others can look after it.
+/// The queue. It is open while a dead letter goes there, so that others can look after it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Dead<'a> {
     dir: &'a Path,
@@ -21,7 +21,7 @@ pub(super) struct Dead<'a> {
 
 impl<'a> Dead<'a> {
     /// A place that cannot be is an error before anything is done. The queue is made for the first
-    /// letter.
+    /// dead letter.
     pub(super) fn new(dir: &'a Path, from: &'a Path, opener: Opener<'a>) -> Tried<Dead<'a>> {
         let is_new =
             !dir.exists() || dir.read_dir().is_ok_and(|mut listed| listed.next().is_none());
@@ -38,14 +38,14 @@ impl<'a> Dead<'a> {
         Ok(Dead { dir, from, opener })
     }
 
-    /// Puts a message in, as a letter. It is durable when this returns.
-    pub(super) fn bury(self, letter: &FailedMessage<'_>) -> Tried<()> {
+    /// Puts a message in, as a dead letter. It is durable when this returns.
+    pub(super) fn bury(self, dead_letter: &FailedMessage<'_>) -> Tried<()> {
         let options = opening::as_open_as(&[self.from], self.dir);
         let queue = self.opener.open(self.dir, &options)?;
         opening::keep_for_own(&queue)?;
-        match queue.enqueue(letter.text()) {
+        match queue.enqueue(dead_letter.text()) {
             // What is said of it must not keep it from being there.
-            Err(Error::MessageTooLarge { .. }) => queue.enqueue(letter.message)?,
+            Err(Error::MessageTooLarge { .. }) => queue.enqueue(dead_letter.message)?,
             put => put?,
         };
         Ok(queue.close()?)

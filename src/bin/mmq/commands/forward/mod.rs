@@ -138,7 +138,8 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
     let report = Report::new(call, &forwarder, queue.consumer(consumer)?)?;
     let outcome = forward(call, forwarder, report);
     let closed = queue.close();
-    // Nobody else holds it: the forwarder is gone. Each letter was flushed, and dropping closes it.
+    // Nobody else holds it: the forwarder is gone. Each dead letter was flushed, and dropping
+    // closes it.
     drop(dead);
     let ending = outcome?;
     closed?;

@@ -28,14 +28,14 @@ fn seen_from_outside(left: &SimStorage) -> Vec<(u64, Option<Origin>)> {
     seen
 }
 
-/// Random messages, letters and batches of all lengths, with kills and power cuts between them: no
-/// flushed one is lost, none changes, and the outsider sees what a consumer does.
+/// Random messages, dead letters and batches of all lengths, with kills and power cuts between
+/// them: no flushed one is lost, none changes, and the outsider sees what a consumer does.
 #[test]
-fn random_letters_outlive_kills_and_power_cuts() {
+fn random_dead_letters_outlive_kills_and_power_cuts() {
     for seed in 0..40 {
         let mut rng = Rng(seed);
         let mut storage = disk(seed).with_file_capacity(256 << 10);
-        // Those that are there, by number: the length, and whether it is a letter.
+        // Those that are there, by number: the length, and whether it is a dead letter.
         let mut put = BTreeMap::new();
         // All below this number are on the disk.
         let mut durable = 0;
@@ -63,9 +63,9 @@ fn random_letters_outlive_kills_and_power_cuts() {
             });
             let reported: Vec<_> = reported
                 .map(|message| {
-                    let (len, is_letter) = put[&message.seq()];
+                    let (len, is_dead_letter) = put[&message.seq()];
                     assert!(*message == *payload(message.seq(), len), "{when}");
-                    assert_eq!(message.origin(), is_letter.then(|| origin(message.seq())));
+                    assert_eq!(message.origin(), is_dead_letter.then(|| origin(message.seq())));
                     (message.seq(), message.origin())
                 })
                 .collect();
@@ -94,7 +94,7 @@ fn step(queue: &Queue, rng: &mut Rng, put: &mut BTreeMap<u64, (usize, bool)>, du
             put.insert(number, (len, false));
         }
         2 | 3 => {
-            assert_eq!(queue.enqueue_letter(&bytes, &origin(number)).unwrap(), number);
+            assert_eq!(queue.enqueue_dead_letter(&bytes, &origin(number)).unwrap(), number);
             put.insert(number, (len, true));
         }
         4 => {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use super::{origin, payload, put, put_letter, short};
+use super::{origin, payload, put, put_dead_letter, short};
 use crate::consume::standing::Read;
 use crate::engine::{Engine, reading};
 use crate::error::{Error, GapCause};
@@ -50,12 +50,12 @@ fn versions(storage: &SimStorage) -> (Option<Version>, Vec<(Version, bool)>) {
         let Some(Ok(header)) = bytes.first_chunk().map(SegmentHeader::decode) else { continue };
         let file = storage.open(name).unwrap();
         let mut scan = Scan::new(&file, &header, header.base + bytes.len() as u64);
-        let (mut at, mut has_letter) = (header.base, false);
+        let (mut at, mut has_dead_letter) = (header.base, false);
         while let Ok(Some(seen)) = scan.fragment_at(at, 0) {
-            has_letter |= seen.fragment.has_origin && seen.fragment.kind != Kind::Padding;
+            has_dead_letter |= seen.fragment.has_origin && seen.fragment.kind != Kind::Padding;
             at = seen.end();
         }
-        segments.push((header.version, has_letter));
+        segments.push((header.version, has_dead_letter));
     }
     (header, segments)
 }
@@ -64,8 +64,8 @@ fn versions(storage: &SimStorage) -> (Option<Version>, Vec<(Version, bool)>) {
 #[track_caller]
 pub(super) fn is_reported(storage: &SimStorage, when: &str) {
     let (index, segments) = versions(storage);
-    for (version, has_letter) in &segments {
-        assert!(!has_letter || *version == Version::Origins, "{when}: {segments:?}");
+    for (version, has_dead_letter) in &segments {
+        assert!(!has_dead_letter || *version == Version::Origins, "{when}: {segments:?}");
     }
     let needed = segments.iter().map(|(version, _)| *version).max().unwrap_or_default();
     assert!(index.is_none_or(|index| index >= needed), "{when}: {index:?}, {segments:?}");
@@ -73,7 +73,7 @@ pub(super) fn is_reported(storage: &SimStorage, when: &str) {
 
 /// Takes all; each message is what was put in, and those below `durable` are there.
 #[track_caller]
-fn takes_all(queue: &Queue, letters: impl Fn(u64) -> bool, durable: u64, when: &str) {
+fn takes_all(queue: &Queue, dead_letters: impl Fn(u64) -> bool, durable: u64, when: &str) {
     let standing = queue.consumer("all").unwrap();
     let mut next = 0;
     loop {
@@ -82,7 +82,7 @@ fn takes_all(queue: &Queue, letters: impl Fn(u64) -> bool, durable: u64, when: &
             Ok(Some(message)) => {
                 assert_eq!(message.seq(), next, "{when}");
                 assert!(*message == *payload(next, message.len()), "{when}: {next}");
-                assert_eq!(message.origin(), letters(next).then(|| origin(next)), "{when}");
+                assert_eq!(message.origin(), dead_letters(next).then(|| origin(next)), "{when}");
                 next += 1;
             }
             Err(Error::Gap(gap)) => {
@@ -95,26 +95,27 @@ fn takes_all(queue: &Queue, letters: impl Fn(u64) -> bool, durable: u64, when: &
     assert!(next >= durable, "{when}: {next} of {durable}");
 }
 
-/// Messages, then letters, with flushes between. Returns how many messages a flush has covered.
+/// Messages, then dead letters, with flushes between. Returns how many messages a flush has
+/// covered.
 fn history(queue: &Queue) -> u64 {
     queue.consumer("all").unwrap();
     put(queue, 0, 100);
     flush(queue);
-    put_letter(queue, 1, 100);
+    put_dead_letter(queue, 1, 100);
     flush(queue);
-    put_letter(queue, 2, 9000);
+    put_dead_letter(queue, 2, 9000);
     put(queue, 3, 10);
     flush(queue);
-    put_letter(queue, 4, 0);
+    put_dead_letter(queue, 4, 0);
     4
 }
 
-fn is_letter(number: u64) -> bool {
+fn is_dead_letter(number: u64) -> bool {
     [1, 2, 4, 5].contains(&number)
 }
 
-/// A kill or a power cut at every call and every store of the first letters; then an opening, more
-/// letters, and another power cut.
+/// A kill or a power cut at every call and every store of the first dead letters; then an opening,
+/// more dead letters, and another power cut.
 fn cut_everywhere() {
     for stores in [Stores::ByMap, Stores::ByCall] {
         for at_calls in [true, false] {
@@ -137,9 +138,12 @@ fn cut_everywhere() {
                     is_reported(&left, &when);
                     let queue = open(left.clone());
                     let next = queue.core.committed_spot().seq;
-                    takes_all(&queue, is_letter, 0, &when);
-                    let letter = payload(next, 300);
-                    assert_eq!(queue.enqueue_letter(&letter, &origin(next)).unwrap(), next);
+                    takes_all(&queue, is_dead_letter, 0, &when);
+                    let dead_letter = payload(next, 300);
+                    assert_eq!(
+                        queue.enqueue_dead_letter(&dead_letter, &origin(next)).unwrap(),
+                        next
+                    );
                     flush(&queue);
                     let cut = left.power_cut_losing_all();
                     is_reported(&cut, &when);
@@ -162,13 +166,13 @@ fn cut_everywhere() {
 }
 
 #[test]
-fn the_version_is_on_the_disk_before_the_first_letter() {
+fn the_version_is_on_the_disk_before_the_first_dead_letter() {
     holds_but_for(Mutant::VersionNotSynced, cut_everywhere);
 }
 
 #[test]
-fn a_letter_begins_a_segment_where_the_tails_is_older() {
-    holds_but_for(Mutant::LetterInAnOlderSegment, || {
+fn a_dead_letter_begins_a_segment_where_the_tails_is_older() {
+    holds_but_for(Mutant::DeadLetterInAnOlderSegment, || {
         let storage = disk(1);
         let queue = open(storage.clone());
         let durable = history(&queue);
@@ -179,13 +183,13 @@ fn a_letter_begins_a_segment_where_the_tails_is_older() {
         is_reported(&storage, "in a run");
         drop(queue);
         let queue = open(storage.power_cut_losing_all());
-        takes_all(&queue, is_letter, durable, "after a power cut");
+        takes_all(&queue, is_dead_letter, durable, "after a power cut");
     });
 }
 
-/// What never held a letter says version 1 everywhere, whatever was done to it.
+/// What never held a dead letter says version 1 everywhere, whatever was done to it.
 #[test]
-fn a_queue_without_letters_keeps_version_1() {
+fn a_queue_without_dead_letters_keeps_version_1() {
     let storage = disk(2);
     let queue = open(storage.clone());
     for number in 0..40 {
@@ -203,7 +207,7 @@ fn a_queue_without_letters_keeps_version_1() {
 
 /// A segment that is used again, and one made ahead, bear the version of the day.
 #[test]
-fn every_segment_begun_after_the_first_letter_bears_its_version() {
+fn every_segment_begun_after_the_first_dead_letter_bears_its_version() {
     let storage = disk(3);
     let queue = open(storage.clone());
     queue.consumer("all").unwrap();
@@ -212,7 +216,7 @@ fn every_segment_begun_after_the_first_letter_bears_its_version() {
     }
     takes_all(&queue, |_| false, 40, "messages");
     queue.core.flush().unwrap();
-    put_letter(&queue, 40, 10);
+    put_dead_letter(&queue, 40, 10);
     for number in 41..80 {
         put(&queue, number, 3000);
     }
@@ -244,7 +248,7 @@ fn an_index_that_is_made_anew_has_the_version_of_the_segments() {
             queue.core.flush().unwrap();
             let older = storage.read_file(INDEX_NAME);
             for number in [1, 2] {
-                put_letter(&queue, number, 100);
+                put_dead_letter(&queue, number, 100);
             }
             queue.close().unwrap();
             drop(queue);
@@ -266,16 +270,17 @@ fn an_index_that_is_made_anew_has_the_version_of_the_segments() {
             assert_eq!(versions(&left).0, Some(Version::Origins), "{what}");
             queue.core.flush().unwrap();
             is_reported(&left.power_cut_losing_all(), what);
-            takes_all(&queue, is_letter, 3, what);
+            takes_all(&queue, is_dead_letter, 3, what);
             queue.close().unwrap();
         }
     });
 }
 
-/// A write or a sync that fails on the way refuses the letter: it never comes, no segment bears the
-/// version that could not be stated, and a later try succeeds unless the queue is poisoned.
+/// A write or a sync that fails on the way refuses the dead letter: it never comes, no segment
+/// bears the version that could not be stated, and a later try succeeds unless the queue is
+/// poisoned.
 #[test]
-fn a_letter_that_is_refused_was_never_there() {
+fn a_dead_letter_that_is_refused_was_never_there() {
     for stores in [Stores::ByMap, Stores::ByCall] {
         for call in [Call::Write, Call::SyncFile, Call::Allocate, Call::Create] {
             for nth in 1..5 {
@@ -289,36 +294,36 @@ fn a_letter_that_is_refused_was_never_there() {
                     let errno = if call == Call::SyncFile { Errno::IO } else { Errno::NOSPC };
                     storage.fail_after(call, nth, errno, sticky);
                     let when = format!("{stores:?}, {call:?} {nth}, sticky: {sticky}");
-                    let put = queue.enqueue_letter(&payload(1, 100), &origin(1));
+                    let put = queue.enqueue_dead_letter(&payload(1, 100), &origin(1));
                     let killed = storage.process_kill();
                     is_reported(&killed, &when);
                     let there = u64::from(put.is_ok()) + 1;
                     let after = open(killed);
                     assert_eq!(after.core.committed_spot().seq, there, "{when}");
-                    takes_all(&after, is_letter, there, &when);
+                    takes_all(&after, is_dead_letter, there, &when);
                     storage.clear_faults();
                     if queue.core.is_poisoned() {
                         assert!(call == Call::SyncFile && put.is_err(), "{when}: {put:?}");
-                        let again = queue.enqueue_letter(b"again", &origin(1));
+                        let again = queue.enqueue_dead_letter(b"again", &origin(1));
                         assert!(matches!(again, Err(Error::Poisoned { .. })), "{when}");
                         continue;
                     }
                     for number in there..3 {
-                        put_letter(&queue, number, 50);
+                        put_dead_letter(&queue, number, 50);
                     }
                     flush(&queue);
                     let cut = storage.power_cut_losing_all();
                     is_reported(&cut, &when);
-                    takes_all(&open(cut), is_letter, 3, &when);
+                    takes_all(&open(cut), is_dead_letter, 3, &when);
                 }
             }
         }
     }
 }
 
-/// Two threads put in the first letters, others messages meanwhile.
+/// Two threads put in the first dead letters, others messages meanwhile.
 #[test]
-fn threads_may_put_in_the_first_letters_at_once() {
+fn threads_may_put_in_the_first_dead_letters_at_once() {
     let storage = SimStorage::new(9).with_file_capacity(256 << 10);
     let queue = Engine::open(storage.clone(), &short()).unwrap();
     queue.consumer("all").unwrap();
@@ -329,7 +334,7 @@ fn threads_may_put_in_the_first_letters_at_once() {
                 for number in 0..50 {
                     let bytes = [thread, number];
                     if thread < 2 {
-                        queue.enqueue_letter(&bytes, &origin(number.into())).unwrap();
+                        queue.enqueue_dead_letter(&bytes, &origin(number.into())).unwrap();
                     } else {
                         queue.enqueue(&bytes).unwrap();
                     }
@@ -350,12 +355,12 @@ fn threads_may_put_in_the_first_letters_at_once() {
     is_reported(&storage, "at the end");
 }
 
-/// The first run of a queue puts a letter in as its first message: no segment is left behind.
+/// The first run of a queue puts a dead letter in as its first message: no segment is left behind.
 #[test]
-fn a_queue_that_begins_with_a_letter_has_one_segment() {
+fn a_queue_that_begins_with_a_dead_letter_has_one_segment() {
     let storage = disk(5);
     let queue = open(storage.clone());
-    put_letter(&queue, 0, 100);
+    put_dead_letter(&queue, 0, 100);
     assert_eq!(versions(&storage), (Some(Version::Origins), vec![(Version::Origins, true)]));
     let position = fragment_len(100 + ORIGIN_LEN as u64);
     assert_eq!(queue.core.committed_spot(), Spot { position, seq: 1 });

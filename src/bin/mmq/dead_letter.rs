@@ -1,5 +1,5 @@
-//! A letter: a message whose command has failed too often, and why, as the queue of `each --dead`
-//! holds it. It is one JSON object with `"letter":1`.
+//! A dead letter: a message whose command has failed too often, and why, as the queue of `each
+//! --dead` holds it. It is one JSON object with `"letter":1`.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::framing::base64;
 use crate::json::Object;
 
-/// The version of the object. What has another one is no letter.
+/// The version of the object. What has another one is no dead letter.
 const VERSION: u64 = 1;
 
 /// A message, where it comes from, and why it failed.
@@ -46,7 +46,7 @@ impl FailedMessage<'_> {
     }
 }
 
-/// The message within a letter. `None`: these bytes are no letter.
+/// The message within a dead letter. `None`: these bytes are no dead letter.
 pub(crate) fn message_of(bytes: &[u8]) -> Option<Vec<u8>> {
     let object: Value = serde_json::from_slice(bytes).ok()?;
     object.get("letter").and_then(Value::as_u64).filter(|version| *version == VERSION)?;

@@ -54,19 +54,19 @@ fn put<S: Storage>(engine: &Engine<S>, number: u64, len: usize) -> Put {
     (bytes, None)
 }
 
-fn put_letter<S: Storage>(engine: &Engine<S>, number: u64, len: usize) -> Put {
+fn put_dead_letter<S: Storage>(engine: &Engine<S>, number: u64, len: usize) -> Put {
     let (bytes, origin) = (payload(number, len), origin(number));
-    assert_eq!(engine.enqueue_letter(&bytes, &origin).unwrap(), number);
+    assert_eq!(engine.enqueue_dead_letter(&bytes, &origin).unwrap(), number);
     (bytes, Some(origin))
 }
 
-/// Letters of every kind of length with messages and batches between: one piece, several pieces,
-/// none; around the length of an origin, a page, and a window.
+/// Dead letters of every kind of length with messages and batches between: one piece, several
+/// pieces, none; around the length of an origin, a page, and a window.
 fn mixed<S: Storage>(engine: &Engine<S>) -> Vec<Put> {
     let lens = [0, 1, 31, 32, 33, 100, 4000, 8016, 8017, 8100, 20_000, 0, 7, 70_000, 64];
     let mut all = Vec::new();
     for (at, len) in lens.into_iter().enumerate() {
-        all.push(put_letter(engine, all.len() as u64, len));
+        all.push(put_dead_letter(engine, all.len() as u64, len));
         if at % 3 == 0 {
             all.push(put(engine, all.len() as u64, len));
         }
@@ -209,10 +209,10 @@ fn inspector_salvage_and_copies_keep_origins() {
             for number in 0..closed.put.len() {
                 closed.is(number, &copy.dequeue().unwrap().unwrap());
             }
-            // The copy takes letters as well.
+            // The copy takes dead letters as well.
             copy.close().unwrap();
             let copy = Engine::open(FileStorage::open(&to).unwrap(), &kind()).unwrap();
-            put_letter(&copy, closed.put.len() as u64, 100);
+            put_dead_letter(&copy, closed.put.len() as u64, 100);
             copy.close().unwrap();
         }
         let salvaged = |dir: &Path| {
@@ -239,7 +239,7 @@ fn inspector_salvage_and_copies_keep_origins() {
 #[test]
 fn a_flipped_bit_in_an_origin_is_damage_that_is_reported() {
     let closed = Closed::new(short, |engine| {
-        vec![put(engine, 0, 50), put_letter(engine, 1, 50), put_letter(engine, 2, 9000)]
+        vec![put(engine, 0, 50), put_dead_letter(engine, 1, 50), put_dead_letter(engine, 2, 9000)]
     });
     let wanted = [1, 2].map(|number| origin(number).encode());
     for (number, wanted) in (1..).zip(wanted) {
@@ -282,9 +282,9 @@ fn a_flipped_bit_in_an_origin_is_damage_that_is_reported() {
     }
 }
 
-/// A letter may be as long as a message, but for its origin.
+/// A dead letter may be as long as a message, but for its origin.
 #[test]
-fn a_letter_that_no_queue_of_that_size_holds_is_refused_as_too_long() {
+fn a_dead_letter_that_no_queue_of_that_size_holds_is_refused_as_too_long() {
     let storage = SimStorage::new(7).with_file_capacity(64 << 10);
     let options = Options::new().arena_size(4096).max_bytes(128 << 10);
     let engine = Engine::open_without_workers(storage, &options).unwrap();
@@ -292,7 +292,7 @@ fn a_letter_that_no_queue_of_that_size_holds_is_refused_as_too_long() {
     let most = engine.core.max_message() as usize;
     assert!(most < 100_000, "{most}");
     let longest = most - ORIGIN_LEN;
-    match engine.enqueue_letter(&payload(0, longest + 1), &origin(0)) {
+    match engine.enqueue_dead_letter(&payload(0, longest + 1), &origin(0)) {
         Err(Error::MessageTooLarge { len, max, max_bytes, .. }) => {
             assert_eq!((len, max), (longest as u64 + 1, longest as u64));
             assert_eq!(max_bytes, Some(128 << 10));
@@ -302,7 +302,7 @@ fn a_letter_that_no_queue_of_that_size_holds_is_refused_as_too_long() {
     // Nothing was stored, and no version was raised.
     assert_eq!(engine.core.index.version() as u32, 1);
     for number in 0..3 {
-        put_letter(&engine, number, longest);
+        put_dead_letter(&engine, number, longest);
         let standing = engine.default_consumer().unwrap();
         let read = crate::consume::standing::Read::Take;
         let message = crate::engine::reading::next(&engine, standing, read).unwrap().unwrap();
@@ -312,10 +312,10 @@ fn a_letter_that_no_queue_of_that_size_holds_is_refused_as_too_long() {
     const { assert!(MAX_MESSAGE_LEN < u64::MAX - ORIGIN_LEN as u64) };
 }
 
-/// A letter waits for no room: not with `Wait`, not without a keeper. Where a message has to make
-/// place, so has it.
+/// A dead letter waits for no room: not with `Wait`, not without a keeper. Where a message has to
+/// make place, so has it.
 #[test]
-fn a_letter_never_waits_for_room() {
+fn a_dead_letter_never_waits_for_room() {
     for background in [Background::Calls, Background::Workers] {
         for on_full in [OnFull::Wait(None), OnFull::Reject, OnFull::DropOldest] {
             let storage = SimStorage::new(8).with_file_capacity(64 << 10);
@@ -325,7 +325,7 @@ fn a_letter_never_waits_for_room() {
             let began = Instant::now();
             let mut number = 0;
             let full = loop {
-                match engine.enqueue_letter(&payload(number, 3000), &origin(number)) {
+                match engine.enqueue_dead_letter(&payload(number, 3000), &origin(number)) {
                     Ok(seq) => assert_eq!(seq, number),
                     Err(error) => break Some(error),
                 }
@@ -345,7 +345,7 @@ fn a_letter_never_waits_for_room() {
                 Some(error) => panic!("{error}"),
             }
             engine.close().unwrap();
-            let closed = engine.enqueue_letter(b"too late", &origin(0));
+            let closed = engine.enqueue_dead_letter(b"too late", &origin(0));
             assert!(matches!(closed, Err(Error::Closed)), "{closed:?}");
         }
     }
@@ -363,11 +363,11 @@ fn the_fixture_holds_what_is_written_here() {
         let engine = Engine::open(storage, &options).unwrap();
         engine.enqueue(b"before the first letter").unwrap();
         let from = |seq, attempts| Origin { queue_id: *b"the other queue.", seq, attempts };
-        engine.enqueue_letter(b"a dead letter", &from(1_000_000_007, 5)).unwrap();
+        engine.enqueue_dead_letter(b"a dead letter", &from(1_000_000_007, 5)).unwrap();
         engine.enqueue_batch(&[&b"one of two"[..], b"two of two"]).unwrap();
-        engine.enqueue_letter(b"", &from(0, 1)).unwrap();
+        engine.enqueue_dead_letter(b"", &from(0, 1)).unwrap();
         let long: Vec<u8> = b"over two segments, ".iter().copied().cycle().take(9000).collect();
-        engine.enqueue_letter(&long, &from(u64::from(u32::MAX), u32::MAX)).unwrap();
+        engine.enqueue_dead_letter(&long, &from(u64::from(u32::MAX), u32::MAX)).unwrap();
         engine.enqueue(b"last").unwrap();
         engine.close().unwrap();
     }

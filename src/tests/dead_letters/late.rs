@@ -1,4 +1,5 @@
-//! Letters that cannot be read for a while, and those that come back to a consumer that went on.
+//! Dead letters that cannot be read for a while, and those that come back to a consumer that went
+//! on.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -18,7 +19,7 @@ use crate::tests::sim::{Call, SimStorage};
 type Queue = Engine<SimStorage>;
 type Answer = Box<dyn Fn() -> Result<()> + Send + Sync>;
 
-/// Another queue. It notes the numbers of the letters, and flushes as it is told to.
+/// Another queue. It notes the numbers of the dead letters, and flushes as the test has it.
 struct Other(Mutex<Vec<u64>>, Answer);
 
 impl DeadLetters for Other {
@@ -87,8 +88,8 @@ fn a_letter_that_cannot_be_read_now_goes_later() {
     LENGTH_HERE.set(None);
 }
 
-/// While the letter is on its way the consumer goes back, and rejects the message once more: the
-/// letter of then, which could not be made durable, says nothing of the one that goes now.
+/// While the dead letter is on its way the consumer goes back, and rejects the message once more:
+/// the dead letter of then, which could not be made durable, says nothing of the one that goes now.
 #[test]
 fn a_letter_of_before_a_seek_is_not_that_of_the_message_rejected_again() {
     let began = Instant::now();
