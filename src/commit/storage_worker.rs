@@ -76,7 +76,7 @@ fn run<S: Storage>(core: &Core<S>, release: &Release<S>, errand: Errand) -> Resu
     match errand {
         Errand::Settle => core.settle_and_wake(),
         Errand::Room => core.make_room(release),
-        Errand::Lease(lease) => core.lease(lease),
+        Errand::Reserve(reservation) => core.reserve(reservation),
     }
 }
 
@@ -134,7 +134,7 @@ fn serve<S: Storage>(core: &Core<S>, period: Option<Duration>, release: &Release
             // If nobody waits for the answer: a failed sync poisons the queue, and the next call
             // that writes returns the error. (So it is of each flush below.)
             worker.answer(run(core, release, errand));
-            if !matches!(errand, Errand::Lease(_)) {
+            if !matches!(errand, Errand::Reserve(_)) {
                 times.note_drained();
             }
         } else if std::mem::take(&mut requests.wanted.flush) {

@@ -111,16 +111,17 @@ impl<S: Storage> Engine<S> {
         open_here: OpenHere,
     ) -> Result<Engine<S>> {
         let durable_only = options.flush_every_ops == Some(1);
-        let lease = (!durable_only).then_some(recovered.lease);
+        let reservation = (!durable_only).then_some(recovered.reservation);
         // Messages that recovery found may be read at once, so some must be durable first (R4):
-        // where visible means durable, and where no lease covers their numbers (the run before
-        // needed none, or the index was made anew). A power cut could give those numbers out again.
-        let undurable = durable_only || recovered.tail.seq > recovered.lease;
+        // where visible means durable, and where no reservation covers their numbers (the run
+        // before needed none, or the index was made anew). A power cut could give those numbers out
+        // again.
+        let undurable = durable_only || recovered.tail.seq > recovered.reservation;
         let Recovered { tail, durable, clean, .. } = recovered;
         let found_consumers = std::mem::take(&mut recovered.consumers);
         let ended = recovered.ended;
         let ages = options.max_age.map(Ages::new);
-        let writer = Writer::new(tail, recovered.next, lease, ages);
+        let writer = Writer::new(tail, recovered.next, reservation, ages);
         let figures = figures_of_run(options, open_here.0);
         let state = state(storage, options, ages, &figures, recovered);
         let core = Arc::new(Core::new(state, writer));

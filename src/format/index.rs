@@ -49,7 +49,7 @@ mod checkpoint_at {
     pub(super) const CHECKPOINT_NONCE: usize = 8;
     pub(super) const DURABLE_POSITION: usize = 16;
     pub(super) const DURABLE_SEQ: usize = 24;
-    pub(super) const LEASE: usize = 32;
+    pub(super) const RESERVATION: usize = 32;
     pub(super) const NEXT_LIFE: usize = 40;
     pub(super) const DROPPED_SEQ: usize = 48;
     pub(super) const EXPIRED_SEQ: usize = 56;
@@ -84,7 +84,7 @@ pub(crate) mod run_at {
     pub(crate) const RUN_FLAGS: usize = 0;
     pub(crate) const RUN_CAUSE: usize = 4;
     pub(crate) const RUN_NEXT_LIFE: usize = 8;
-    pub(crate) const RUN_LEASE: usize = 16;
+    pub(crate) const RUN_RESERVATION: usize = 16;
     pub(crate) const RUN_DROPPED_SEQ: usize = 24;
     pub(crate) const RUN_EXPIRED_SEQ: usize = 32;
     pub(crate) const RUN_NEXT_BASE: usize = 80;
@@ -177,7 +177,7 @@ pub(crate) struct Checkpoint {
     pub(crate) position: u64,
     /// The number at `position`.
     pub(crate) seq: u64,
-    pub(crate) lease: u64,
+    pub(crate) reservation: u64,
     pub(crate) next_life: u64,
     pub(crate) dropped_seq: u64,
     pub(crate) expired_seq: u64,
@@ -207,7 +207,7 @@ impl Checkpoint {
             (at::CHECKPOINT_NONCE, self.nonce),
             (at::DURABLE_POSITION, self.position),
             (at::DURABLE_SEQ, self.seq),
-            (at::LEASE, self.lease),
+            (at::RESERVATION, self.reservation),
             (at::NEXT_LIFE, self.next_life),
             (at::DROPPED_SEQ, self.dropped_seq),
             (at::EXPIRED_SEQ, self.expired_seq),
@@ -238,7 +238,7 @@ impl Checkpoint {
             nonce: u64_at(at::CHECKPOINT_NONCE),
             position: u64_at(at::DURABLE_POSITION),
             seq: u64_at(at::DURABLE_SEQ),
-            lease: u64_at(at::LEASE),
+            reservation: u64_at(at::RESERVATION),
             next_life: u64_at(at::NEXT_LIFE),
             dropped_seq: u64_at(at::DROPPED_SEQ),
             expired_seq: u64_at(at::EXPIRED_SEQ),
@@ -248,8 +248,9 @@ impl Checkpoint {
             held: u64_at(at::HELD_SEQ),
             cause: LittleEndian::read_u32(&bytes[at::DURABLE_CAUSE..]) as u8,
         };
-        let Checkpoint { number, seq, lease, next_life, dropped_seq, expired_seq, .. } = checkpoint;
-        let sound = [number, seq, lease, next_life, dropped_seq, expired_seq]
+        let Checkpoint { number, seq, reservation, next_life, dropped_seq, expired_seq, .. } =
+            checkpoint;
+        let sound = [number, seq, reservation, next_life, dropped_seq, expired_seq]
             .into_iter()
             .all(|n| n < LIMIT)
             && is_position(checkpoint.position)

@@ -207,19 +207,19 @@ impl<S: Storage> Index<S> {
         self.change_run(|run| run.next = next);
     }
 
-    /// Stores the lease: no number at or above `seq` is given out. Returns the one before.
-    pub(crate) fn begin_lease(&self, seq: u64) -> u64 {
+    /// Stores the reservation: no number at or above `seq` is given out. Returns the one before.
+    pub(crate) fn begin_reservation(&self, seq: u64) -> u64 {
         let mut before = 0;
         self.change_run(|run| {
-            before = run.lease;
-            run.lease = run.lease.max(seq);
+            before = run.reservation;
+            run.reservation = run.reservation.max(seq);
         });
         before
     }
 
-    /// The checkpoint could not be written: stores the lease `before`.
-    pub(crate) fn take_lease_back(&self, before: u64) {
-        self.change_run(|run| run.lease = before);
+    /// The checkpoint could not be written: stores the reservation `before`.
+    pub(crate) fn take_reservation_back(&self, before: u64) {
+        self.change_run(|run| run.reservation = before);
     }
 
     /// Stores whether the run takes the mark of a clean end back, as the checkpoint does that is

@@ -42,7 +42,7 @@ impl Next {
 pub(crate) struct Run {
     pub(crate) flags: u32,
     pub(crate) next_life: u64,
-    pub(crate) lease: u64,
+    pub(crate) reservation: u64,
     pub(crate) given_up: GivenUp,
     /// Set while the last segment takes no more records.
     pub(crate) next: Option<Next>,
@@ -56,7 +56,7 @@ impl Run {
         LittleEndian::write_u32(&mut bytes[at::RUN_CAUSE..], next.cause.into());
         for (offset, value) in [
             (at::RUN_NEXT_LIFE, self.next_life),
-            (at::RUN_LEASE, self.lease),
+            (at::RUN_RESERVATION, self.reservation),
             (at::RUN_DROPPED_SEQ, self.given_up.dropped),
             (at::RUN_EXPIRED_SEQ, self.given_up.expired),
             (at::RUN_NEXT_BASE, next.base),
@@ -88,7 +88,7 @@ impl Run {
         let run = Run {
             flags: LittleEndian::read_u32(&bytes[at::RUN_FLAGS..]),
             next_life: u64_at(at::RUN_NEXT_LIFE),
-            lease: u64_at(at::RUN_LEASE),
+            reservation: u64_at(at::RUN_RESERVATION),
             given_up: GivenUp {
                 dropped: u64_at(at::RUN_DROPPED_SEQ),
                 expired: u64_at(at::RUN_EXPIRED_SEQ),
@@ -96,11 +96,12 @@ impl Run {
             next: (next.base != 0).then_some(next),
         };
         let GivenUp { dropped, expired } = run.given_up;
-        let sound =
-            [run.next_life, run.lease, dropped, expired, next.seq].into_iter().all(|n| n < LIMIT)
-                && is_position(next.base)
-                && next.gap <= next.seq
-                && next.reserved <= next.gap;
+        let sound = [run.next_life, run.reservation, dropped, expired, next.seq]
+            .into_iter()
+            .all(|n| n < LIMIT)
+            && is_position(next.base)
+            && next.gap <= next.seq
+            && next.reserved <= next.gap;
         sound.then_some(run)
     }
 }
@@ -115,7 +116,7 @@ mod tests {
         Run {
             flags: 3,
             next_life: 4,
-            lease: 5,
+            reservation: 5,
             given_up: GivenUp { dropped: 6, expired: 7 },
             next: Some(Next { base: 16, seq: 17, gap: 15, reserved: 14, cause: 2 }),
         }
@@ -150,7 +151,7 @@ mod tests {
         let known = run().next.unwrap_or_default();
         let absurd = [
             Run { next_life: LIMIT, ..run() },
-            Run { lease: u64::MAX, ..run() },
+            Run { reservation: u64::MAX, ..run() },
             Run { given_up: GivenUp { dropped: LIMIT, ..run().given_up }, ..run() },
             Run { given_up: GivenUp { expired: LIMIT, ..run().given_up }, ..run() },
             next(Next { base: LIMIT, ..known }),

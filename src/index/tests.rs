@@ -137,7 +137,7 @@ fn live(token: CacheToken, number: u64) -> Live {
     Live {
         token,
         pid: 1,
-        run: Some(Run { lease: number, ..Run::default() }),
+        run: Some(Run { reservation: number, ..Run::default() }),
         tail: Some(at(8 * number, number)),
         synced: Some(at(8 * number, number)),
     }
@@ -163,12 +163,12 @@ fn under_the_token_of_a_run_the_live_part_says_nothing_of_another_run() {
             seen += usize::from(live.token == token(1));
             // Of the new run only the mark of what is durable, true of any, comes before that.
             if live.token == token(1) && is_new {
-                let before = (live.run.map(|run| run.lease), live.tail);
+                let before = (live.run.map(|run| run.reservation), live.tail);
                 assert_eq!(before, (Some(3), Some(at(24, 3))), "call {nth}");
             }
             assert!(live.synced.is_some(), "call {nth}");
             if live.token == next && is_new {
-                assert_eq!(live.run.map(|run| run.lease), Some(number), "call {nth}");
+                assert_eq!(live.run.map(|run| run.reservation), Some(number), "call {nth}");
                 let spot = Some(at(8 * number, number));
                 assert_eq!((live.tail, live.synced), (spot, spot), "call {nth}");
             }
@@ -195,8 +195,8 @@ fn a_damaged_part_of_the_live_part_costs_no_other() {
         flip(&killed, index_at::LIVE + at);
         image(&killed).live
     };
-    assert_eq!(damaged(live_at::RUN_A).run.map(|run| run.lease), Some(3));
-    assert_eq!(damaged(live_at::RUN_B).run.map(|run| run.lease), Some(3));
+    assert_eq!(damaged(live_at::RUN_A).run.map(|run| run.reservation), Some(3));
+    assert_eq!(damaged(live_at::RUN_B).run.map(|run| run.reservation), Some(3));
     assert_eq!(
         (damaged(live_at::TAIL_SEQ).tail, damaged(live_at::TAIL_SEQ).synced),
         (None, Some(at(32, 4)))
@@ -411,11 +411,11 @@ fn two_threads_that_change_the_run_record_lose_nothing_of_each_other() {
     let index = Arc::new(index);
     let other = Arc::clone(&index);
     // Only where the call releases the lock in between can the other thread come.
-    meanwhile("with the run record unlocked", move || assert_eq!(other.begin_lease(5), 0));
+    meanwhile("with the run record unlocked", move || assert_eq!(other.begin_reservation(5), 0));
     index.set_next(Some(Next { base: 8, seq: 7, ..Next::default() }));
     let came = !forget_meanwhile();
     let run = image(&storage).live.run.unwrap();
-    assert_eq!((run.next.map(|next| next.seq), run.lease == 5), (Some(7), came));
+    assert_eq!((run.next.map(|next| next.seq), run.reservation == 5), (Some(7), came));
 }
 
 #[test]

@@ -88,10 +88,11 @@ impl Belief {
 
     /// Whether appends go on at the spot that was found. Another mount may have lost the last
     /// messages together with the bytes of the index that spoke of them, and nothing shows it. So
-    /// numbers go on at the lease, behind a gap: those between may have been given out.
+    /// numbers go on at the end of the reservation, behind a gap: those between may have been given
+    /// out.
     pub(super) fn goes_on_at(self, image: &IndexImage, found: Spot) -> bool {
         let is_sure = self != Belief::Mount || planted!(NumbersOfAnotherMount);
-        self.is_trusted() && (is_sure || lease(image, self) <= found.seq)
+        self.is_trusted() && (is_sure || reservation(image, self) <= found.seq)
     }
 
     /// The run record of the live part, if it is believed.
@@ -176,13 +177,13 @@ pub(super) fn held_from(image: &IndexImage, belief: Belief, held: u64) -> u64 {
     if planted!(GivenUpComesBack) { passed } else { given_up(image, belief).end().max(passed) }
 }
 
-/// The lease: no number at or above it was given out.
-pub(super) fn lease(image: &IndexImage, belief: Belief) -> u64 {
-    // The run's lease is an upper bound even when the rest of the run record is not believed. A run
-    // that was closed in order gave its lease back.
-    let is_believed = belief != Belief::CleanEnd && !planted!(LeaseOfTheRunForgotten);
+/// The end of the reservation: no number at or above it was given out.
+pub(super) fn reservation(image: &IndexImage, belief: Belief) -> u64 {
+    // The run's reservation is an upper bound even when the rest of the run record is not believed.
+    // A run that was closed in order gave its reservation back.
+    let is_believed = belief != Belief::CleanEnd && !planted!(ReservationOfTheRunForgotten);
     let run = image.live.run.filter(|_| is_believed).unwrap_or_default();
-    run.lease.max(image.checkpoint.map_or(0, |checkpoint| checkpoint.lease))
+    run.reservation.max(image.checkpoint.map_or(0, |checkpoint| checkpoint.reservation))
 }
 
 /// The clean end that the checkpoint marks, if no run went on behind it. Before a run reserves a

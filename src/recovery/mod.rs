@@ -22,7 +22,7 @@ use crate::index::losses::GivenUp;
 use crate::index::run::Next;
 use crate::options::Options;
 pub(crate) use crate::recovery::belief::Ended;
-use crate::recovery::belief::{Belief, given_up, held_from, lease};
+use crate::recovery::belief::{Belief, given_up, held_from, reservation};
 use crate::recovery::copies::leave_one_file_of_each;
 use crate::recovery::index::{Known, random_u64, read_index, take_up_index};
 use crate::recovery::repair::{Holds, discard, repair, restate};
@@ -44,7 +44,7 @@ pub(crate) struct Recovered<S: Storage> {
     pub(crate) tail: Spot,
     pub(crate) next: Option<Next>,
     pub(crate) durable: Spot,
-    pub(crate) lease: u64,
+    pub(crate) reservation: u64,
     pub(crate) consumers: Vec<ConsumerRow>,
     pub(crate) known_gaps: Vec<Gap>,
     pub(crate) given_up: GivenUp,
@@ -205,7 +205,7 @@ fn place_tail<S: Storage>(storage: &S, known: &mut Known<S>, end: &End) -> Resul
     let Known { index, image, rows, opened, belief, .. } = known;
     let End { walked, stated, reached, .. } = end;
     let gone = given_up(image, *belief).end().max(held_by_segments(image, rows));
-    let missing = stated.missing_behind(*reached, end.next, lease(image, *belief), gone);
+    let missing = stated.missing_behind(*reached, end.next, reservation(image, *belief), gone);
     let next = close_tail(storage, &rows.live, walked.tail, stated.position, end.next, missing)?;
     if stated.durable.position <= walked.tail.position {
         cut_closed(storage, index, &mut rows.live, opened, walked.tail)?;

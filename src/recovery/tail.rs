@@ -56,19 +56,19 @@ impl Stated {
     }
 
     /// How the next segment begins behind the spot `found`: behind the numbers that are stated and
-    /// were not found, and behind those up to the lease, which were only reserved. `before` says
-    /// what the next segment was to state anyway. Numbers below `given_up` do not count: they have
-    /// their own cause, or they are reported to nobody.
+    /// were not found, and behind those up to the end of the reservation, which were only reserved.
+    /// `before` says what the next segment was to state anyway. Numbers below `given_up` do not
+    /// count: they have their own cause, or they are reported to nobody.
     pub(super) fn missing_behind(
         &self,
         found: Spot,
         before: Option<Next>,
-        lease: u64,
+        reservation: u64,
         given_up: u64,
     ) -> Next {
         let from = found.seq.max(given_up);
         let known_end = from.max(self.seq);
-        let end = known_end.max(lease);
+        let end = known_end.max(reservation);
         let before = before.filter(|_| from == found.seq).unwrap_or_default();
         let passed = if planted!(PassedIsDamaged) { 0 } else { self.passed };
         let is_damage = self.durable.seq > from.max(passed);

@@ -353,7 +353,7 @@ fn the_highest_number_that_any_part_of_the_index_says_is_stated() {
 }
 
 #[test]
-fn what_is_missing_behind_the_tail_is_what_was_stated_and_what_was_leased_each_with_its_cause() {
+fn what_is_missing_behind_the_tail_is_what_was_stated_and_what_was_reserved_each_with_its_cause() {
     let durable = |seq| Spot { position: 8, seq };
     let stated = |seq| Stated { position: 80, seq: 8, durable: durable(seq), passed: 0 };
     let missing = |durable, found, before, given_up| {
@@ -364,7 +364,7 @@ fn what_is_missing_behind_the_tail_is_what_was_stated_and_what_was_leased_each_w
     let (damaged, unflushed) = (GapCause::Damaged.number(), GapCause::Unflushed.number());
     assert_eq!(missing(6, 5, None, 0), (20, 15, 12, damaged));
     assert_eq!(missing(5, 5, None, 0), (20, 15, 12, unflushed));
-    // What was given up has its own cause, what was leased and not stated was only reserved.
+    // What was given up has its own cause, what was not stated was only reserved.
     assert_eq!(missing(6, 5, None, 7), (20, 13, 12, unflushed));
     assert_eq!(missing(6, 9, None, 0), (20, 11, 11, unflushed));
     // Numbers that were missing there before still are.

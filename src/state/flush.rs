@@ -307,33 +307,34 @@ impl<S: Storage> State<S> {
         })
     }
 
-    /// Reserves the numbers below `lease`: the checkpoint on disk says so, and claims no clean end.
-    pub(crate) fn lease(&self, lease: u64) -> Result<()> {
+    /// Reserves the numbers below `end`: the checkpoint on disk says so, and claims no clean end.
+    pub(crate) fn reserve(&self, end: u64) -> Result<()> {
         self.sync_directory()?;
-        if planted!(LeaseSaidEarly) {
-            self.leased.fetch_max(lease, Ordering::Release);
+        if planted!(ReservationSaidEarly) {
+            self.reserved.fetch_max(end, Ordering::Release);
         }
-        reached!("before a lease is on the disk");
-        let before = self.index.begin_lease(lease);
-        let (next_life, mut leased) = (self.segments.next_life(), lease);
+        reached!("before a reservation is on the disk");
+        let before = self.index.begin_reservation(end);
+        let (next_life, mut reserved) = (self.segments.next_life(), end);
         let written = self.index.write_checkpoint(|checkpoint| {
             checkpoint.clean = false;
             // Never lower than before: those numbers may have been given out or reported missing.
-            leased = lease.max(if planted!(LeaseGoesBack) { 0 } else { checkpoint.lease });
-            checkpoint.lease = leased;
-            if !planted!(LivesNotLeased) {
+            reserved =
+                end.max(if planted!(ReservationGoesBack) { 0 } else { checkpoint.reservation });
+            checkpoint.reservation = reserved;
+            if !planted!(LivesNotReserved) {
                 checkpoint.next_life = checkpoint.next_life.max(next_life);
             }
         });
-        // After an error no number beyond the lease before was given out, and none will be.
-        written.inspect_err(|_| self.index.take_lease_back(before))?;
-        self.leased.store(leased, Ordering::Release);
+        // After an error no number beyond the reservation before was given out, and none will be.
+        written.inspect_err(|_| self.index.take_reservation_back(before))?;
+        self.reserved.store(reserved, Ordering::Release);
         Ok(())
     }
 
-    /// As [`lease`](Self::lease), for a producer, which waits until the storage worker has done it.
-    pub(crate) fn have_leased(&self, lease: u64) -> Result<()> {
-        self.storage_worker.ask(Errand::Lease(lease)).unwrap_or_else(|| self.lease(lease))
+    /// Has the storage worker [`reserve`](Self::reserve) them, and waits for it: for producers.
+    pub(crate) fn have_reserved(&self, end: u64) -> Result<()> {
+        self.storage_worker.ask(Errand::Reserve(end)).unwrap_or_else(|| self.reserve(end))
     }
 
     /// Writes the checkpoint of a clean end: the run ends at `spot`, and everything is on disk.
@@ -342,7 +343,7 @@ impl<S: Storage> State<S> {
             (checkpoint.position, checkpoint.seq) = (spot.position, spot.seq);
             checkpoint.clean = true;
             // No number at or above it was given out.
-            checkpoint.lease = spot.seq;
+            checkpoint.reservation = spot.seq;
         })
     }
 

@@ -147,7 +147,7 @@ pub(crate) struct State<S: Storage> {
     /// The figures as last stored in the index. Its holder waits for no lock that is held for long.
     figures: Mutex<Figures>,
     /// No number at or above it may be given out: the checkpoint on disk reserves those below.
-    pub(crate) leased: AtomicU64,
+    pub(crate) reserved: AtomicU64,
     /// When messages were written. Its lock is taken last, and held for a moment.
     pub(crate) write_times: Mutex<WriteTimes>,
     /// The tail that the opening found. What lies between the durable mark and it is suspect (R4).
@@ -216,7 +216,7 @@ impl<S: Storage> State<S> {
             flush_totals: FlushTotals::default(),
             full_totals: FullTotals::default(),
             figures: ranked(Rank::Figures, parts.figures),
-            leased: AtomicU64::new(0),
+            reserved: AtomicU64::new(0),
             write_times: Mutex::default(),
             found_tail: parts.tail,
         };

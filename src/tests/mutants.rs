@@ -62,12 +62,12 @@ mutants! {
     RefusedSegmentsStay => "a refused record leaves nothing behind",
     /// After a rollback the next segment does not say again which numbers are missing.
     SuccessionNotTakenBack => "P4: each missing number is reported",
-    /// A run gives numbers out without a lease on the disk.
-    LeaseNotWritten => "no number is given out twice after a power cut",
-    /// A lease that is used up is not renewed.
-    LeaseNotRenewed => "no number is given out twice after a power cut",
-    /// A lease counts before the checkpoint that has it is on the disk.
-    LeaseSaidEarly => "no number is given out twice after a power cut",
+    /// A run gives numbers out without a reservation on the disk.
+    ReservationNotWritten => "no number is given out twice after a power cut",
+    /// A reservation that is used up is not renewed.
+    ReservationNotRenewed => "no number is given out twice after a power cut",
+    /// A reservation counts before the checkpoint that has it is on the disk.
+    ReservationSaidEarly => "no number is given out twice after a power cut",
     /// A consumer whose place cannot be read is left out.
     LostLeftOut => "a consumer whose place cannot be read costs no message",
     /// An extent of consumers' rows is named before the file that is to hold it is synced.
@@ -88,8 +88,8 @@ mutants! {
     BegunNotSaid => "no number is given out twice, whichever half is damaged",
     /// A closed run goes on saying that it took the mark of a clean end back.
     EndOfTheRunNotSaid => "a clean end leaves no reserved number",
-    /// A new lease may be lower than the one before.
-    LeaseGoesBack => "no number is given out twice after a power cut",
+    /// A new reservation may be lower than the one before.
+    ReservationGoesBack => "no number is given out twice after a power cut",
     /// A record stored by calls gets its header before its payload.
     HeaderBeforePayload => "a valid header proves that the record is whole",
     /// A store after the closure of `enqueue_with` is not noted, though a flush synced the segment
@@ -416,7 +416,7 @@ mutants! {
     /// The directory is not synced once segments were discarded (R2).
     DiscardedUnsynced => "R2: what an opening gives up is gone before the first append",
     /// Numbers that were reserved are given out again after a power cut.
-    LeaseOfTheRunForgotten => "no number is given out twice",
+    ReservationOfTheRunForgotten => "no number is given out twice",
     /// What recovery overwrites is not synced.
     OverwrittenUnsynced => "R3: what is given up does not come back",
     /// A header that states anew what is missing is not synced.
@@ -486,7 +486,8 @@ mutants! {
         audit: "4", VISITED, 1099511628626,
     /// Where a segment was closed at the end of its file, an opening that searches sees a hole.
     FileEndIsAHole => "P2: what is durable is there after a power cut",
-    /// Where numbers go on at the lease, what was begun for a unit that died stays live.
+    /// Where numbers go on at the end of the reservation, what was begun for a unit that died stays
+    /// live.
     TornSegmentsKept => "P4: each missing number is reported with its cause";
         audit: "5", WORLD, 795638819543,
     /// Another mount has a place within what an opening behind a power cut filled, and it stays.
@@ -508,8 +509,8 @@ mutants! {
     FlushedAfterTheEnd => "P1: what is said to be durable is",
     /// An opening that found bytes lost with a mount leaves the token in the index.
     TokenKeptAfterALoss => "what an opening that dies has mended is reported as it would have been";
-        equivalent: "Behind another mount numbers go on at the lease, whatever was found, and what \
-         was mended reports the same. (Before that the next opening went on at the tail.)",
+        equivalent: "Behind another mount numbers go on at the end of the reservation, whatever was found, and \
+         what was mended reports the same. (Before that the next opening went on at the tail.)",
     /// A process that died behind a clean end counts as one that closed its queue.
     DeathBehindACleanEnd => "a message is handed out so often at most",
     /// A live part whose bytes are late bears the token.
@@ -526,8 +527,8 @@ mutants! {
     PassedIsDamaged => "nothing is called damaged that nobody misses",
     /// An opening does not look for lives in the checkpoint.
     LivesOfTheCheckpointForgotten => "R5: no life is used twice",
-    /// The checkpoint of a lease does not say which lives were used.
-    LivesNotLeased => "R5: no life is used twice",
+    /// The checkpoint of a reservation does not say which lives were used.
+    LivesNotReserved => "R5: no life is used twice",
     /// Headers say of a segment that was drained during a sync that its places are on the disk.
     HeldTakenAfterTheSync => "a header says what was given back durably",
     /// A clock that is set back leaves the time of the first look at the tail's segment.

@@ -22,7 +22,7 @@ pub(crate) enum Errand {
     /// Give up the oldest messages, so that there is room for the next segment, and settle.
     Room,
     /// Reserve the numbers below this one.
-    Lease(u64),
+    Reserve(u64),
 }
 
 /// An errand that a producer waits for: one at a time, for that producer has the producers' lock.
@@ -44,7 +44,7 @@ pub(crate) struct StorageRequests {
     /// Have room for more than the next segment.
     pub(crate) room: bool,
     /// Reserve the numbers below this one.
-    pub(crate) lease: Option<u64>,
+    pub(crate) reservation: Option<u64>,
     /// Make the next segment ready.
     pub(crate) ahead: bool,
     /// Flush what is committed, and sync full segments.
@@ -69,7 +69,7 @@ impl StorageRequests {
         if std::mem::take(&mut self.room) {
             return Some(Errand::Room);
         }
-        self.lease.take().map(Errand::Lease)
+        self.reservation.take().map(Errand::Reserve)
     }
 }
 

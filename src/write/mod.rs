@@ -17,7 +17,7 @@
 //! | `reserve` | `Room`: the space for one message | takes messages that a closure writes |
 //! | `segments` | `Need`: the record to be written next | opens the tail's segment, begins the next one |
 //! | `succession` | `Succession`: where the next segment must begin after the tail's was given up | |
-//! | `numbers` | `Numbers`: which numbers may be given out | leases more |
+//! | `numbers` | `Numbers`: which numbers may be given out | reserves more |
 //! | `clock` | `Clock`: the times between which the tail's segment takes messages | |
 //! | `asked` | `Asked`: what the storage worker was asked for | asks it |
 
@@ -72,14 +72,14 @@ impl<F: StorageFile> Writer<F> {
     pub(crate) fn new(
         tail: Spot,
         next: Option<Next>,
-        lease: Option<u64>,
+        reservation: Option<u64>,
         ages: Option<Ages>,
     ) -> Writer<F> {
         Writer {
             tail: Tail::new(tail),
             seal: Seal::NEW,
             succession: Succession::new(next),
-            numbers: Numbers::new(lease),
+            numbers: Numbers::new(reservation),
             clock: Clock::new(ages),
             asked: Asked::new(tail),
             refused: false,

@@ -31,8 +31,8 @@ pub(super) enum Part {
 }
 
 impl<F: StorageFile> Writer<F> {
-    /// Makes true what must hold before a record begins: the run has a lease, the tail stands in an
-    /// open segment where the record should begin, and space is allocated there.
+    /// Makes true what must hold before a record begins: the run has a reservation, the tail stands
+    /// in an open segment where the record should begin, and space is allocated there.
     #[cold]
     pub(super) fn prepare<S: Storage<File = F>>(
         &mut self,
@@ -40,7 +40,7 @@ impl<F: StorageFile> Writer<F> {
         need: Need,
     ) -> Result<Arc<Segment<F>>> {
         self.numbers.begin_run(state, self.tail.at.seq)?;
-        self.numbers.renew_lease(state, self.tail.at.seq)?;
+        self.numbers.renew_reservation(state, self.tail.at.seq)?;
         self.asked.bound_behind(state, self.tail.at.position, self.tail.committed)?;
         if !self.tail.is_open() {
             self.open_tail(state, need)?;

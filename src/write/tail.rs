@@ -12,8 +12,8 @@ use crate::segment::{CALL_FROM, Segment};
 use crate::state::State;
 use crate::storage::{Storage, StorageFile, Stores};
 
-/// The most bytes that go the quick way before the slow way runs again, which keeps space and lease
-/// ahead of the tail.
+/// The most bytes that go the quick way before the slow way runs again, which keeps space and
+/// reserved numbers ahead of the tail.
 pub(super) const STRIDE: u64 = 8 << 20;
 /// Bytes behind the tail that one call faults in, where fresh space is not filled ahead. That is
 /// cheaper than a fault for each page.

@@ -306,24 +306,24 @@ fn a_record_longer_than_a_segment_is_cut_and_the_seal_lies_behind_the_last_piece
     }
 }
 
-/// A lease is on disk before any number at or above it is given out: also when the messages are the
-/// shortest, and a whole stride of them goes the quick way before the next look at the lease.
-/// A run that makes each message durable at once needs no lease.
+/// A reservation is on disk before any number beyond the last one is given out: also when the
+/// messages are the shortest, and a whole stride of them goes the quick way before the next look at
+/// it. A run that makes each message durable at once needs no reservation.
 #[test]
-fn a_run_without_a_lease_keeps_that_of_the_run_before() {
+fn a_run_without_a_reservation_keeps_that_of_the_run_before() {
     let storage = disk();
     let engine = open(&storage, &options());
     engine.enqueue(b"one").unwrap();
-    let before = engine.core.index.checkpoint().lease;
+    let before = engine.core.index.checkpoint().reservation;
     let engine = open(&storage.process_kill(), &options().flush_every_ops(1));
     engine.enqueue(b"two").unwrap();
-    assert!(before > 1 && engine.core.index.checkpoint().lease >= before);
+    assert!(before > 1 && engine.core.index.checkpoint().reservation >= before);
 }
 
 #[test]
-fn a_lease_is_on_disk_before_a_number_at_it_is_given_out() {
+fn a_reservation_is_on_disk_before_a_number_at_it_is_given_out() {
     // The first number of the next run after a power cut that loses everything not synced.
-    let lease = |storage: &SimStorage| {
+    let reservation = |storage: &SimStorage| {
         let _other = other_queues();
         open(&storage.power_cut_losing_all(), &options()).core.committed_spot().seq
     };
@@ -336,7 +336,7 @@ fn a_lease_is_on_disk_before_a_number_at_it_is_given_out() {
         let core = &*engine.core;
         let mut writer = core.writer.lock();
         writer.push(core, b"", Batch::default()).unwrap();
-        let first = lease(&storage);
+        let first = reservation(&storage);
         assert!(first > most, "the first number is not committed yet");
         writer.commit(core).unwrap();
         // Many numbers later.
@@ -344,25 +344,25 @@ fn a_lease_is_on_disk_before_a_number_at_it_is_given_out() {
         writer.commit(core).unwrap();
         writer.stop();
         writer.push(core, b"", Batch::default()).unwrap();
-        let second = lease(&storage);
+        let second = reservation(&storage);
         renewed += u64::from(second > first);
-        assert!(second >= writer.tail.at.seq + most, "{before} before the lease");
+        assert!(second >= writer.tail.at.seq + most, "{before} before its end");
         writer.commit(core).unwrap();
     }
     assert_eq!(renewed, 2, "it is renewed when it must be, and no sooner");
 }
 
-/// Half of the lease is used: the storage worker is asked to reserve more, nobody waits for it, and
-/// no number counts as reserved before the disk says so.
+/// Half of the reservation is used: the storage worker is asked to reserve more, nobody waits for
+/// it, and no number counts as reserved before the disk says so.
 #[test]
-fn a_lease_is_renewed_ahead_of_need_and_by_the_storage_worker() {
+fn a_reservation_is_renewed_ahead_of_need_and_by_the_storage_worker() {
     let storage = disk();
     let engine = Arc::new(open(&storage, &options()));
     let core = &*engine.core;
     engine.enqueue(b"").unwrap();
     // From here on there is a storage worker, which is this thread.
     core.storage_worker.note_begin();
-    let first = core.leased.load(Ordering::Acquire);
+    let first = core.reserved.load(Ordering::Acquire);
     let syncs = SYNCS.get();
     let push_at = |seq: u64| {
         let mut writer = core.writer.lock();
@@ -370,18 +370,18 @@ fn a_lease_is_renewed_ahead_of_need_and_by_the_storage_worker() {
         writer.stop();
         writer.push(core, b"", Batch::default()).unwrap();
         writer.commit(core).unwrap();
-        core.storage_worker.requests().wanted.lease.take()
+        core.storage_worker.requests().wanted.reservation.take()
     };
     assert_eq!(push_at(first / 2), None);
     let asked = push_at(first / 2 + 1).unwrap();
     assert_eq!((asked > first, SYNCS.get()), (true, syncs));
     let (keeper, disk) = (Arc::clone(&engine), storage.clone());
-    meanwhile("before a lease is on the disk", move || {
+    meanwhile("before a reservation is on the disk", move || {
         let cut = open(&disk.power_cut_losing_all(), &options());
         let next = cut.core.committed_spot().seq;
-        assert!(keeper.core.leased.load(Ordering::Acquire) <= next);
+        assert!(keeper.core.reserved.load(Ordering::Acquire) <= next);
     });
-    core.lease(asked).unwrap();
-    assert_eq!((push_at(first), core.leased.load(Ordering::Acquire)), (None, asked));
+    core.reserve(asked).unwrap();
+    assert_eq!((push_at(first), core.reserved.load(Ordering::Acquire)), (None, asked));
     core.storage_worker.leave();
 }

@@ -58,7 +58,7 @@ fn a_version_counts_when_it_is_on_the_disk() {
         let (other, disk) = (Arc::clone(&index), storage.clone());
         meanwhile("before a version is synced", move || {
             disk.fail_after(Call::Write, 1, Errno::NOSPC, true);
-            other.begin_lease(5);
+            other.begin_reservation(5);
         });
         assert!(index.state_origins().is_err() && !forget_meanwhile());
         assert_eq!(index.version(), Version::Plain);

@@ -160,7 +160,7 @@ pub(super) fn digests_of(image: &SimStorage, options: &Options, number: u64) -> 
                     tail,
                     next,
                     durable,
-                    lease,
+                    reservation,
                     consumers,
                     known_gaps,
                     given_up,
@@ -169,7 +169,7 @@ pub(super) fn digests_of(image: &SimStorage, options: &Options, number: u64) -> 
                     places_cached,
                 } = found;
                 let words = format!(
-                    "{segments:?} {tail:?} {next:?} {durable:?} {lease} {consumers:?} {known_gaps:?} {given_up:?} \
+                    "{segments:?} {tail:?} {next:?} {durable:?} {reservation} {consumers:?} {known_gaps:?} {given_up:?} \
                      {clean} {places_cached} {:?} {:?}",
                     index.checkpoint(),
                     index.queue_id,

@@ -32,8 +32,8 @@ fn held(queue: &Queue) -> u64 {
     queue.core.segments.list().live.iter().map(|row| row.header.allocated).sum()
 }
 
-/// The first lease, room at the limit, segments that consumers have read: the storage worker does
-/// every sync that these take.
+/// The first reservation, room at the limit, segments that consumers have read: the storage worker
+/// does every sync that these take.
 #[test]
 fn who_puts_in_without_a_flush_never_syncs() {
     for max_bytes in LIMITS {

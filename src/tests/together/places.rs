@@ -296,7 +296,7 @@ fn what_is_stored_to_a_tail_that_was_opened_again_is_synced() {
 }
 
 /// Where stores are calls, any of them may be refused. A message whose tail the index does not have
-/// would count as lost behind it in another mount namespace. Numbers up to the lease are skipped
+/// would count as lost behind it in another mount namespace. Reserved numbers are skipped
 /// there, and nothing else.
 #[test]
 fn the_index_has_the_tail_of_each_message_whichever_writes_were_refused() {

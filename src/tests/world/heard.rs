@@ -243,7 +243,7 @@ impl Listener<'_> {
     }
 }
 
-/// The numbers of a gap that messages may have had. Up to a lease there are a million others.
+/// The numbers of a gap that messages may have had. A reservation has a million others.
 pub(super) fn numbers_of(gap: &Gap) -> RangeInclusive<u64> {
     gap.first..=gap.last.min(gap.first + 5000)
 }

@@ -117,7 +117,7 @@ impl Known {
             let may_change = is_out || script.may_fail() || script.options.max_age.is_some();
             let of_default = story.figures.as_ref().filter(|_| story.closed && name.is_empty());
             if let Some(figures) = of_default.filter(|_| !may_change) {
-                // Who sees another mount goes on behind the lease.
+                // Who sees another mount goes on behind the reserved numbers.
                 let goes_on = is_cut || death == Death::KillElsewhere;
                 check_figures(figures, shown, shown_next, goes_on)?;
             }
@@ -308,7 +308,8 @@ fn check_figures(figures: &Stats, shown: &[Next], next: u64, goes_on: bool) -> C
         (messages..=most).contains(&said),
         "the figures say {said} messages, and there are {messages}"
     );
-    // (A run that only looked leaves the lease of one that died, and a cut the numbers in it.)
+    // (A run that only looked leaves the reservation of one that died, and a cut the numbers in
+    // it.)
     ensure!(next_seq == next || goes_on, "the figures say that {next_seq} is next, and {next} is");
     Ok(())
 }

@@ -52,8 +52,8 @@ fn records_of_two_tries_at_a_batch_never_make_one() {
             storage.set_stores(Stores::ByCall);
             fine(queue.close())?;
             queue = open(storage.clone(), &options)?;
-            // The lease and a segment that is opened take none: two for the longer messages, one
-            // and the seal for the last.
+            // The reservation and a segment that is opened take none: two for the longer messages,
+            // one and the seal for the last.
             storage.fail_after(Call::Write, 1 + number / 2 % 6, Errno::IO, false);
             let refused = queue.enqueue_batch(&batch_of(1));
             storage.clear_faults();
@@ -235,7 +235,7 @@ fn padding_of_a_refused_message_hides_no_gap() {
     let mut met = [0; 2];
     for (seed, whole) in (0..400).map(|number| (number / 2, number as usize % 2)) {
         let storage = disk(seed);
-        // Without a lease the same number comes next.
+        // Without a reservation the same number comes next.
         let options = options().flush_every_ops((whole == 0).then_some(1));
         let queue = open(storage.clone(), &options).unwrap();
         queue.default_consumer().unwrap();

@@ -312,10 +312,10 @@ fn a_removed_consumer_whose_name_is_left_does_not_come_back() {
 }
 
 /// Power is cut within the first enqueue of a run: the cut may leave the second copy of the run
-/// record torn or older, and the lease in the first one alone. The opening behind it dies at any
-/// store: the next one reports what it was about to report.
+/// record torn or older, and the reservation in the first one alone. The opening behind it dies at
+/// any store: the next one reports what it was about to report.
 #[test]
-fn an_opening_that_dies_takes_no_lease_with_it() {
+fn an_opening_that_dies_takes_no_reservation_with_it() {
     kept_but_for(Mutant::OnlyCopyOverwritten, |number, images| {
         let storage = disk(number);
         let queue = open(storage.clone(), &options())?;

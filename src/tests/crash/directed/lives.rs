@@ -41,11 +41,11 @@ fn a_life_that_the_checkpoint_alone_knows_is_not_used_again() {
         assert!(next > 1 && again.core.segments.next_life() >= next);
     };
     holds_but_for(Mutant::LivesOfTheCheckpointForgotten, closed);
-    // A run wrote no checkpoint but that of its lease.
-    holds_but_for(Mutant::LivesNotLeased, || {
+    // A run wrote no checkpoint but that of its reservation.
+    holds_but_for(Mutant::LivesNotReserved, || {
         let queue = open(used().core.storage.process_kill(), &options()).unwrap();
         let next = queue.core.segments.next_life();
-        queue.enqueue(b"leases").unwrap();
+        queue.enqueue(b"reserves").unwrap();
         let again = open(without_segments(&queue), &options()).unwrap();
         assert!(next > 1 && again.core.segments.next_life() >= next);
     });

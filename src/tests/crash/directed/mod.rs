@@ -287,9 +287,9 @@ fn a_checkpoint_that_is_only_cached_keeps_no_number() {
     }
 }
 
-/// With `flush_every_ops(1)` numbers need no lease. What a kill left of the last message, without a
-/// flush, is seen by an opening with other options: its number is not given out again after a power
-/// cut.
+/// With `flush_every_ops(1)` numbers need no reservation. What a kill left of the last message,
+/// without a flush, is seen by an opening with other options: its number is not given out again
+/// after a power cut.
 #[test]
 fn a_message_found_after_a_kill_keeps_its_number() {
     let mut found = 0;

@@ -90,9 +90,9 @@ fn what_a_mount_lost_without_a_trace_was_reserved() {
     assert!(reserved > 60, "{reserved}");
 }
 
-/// A batch died with its mount, and numbers go on at the lease, within the segments that were begun
-/// for it. None of these takes the next message: whatever kills that, reserved numbers are reported
-/// as reserved.
+/// A batch died with its mount, and numbers go on at the end of the reservation, within the
+/// segments that were begun for it. None of these takes the next message: whatever kills that,
+/// reserved numbers are reported as reserved.
 #[test]
 fn a_batch_that_died_with_its_mount_leaves_no_segment() {
     kept_but_for(Mutant::TornSegmentsKept, |number, images| {

@@ -93,7 +93,7 @@ fn a_checkpoint_with_numbers_beyond_the_limit_is_refused() {
         ("position", |checkpoint, value| checkpoint.position = value & !7),
         ("unaligned position", |checkpoint, value| checkpoint.position = (value >> 8) | 1),
         ("seq", |checkpoint, value| checkpoint.seq = value),
-        ("lease", |checkpoint, value| checkpoint.lease = value),
+        ("reservation", |checkpoint, value| checkpoint.reservation = value),
         ("next life", |checkpoint, value| checkpoint.next_life = value),
         ("gap", |checkpoint, value| checkpoint.gap = value),
         ("dropped", |checkpoint, value| checkpoint.dropped_seq = value),
@@ -161,8 +161,8 @@ fn a_clean_end_counts_no_more_once_a_run_went_on_behind_it() {
     }
 }
 
-/// A closed run gives its lease back: the next one goes on at the very next number, also after a
-/// power cut.
+/// A closed run gives its reservation back: the next one goes on at the very next number, also
+/// after a power cut.
 #[test]
 fn a_clean_end_leaves_no_reserved_number() {
     let queue = open(closed(None).power_cut_losing_all(), &options()).unwrap();

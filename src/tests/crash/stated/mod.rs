@@ -312,8 +312,8 @@ fn killed_within_a_commit_damage_costs_its_message_alone() {
 }
 
 /// The process dies and the queue is opened in another mount namespace: no message is missing. With
-/// a lease the numbers up to it are skipped, because another mount may have lost some that were
-/// given out. The same when another process had it since.
+/// a reservation the numbers up to its end are skipped, because another mount may have lost some
+/// that were given out. The same when another process had it since.
 #[test]
 fn another_mount_namespace_is_no_power_cut() {
     for (every, stores) in
