@@ -247,7 +247,7 @@ pub(crate) fn gap(path: &Path, gap: &Gap) {
 
 /// Messages that some consumer had yet to read were dropped to make room, or have expired.
 #[inline]
-pub(crate) fn given_up(path: &Path, gap: &Gap) {
+pub(crate) fn evicted(path: &Path, gap: &Gap) {
     #[cfg(feature = "tracing")]
     {
         let Gap { first, last, cause } = *gap;

@@ -68,7 +68,7 @@ impl<S: Storage> Core<S> {
         }
     }
 
-    /// Gives up segments whose messages are all too old; the tail's too, unless a producer holds
+    /// Evicts segments whose messages are all too old; the tail's too, unless a producer holds
     /// the producers' lock. Returns whether there are segments to settle.
     pub(crate) fn expire(&self) -> bool {
         let expired = self.state.expire();
@@ -104,13 +104,13 @@ impl<S: Storage> Core<S> {
         &self,
         writer: &mut Writer<S::File>,
         cause: GapCause,
-        given_up: u64,
+        evicted: u64,
     ) -> bool {
         if !writer.is_cleared(self) && !planted!(DrainedUncleared) {
             return false;
         }
         let tail = Spot { seq: writer.held_end(), ..writer.committed() };
-        let Some(end) = self.segments.drain_tail(&self.context(), tail, cause, given_up) else {
+        let Some(end) = self.segments.drain_tail(&self.context(), tail, cause, evicted) else {
             return false;
         };
         writer.begin_anew(self, end);

@@ -23,13 +23,13 @@ impl<S: Storage> Core<S> {
         let unread = self.unread();
         if let Some(first_held) = self.segments.drop_ahead(&self.context(), visible) {
             self.oldest_seq.fetch_max(first_held, Ordering::AcqRel);
-            self.note_given_up(unread);
+            self.note_evicted(unread);
             release(self);
         }
         self.settle_and_wake()
     }
 
-    /// Gives up a tail's segment that is long and read, and what is too old.
+    /// Evicts a tail's segment that is long and read, and what is too old.
     pub(crate) fn look_at_ages(&self, release: &Release<S>) {
         let drained = self.drain_long_tail();
         if drained {
@@ -40,7 +40,7 @@ impl<S: Storage> Core<S> {
         self.expire_old(&**release);
     }
 
-    /// Gives up messages that are too old, and cuts files that the clock closed early. While a
+    /// Evicts messages that are too old, and cuts files that the clock closed early. While a
     /// removed segment is open, consumers that were busy at an earlier look are asked once more.
     pub(crate) fn expire_old(&self, release: &dyn Fn(&Core<S>)) {
         if self.ages.is_none() {

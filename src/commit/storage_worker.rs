@@ -1,6 +1,6 @@
 //! The storage worker: a thread of the queue's own. It flushes by time, and when many bytes are not
 //! durable; it reserves numbers and settles drained segments, for producers, which never sync for
-//! that; it makes the next segment; it gives up messages that are too old, the oldest where room is
+//! that; it makes the next segment; it evicts messages that are too old, the oldest where room is
 //! needed, and long segments that nobody needs.
 //!
 //! Producers wait for it with their lock held. So it waits for no consumer's and no producer's

@@ -343,7 +343,7 @@ impl<S: Storage> Progress<S> {
             ledger.stretches.set(Vec::new(), at.seq);
             return Ok(());
         };
-        // Messages may have been given up since: the cursor meets that gap, and what is done in it.
+        // Messages may have been evicted since: the cursor meets that gap, and what is done in it.
         let Some(behind) = spot_of(core, last + 1)? else {
             ledger.stretches.set(Vec::new(), at.seq);
             return Ok(());

@@ -333,7 +333,7 @@ fn state<S: Storage>(
     figures: &Figures,
     recovered: Recovered<S>,
 ) -> State<S> {
-    let Recovered { tail, durable, found, given_up, .. } = recovered;
+    let Recovered { tail, durable, found, evicted, .. } = recovered;
     let geometry = Geometry::new(
         options.arena_size,
         options.max_mapped_arenas,
@@ -354,9 +354,9 @@ fn state<S: Storage>(
         tail,
         durable,
         places_cached: recovered.places_cached,
-        oldest_seq: oldest_seq.max(given_up.end()).min(tail.seq),
+        oldest_seq: oldest_seq.max(evicted.end()).min(tail.seq),
         known_gaps: recovered.known_gaps,
-        given_up,
+        evicted,
         figures: *figures,
         index: recovered.index,
         storage,

@@ -108,7 +108,7 @@ impl<S: Storage> Engine<S> {
     /// closes and settles their segments.
     fn gave_up(&self, first_held: u64, unread: u64) -> Result<()> {
         self.core.oldest_seq.fetch_max(first_held, Ordering::AcqRel);
-        self.core.note_given_up(unread);
+        self.core.note_evicted(unread);
         if !planted!(RemovedStaysOpen) {
             self.consumers.release_if_drained(&self.core);
         }

@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::format::{CHECKPOINT_LEN, Checkpoint, Spot, index_at};
 use crate::index::Index;
 use crate::index::image::IndexImage;
-use crate::index::losses::GivenUp;
+use crate::index::losses::Evicted;
 use crate::index::run::Next;
 use crate::storage::Storage;
 use crate::threads::Mutex;
@@ -84,7 +84,7 @@ impl<S: Storage> Index<S> {
 
     /// Makes durable what must be so before segments are recycled or removed: every place stored
     /// before; that the mark of a clean end is gone, or an opening would believe rows that no
-    /// longer hold; what was given up; and the first number that is `held` afterwards. Numbers that
+    /// longer hold; what was evicted; and the first number that is `held` afterwards. Numbers that
     /// are missing from `held` on were lost.
     ///
     /// Also makes the `durable` spot durable, if it is beyond the
@@ -93,14 +93,14 @@ impl<S: Storage> Index<S> {
     pub(crate) fn sync_for_change(
         &self,
         durable: Spot,
-        given_up: &Mutex<GivenUp>,
+        evicted: &Mutex<Evicted>,
         held: u64,
     ) -> Result<()> {
         if planted!(RecycledBeforePlacesAreSynced) {
             return Ok(());
         }
         let newest = self.checkpoint();
-        let is_known = GivenUp::of(&newest) == *given_up.lock() || planted!(CauseNotDurable);
+        let is_known = Evicted::of(&newest) == *evicted.lock() || planted!(CauseNotDurable);
         let may_stay = is_known && (!newest.clean || planted!(CleanMarkKept));
         if may_stay && durable.position <= newest.position && held <= newest.held {
             return self.sync();
@@ -109,7 +109,7 @@ impl<S: Storage> Index<S> {
             checkpoint.clean &= planted!(CleanMarkKept);
             checkpoint.held = checkpoint.held.max(held);
             if !planted!(CauseNotDurable) {
-                given_up.lock().write_to(checkpoint);
+                evicted.lock().write_to(checkpoint);
             }
             if durable.position > checkpoint.position {
                 (checkpoint.position, checkpoint.seq) = (durable.position, durable.seq);

@@ -11,7 +11,7 @@ use crate::format::{
 };
 use crate::index::Index;
 use crate::index::image::{Live, u32_at, u64_at};
-use crate::index::losses::GivenUp;
+use crate::index::losses::Evicted;
 use crate::index::run::{Next, Run};
 use crate::storage::{Storage, StorageFile, Stores, read_full};
 use crate::threads::fence;
@@ -233,9 +233,9 @@ impl<S: Storage> Index<S> {
         });
     }
 
-    /// Stores up to which numbers messages were given up, and why.
-    pub(crate) fn set_given_up(&self, given_up: &GivenUp) {
-        self.change_run(|run| run.given_up = *given_up);
+    /// Stores up to which numbers messages were evicted, and why.
+    pub(crate) fn set_evicted(&self, evicted: &Evicted) {
+        self.change_run(|run| run.evicted = *evicted);
     }
 
     /// Says that the rows of segments must not be believed, until

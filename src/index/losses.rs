@@ -1,6 +1,6 @@
-//! Why messages were given up: dropped to make room, or expired.
+//! Why messages were evicted: dropped to make room, or expired.
 //!
-//! Messages are given up from the oldest on, so their numbers form runs of one cause each. For each
+//! Messages are evicted from the oldest on, so their numbers form runs of one cause each. For each
 //! cause the end of its latest run is kept as a mark. A number's cause is that of the lowest mark
 //! above it. So reads report the last two runs with their own causes, and all earlier runs with
 //! the cause of the last but one. That a number is gone is reported in any case.
@@ -10,16 +10,16 @@ use crate::format::Checkpoint;
 
 /// The end of the latest run of each cause.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct GivenUp {
+pub(crate) struct Evicted {
     /// The first number behind the latest run of dropped messages.
     pub(crate) dropped: u64,
     pub(crate) expired: u64,
 }
 
-impl GivenUp {
+impl Evicted {
     /// The marks of a checkpoint.
-    pub(crate) fn of(checkpoint: &Checkpoint) -> GivenUp {
-        GivenUp { dropped: checkpoint.dropped_seq, expired: checkpoint.expired_seq }
+    pub(crate) fn of(checkpoint: &Checkpoint) -> Evicted {
+        Evicted { dropped: checkpoint.dropped_seq, expired: checkpoint.expired_seq }
     }
 
     /// Writes the marks into a checkpoint.
@@ -27,12 +27,12 @@ impl GivenUp {
         (checkpoint.dropped_seq, checkpoint.expired_seq) = (self.dropped, self.expired);
     }
 
-    /// The first number that was not given up: no message below it is held.
+    /// The first number that was not evicted: no message below it is held.
     pub(crate) fn end(&self) -> u64 {
         self.dropped.max(self.expired)
     }
 
-    /// Notes that everything below `end` is given up. The numbers that were not given up before
+    /// Notes that everything below `end` is evicted. The numbers that were not evicted before
     /// have this `cause`.
     pub(crate) fn note(&mut self, cause: GapCause, end: u64) {
         if end <= self.end() {
@@ -45,8 +45,8 @@ impl GivenUp {
         }
     }
 
-    /// Why `seq` was given up, and the first number behind it that was not, or has another cause.
-    /// `None` when `seq` was not given up.
+    /// Why `seq` was evicted, and the first number behind it that was not, or has another cause.
+    /// `None` when `seq` was not evicted.
     pub(crate) fn cause_of(&self, seq: u64) -> Option<(GapCause, u64)> {
         let marks = [(self.dropped, GapCause::Dropped), (self.expired, GapCause::Expired)];
         let (end, cause) =
@@ -61,19 +61,19 @@ mod tests {
 
     #[test]
     fn the_last_two_runs_are_reported_as_they_were_and_those_before_with_the_first_of_them() {
-        let mut given_up = GivenUp::default();
-        assert_eq!(given_up.cause_of(0), None);
+        let mut evicted = Evicted::default();
+        assert_eq!(evicted.cause_of(0), None);
         for run in 1..20 {
             let causes = [GapCause::Dropped, GapCause::Expired];
             let (before, cause) = (causes[(run as usize + 1) % 2], causes[run as usize % 2]);
-            given_up.note(cause, 10 * run);
-            // What is given up already is not given up again.
-            given_up.note(before, 10 * run);
-            assert_eq!((given_up.end(), given_up.cause_of(10 * run)), (10 * run, None));
-            assert_eq!(given_up.cause_of(10 * run - 1), Some((cause, 10 * run)));
+            evicted.note(cause, 10 * run);
+            // What is evicted already is not evicted again.
+            evicted.note(before, 10 * run);
+            assert_eq!((evicted.end(), evicted.cause_of(10 * run)), (10 * run, None));
+            assert_eq!(evicted.cause_of(10 * run - 1), Some((cause, 10 * run)));
             for seq in 0..10 * (run - 1) {
                 assert_eq!(
-                    given_up.cause_of(seq),
+                    evicted.cause_of(seq),
                     Some((before, 10 * (run - 1))),
                     "{seq} of {run} runs"
                 );

@@ -4,7 +4,7 @@
 use byteorder::{ByteOrder, LittleEndian};
 
 use crate::format::{LIMIT, RUN_LEN, Spot, is_position, run_at as at};
-use crate::index::losses::GivenUp;
+use crate::index::losses::Evicted;
 use crate::memory::checksum::crc32c;
 
 /// How the next segment is to begin, behind the last one.
@@ -43,7 +43,7 @@ pub(crate) struct Run {
     pub(crate) flags: u32,
     pub(crate) next_life: u64,
     pub(crate) reservation: u64,
-    pub(crate) given_up: GivenUp,
+    pub(crate) evicted: Evicted,
     /// Set while the last segment takes no more records.
     pub(crate) next: Option<Next>,
 }
@@ -57,8 +57,8 @@ impl Run {
         for (offset, value) in [
             (at::RUN_NEXT_LIFE, self.next_life),
             (at::RUN_RESERVATION, self.reservation),
-            (at::RUN_DROPPED_SEQ, self.given_up.dropped),
-            (at::RUN_EXPIRED_SEQ, self.given_up.expired),
+            (at::RUN_DROPPED_SEQ, self.evicted.dropped),
+            (at::RUN_EXPIRED_SEQ, self.evicted.expired),
             (at::RUN_NEXT_BASE, next.base),
             (at::RUN_NEXT_SEQ, next.seq),
             (at::RUN_NEXT_GAP, next.gap),
@@ -89,13 +89,13 @@ impl Run {
             flags: LittleEndian::read_u32(&bytes[at::RUN_FLAGS..]),
             next_life: u64_at(at::RUN_NEXT_LIFE),
             reservation: u64_at(at::RUN_RESERVATION),
-            given_up: GivenUp {
+            evicted: Evicted {
                 dropped: u64_at(at::RUN_DROPPED_SEQ),
                 expired: u64_at(at::RUN_EXPIRED_SEQ),
             },
             next: (next.base != 0).then_some(next),
         };
-        let GivenUp { dropped, expired } = run.given_up;
+        let Evicted { dropped, expired } = run.evicted;
         let sound = [run.next_life, run.reservation, dropped, expired, next.seq]
             .into_iter()
             .all(|n| n < LIMIT)
@@ -117,7 +117,7 @@ mod tests {
             flags: 3,
             next_life: 4,
             reservation: 5,
-            given_up: GivenUp { dropped: 6, expired: 7 },
+            evicted: Evicted { dropped: 6, expired: 7 },
             next: Some(Next { base: 16, seq: 17, gap: 15, reserved: 14, cause: 2 }),
         }
     }
@@ -152,8 +152,8 @@ mod tests {
         let absurd = [
             Run { next_life: LIMIT, ..run() },
             Run { reservation: u64::MAX, ..run() },
-            Run { given_up: GivenUp { dropped: LIMIT, ..run().given_up }, ..run() },
-            Run { given_up: GivenUp { expired: LIMIT, ..run().given_up }, ..run() },
+            Run { evicted: Evicted { dropped: LIMIT, ..run().evicted }, ..run() },
+            Run { evicted: Evicted { expired: LIMIT, ..run().evicted }, ..run() },
             next(Next { base: LIMIT, ..known }),
             next(Next { base: 17, ..known }),
             next(Next { seq: LIMIT, ..known }),

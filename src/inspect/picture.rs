@@ -107,8 +107,8 @@ impl Picture {
 
     /// The first number that is still held.
     pub(crate) fn oldest_seq(&self) -> u64 {
-        let given_up = self.gaps.given_up.lock().end();
-        self.first.seq.max(given_up).min(self.tail.seq)
+        let evicted = self.gaps.evicted.lock().end();
+        self.first.seq.max(evicted).min(self.tail.seq)
     }
 
     /// How many messages wait at the number `seq` or behind it.
@@ -288,7 +288,7 @@ fn picture_in_use<S: Storage>(
     image: IndexImage,
     found: InUse,
 ) -> Picture {
-    let InUse { live, spares, tail, durable, known_gaps, given_up } = found;
+    let InUse { live, spares, tail, durable, known_gaps, evicted } = found;
     let since = holder(storage).1;
     Picture {
         condition: Condition::Owned(pid),
@@ -301,7 +301,7 @@ fn picture_in_use<S: Storage>(
         spares,
         tail,
         durable,
-        gaps: Gaps::new(known_gaps, given_up),
+        gaps: Gaps::new(known_gaps, evicted),
         consumers: image.consumers,
         attempts: image.attempts_rows.into_iter().flatten().collect(),
         found_behind: None,
@@ -355,7 +355,7 @@ fn left<S: Storage>(storage: &Arc<S>) -> Result<(Picture, Arc<Overlay<S>>)> {
         spares: found.spares.len() + found.drained.len(),
         tail: recovered.tail,
         durable: recovered.durable,
-        gaps: Gaps::new(recovered.known_gaps, recovered.given_up),
+        gaps: Gaps::new(recovered.known_gaps, recovered.evicted),
         consumers: recovered.consumers,
         attempts: Vec::new(),
         found_behind: None,

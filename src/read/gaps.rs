@@ -6,7 +6,7 @@ use crate::format::{SegmentHeader, Spot};
 use crate::state::Gaps;
 
 /// Moves `spot` to the number `seq`, and reports the numbers between as a gap. `stated` is the
-/// cause that a header states for them. Without one, the marks of what was given up or the gaps
+/// cause that a header states for them. Without one, the marks of what was evicted or the gaps
 /// that recovery found have the cause; numbers in neither are damaged. When the cause changes
 /// within them, the next read reports the rest.
 pub(super) fn pass_to(

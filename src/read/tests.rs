@@ -6,7 +6,7 @@ use super::*;
 use crate::engine::Engine;
 use crate::error::{Gap, GapCause};
 use crate::format::{SEGMENT_HEADER_LEN, SegmentHeader, segment_name};
-use crate::index::losses::GivenUp;
+use crate::index::losses::Evicted;
 use crate::options::Options;
 use crate::segment::geometry::LENGTH_HERE;
 use crate::state::Gaps;
@@ -157,7 +157,7 @@ fn a_damaged_piece_costs_its_record_alone() {
 #[test]
 fn numbers_are_passed_over_cause_by_cause() {
     let known = vec![gap(10, 14, GapCause::Unflushed), gap(15, 19, GapCause::Reserved)];
-    let gaps = Gaps::new(known, GivenUp { dropped: 4, expired: 7 });
+    let gaps = Gaps::new(known, Evicted { dropped: 4, expired: 7 });
     let mut spot = Spot { position: 100, seq: 0 };
     let end = Spot { position: 200, seq: 25 };
     let mut reported = Vec::new();
@@ -191,7 +191,7 @@ fn what_a_segment_states_to_be_missing_before_it_has_the_cause_it_states() {
     let (first_seq, gap_before, reserved) = (20, 10, 4);
     let cause = GapCause::Unflushed.number();
     let header = SegmentHeader { first_seq, gap_before, reserved, cause, ..first_header(&queue) };
-    let gaps = Gaps::new(Vec::new(), GivenUp::default());
+    let gaps = Gaps::new(Vec::new(), Evicted::default());
     let mut spot = Spot { position: 0, seq: 5 };
     let causes = [GapCause::Damaged, GapCause::Unflushed, GapCause::Reserved];
     for (cause, (first, last)) in causes.into_iter().zip([(5, 9), (10, 15), (16, 19)]) {

@@ -2,7 +2,7 @@
 
 use crate::format::{Checkpoint, FLAG_BEGUN, Spot};
 use crate::index::image::IndexImage;
-use crate::index::losses::GivenUp;
+use crate::index::losses::Evicted;
 use crate::index::run::Run;
 use crate::recovery::rows::Rows;
 use crate::recovery::tail::Stated;
@@ -40,11 +40,11 @@ impl Belief {
     /// How far the index may be believed, by its own marks and by the storage's cache token.
     pub(super) fn in_index(image: &IndexImage, token: &CacheToken) -> Belief {
         let is_same_place = image.live.run.is_some() && image.live.token.place == token.place;
-        // A run begun behind a clean end may give up messages before it takes the mark back.
+        // A run begun behind a clean end may evict messages before it takes the mark back.
         let gave_up_since = |checkpoint: &Checkpoint| {
-            let given_up = image.live.run.map(|run| run.given_up.end());
+            let evicted = image.live.run.map(|run| run.evicted.end());
             is_same_place
-                && given_up.is_some_and(|end| end > GivenUp::of(checkpoint).end())
+                && evicted.is_some_and(|end| end > Evicted::of(checkpoint).end())
                 && !planted!(ExpiredComesBack)
         };
         match clean_end(image) {
@@ -159,22 +159,22 @@ pub(super) fn all_before_was_given_back(image: &IndexImage, belief: Belief, rows
     first <= held_from(image, belief, rows.held)
 }
 
-/// What was given up. The live part knows it before the checkpoint does.
-pub(super) fn given_up(image: &IndexImage, belief: Belief) -> GivenUp {
-    let noted = image.checkpoint.as_ref().map(GivenUp::of).unwrap_or_default();
-    let live = belief.of_cache(image).map(|run| run.given_up);
+/// What was evicted. The live part knows it before the checkpoint does.
+pub(super) fn evicted(image: &IndexImage, belief: Belief) -> Evicted {
+    let noted = image.checkpoint.as_ref().map(Evicted::of).unwrap_or_default();
+    let live = belief.of_cache(image).map(|run| run.evicted);
     let live = live.filter(|_| !planted!(LossesOfTheRunForgotten));
     live.filter(|live| live.end() >= noted.end()).unwrap_or(noted)
 }
 
-/// The first number that is held: every message before it was given up, or passed by every
+/// The first number that is held: every message before it was evicted, or passed by every
 /// consumer. When all consumers were removed, the checkpoint says how far they came. When the index
 /// was lost since, the headers of the segments say it: that is `held`.
 pub(super) fn held_from(image: &IndexImage, belief: Belief, held: u64) -> u64 {
     let lowest = image.consumers.iter().map(|consumer| consumer.place.seq).min();
     let passed = lowest
         .unwrap_or_else(|| image.checkpoint.map_or(0, |checkpoint| checkpoint.held).max(held));
-    if planted!(GivenUpComesBack) { passed } else { given_up(image, belief).end().max(passed) }
+    if planted!(EvictedComesBack) { passed } else { evicted(image, belief).end().max(passed) }
 }
 
 /// The end of the reservation: no number at or above it was given out.

@@ -4,8 +4,8 @@
 use crate::error::{Gap, Result};
 use crate::format::{FLAG_CHANGING, SegmentState, Spot};
 use crate::index::image::IndexImage;
-use crate::index::losses::GivenUp;
-use crate::recovery::belief::{Belief, all_before_was_given_back, given_up};
+use crate::index::losses::Evicted;
+use crate::recovery::belief::{Belief, all_before_was_given_back, evicted};
 use crate::recovery::publish::missing_numbers;
 use crate::recovery::rows::{Rows, follow_each_other, rows_are_complete};
 use crate::recovery::tail::begins_behind;
@@ -21,7 +21,7 @@ pub(crate) struct InUse {
     pub(crate) tail: Spot,
     pub(crate) durable: Spot,
     pub(crate) known_gaps: Vec<Gap>,
-    pub(crate) given_up: GivenUp,
+    pub(crate) evicted: Evicted,
 }
 
 /// The queue by the rows of its index. `image` was read while the holder stored to it. `None` when
@@ -78,6 +78,6 @@ fn in_use(image: &IndexImage, mut rows: Rows) -> Option<InUse> {
         spares: rows.spares.len() + rows.stale.len(),
         tail,
         durable: durable.min(tail),
-        given_up: given_up(image, Belief::Cache),
+        evicted: evicted(image, Belief::Cache),
     })
 }

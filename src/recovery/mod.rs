@@ -18,11 +18,11 @@ use crate::error::{Error, Gap, GapCause, Result};
 use crate::format::{self, Spot};
 use crate::index::Index;
 use crate::index::image::{ConsumerRow, IndexImage};
-use crate::index::losses::GivenUp;
+use crate::index::losses::Evicted;
 use crate::index::run::Next;
 use crate::options::Options;
 pub(crate) use crate::recovery::belief::Ended;
-use crate::recovery::belief::{Belief, given_up, held_from, reservation};
+use crate::recovery::belief::{Belief, evicted, held_from, reservation};
 use crate::recovery::copies::leave_one_file_of_each;
 use crate::recovery::index::{Known, random_u64, read_index, take_up_index};
 use crate::recovery::repair::{Holds, discard, repair, restate};
@@ -47,7 +47,7 @@ pub(crate) struct Recovered<S: Storage> {
     pub(crate) reservation: u64,
     pub(crate) consumers: Vec<ConsumerRow>,
     pub(crate) known_gaps: Vec<Gap>,
-    pub(crate) given_up: GivenUp,
+    pub(crate) evicted: Evicted,
     /// The queue was closed in order, or its index is new.
     pub(crate) clean: bool,
     pub(crate) ended: Ended,
@@ -143,9 +143,9 @@ fn find_end<S: Storage>(storage: &S, known: &mut Known<S>) -> Result<End> {
 fn mend<S: Storage>(storage: &S, known: &mut Known<S>, end: &mut End) -> Result<()> {
     let Known { index, image, rows, belief, .. } = known;
     let End { start, walked, stated, .. } = end;
-    // Numbers that were given up have their own cause, which no header states.
-    let given_up = given_up(image, *belief).end();
-    let behind_given_up = |spot: Spot| Spot { seq: spot.seq.max(given_up), ..spot };
+    // Numbers that were evicted have their own cause, which no header states.
+    let evicted = evicted(image, *belief).end();
+    let behind_evicted = |spot: Spot| Spot { seq: spot.seq.max(evicted), ..spot };
     if let Some(checkpoint) = image.checkpoint {
         let is_stated = rows.live.iter().any(|row| row.header.base == checkpoint.position);
         let gap = if is_stated { 0 } else { checkpoint.gap.min(checkpoint.seq) };
@@ -155,14 +155,14 @@ fn mend<S: Storage>(storage: &S, known: &mut Known<S>, end: &mut End) -> Result<
         if lost_from.position < start.position && lost_from.seq < start.seq && waiting {
             // The segments between the checkpoint and the first one that exists are lost. A
             // consumer that has not passed them must get them as a gap.
-            restate(storage, index, &mut rows.live, behind_given_up(lost_from), *start)?;
+            restate(storage, index, &mut rows.live, behind_evicted(lost_from), *start)?;
         } else if gap > 0 && lost_from.position == start.position && walked.tail != *start {
             // The segment that was to state what is missing is lost: the next one states it.
             let next =
                 rows.live.iter().map(|row| row.header.base).find(|base| *base > lost_from.position);
             let next = next.unwrap_or(lost_from.position);
             let to = Spot { position: next, seq: start.seq };
-            restate(storage, index, &mut rows.live, behind_given_up(lost_from), to)?;
+            restate(storage, index, &mut rows.live, behind_evicted(lost_from), to)?;
         }
     }
     // A hole before the durable mark is damage: the reader that comes to it says so (R7).
@@ -176,7 +176,7 @@ fn mend<S: Storage>(storage: &S, known: &mut Known<S>, end: &mut End) -> Result<
         }
         // The headers come first. Where the hole is filled the next opening finds no hole, so it
         // would not write into a header what this opening, killed between, did not.
-        restate(storage, index, &mut rows.live, behind_given_up(hole.start), hole.end)?;
+        restate(storage, index, &mut rows.live, behind_evicted(hole.start), hole.end)?;
         if !planted!(HoleLeft) {
             repair(storage, &rows.live, hole.start, hole.end)?;
         }
@@ -204,7 +204,7 @@ impl PlacedTail {
 fn place_tail<S: Storage>(storage: &S, known: &mut Known<S>, end: &End) -> Result<PlacedTail> {
     let Known { index, image, rows, opened, belief, .. } = known;
     let End { walked, stated, reached, .. } = end;
-    let gone = given_up(image, *belief).end().max(held_by_segments(image, rows));
+    let gone = evicted(image, *belief).end().max(held_by_segments(image, rows));
     let missing = stated.missing_behind(*reached, end.next, reservation(image, *belief), gone);
     let next = close_tail(storage, &rows.live, walked.tail, stated.position, end.next, missing)?;
     if stated.durable.position <= walked.tail.position {
@@ -265,7 +265,7 @@ fn discard_unused<S: Storage>(
             storage.sync_directory().map_err(|failed| failed.ends_opening(storage.path()))?;
         }
     }
-    // Every message in the first `count` segments was given up, or every consumer has passed it.
+    // Every message in the first `count` segments was evicted, or every consumer has passed it.
     // Such a segment was not removed yet, or a power cut undid its removal. What is left in it must
     // not be delivered to a new consumer.
     let held_from = held_from(image, *belief, rows.held);

@@ -12,7 +12,7 @@ use crate::index::image::Live;
 use crate::index::run::{Next, Run};
 use crate::index::{RowsAre, StoredOver};
 use crate::options::Options;
-use crate::recovery::belief::{Belief, clean_end, given_up, reservation};
+use crate::recovery::belief::{Belief, clean_end, evicted, reservation};
 use crate::recovery::index::Known;
 use crate::recovery::repair::open_row;
 use crate::recovery::walk::Walked;
@@ -31,8 +31,8 @@ pub(super) fn publish<S: Storage>(
 ) -> Result<Recovered<S>> {
     let PlacedTail { spot, next } = tail;
     let (durable, next_life) = (make_durable(storage, &known, spot, walked)?, next_life(&known));
-    let (reservation, given_up) =
-        (reservation(&known.image, known.belief), given_up(&known.image, known.belief));
+    let (reservation, evicted) =
+        (reservation(&known.image, known.belief), evicted(&known.image, known.belief));
     let known_gaps = missing_numbers(&known.rows.live, next);
     let held = known.image.checkpoint.map_or(0, |checkpoint| checkpoint.held).max(known.rows.held);
     // A holder that closes in order syncs the index and then clears its process id. Otherwise a
@@ -55,7 +55,7 @@ pub(super) fn publish<S: Storage>(
     let live = Live {
         token: known.token,
         pid: std::process::id(),
-        run: Some(Run { flags, next_life, reservation, given_up, next: stated_next }),
+        run: Some(Run { flags, next_life, reservation, evicted, next: stated_next }),
         tail: Some(spot),
         synced: Some(mark_at(durable, next)),
     };
@@ -94,7 +94,7 @@ pub(super) fn publish<S: Storage>(
         durable,
         reservation,
         known_gaps,
-        given_up,
+        evicted,
         clean: is_clean || known.made_anew,
         ended,
         places_cached: !was_closed && !planted!(PlacesTakenForDurable),

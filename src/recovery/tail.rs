@@ -7,7 +7,7 @@ use crate::format::{self, FRAGMENT_HEADER_LEN, Kind, Place, SEGMENT_HEADER_LEN, 
 use crate::index::Index;
 use crate::index::image::{ConsumerRow, IndexImage};
 use crate::index::run::{Next, Run};
-use crate::recovery::belief::{Belief, given_up};
+use crate::recovery::belief::{Belief, evicted};
 use crate::recovery::index::Known;
 use crate::recovery::repair::{fill, open_row, write_header};
 use crate::recovery::walk::Walked;
@@ -29,9 +29,9 @@ pub(super) struct Stated {
 impl Stated {
     pub(super) fn by(image: &IndexImage) -> Stated {
         let checkpoint = image.checkpoint.map(|checkpoint| checkpoint.spot());
-        // The mark passes over what was given up, on the disk or not.
-        let given_up = image.live.run.map_or(0, |run| run.given_up.end());
-        let synced = image.live.synced.filter(|spot| spot.seq > given_up);
+        // The mark passes over what was evicted, on the disk or not.
+        let evicted = image.live.run.map_or(0, |run| run.evicted.end());
+        let synced = image.live.synced.filter(|spot| spot.seq > evicted);
         let durable = [checkpoint, synced].into_iter().flatten();
         // An acknowledged number must not be given out again: its message would count as done.
         let known = !planted!(AcknowledgedNumberGivenAgain);
@@ -57,16 +57,16 @@ impl Stated {
 
     /// How the next segment begins behind the spot `found`: behind the numbers that are stated and
     /// were not found, and behind those up to the end of the reservation, which were only reserved.
-    /// `before` says what the next segment was to state anyway. Numbers below `given_up` do not
+    /// `before` says what the next segment was to state anyway. Numbers below `evicted` do not
     /// count: they have their own cause, or they are reported to nobody.
     pub(super) fn missing_behind(
         &self,
         found: Spot,
         before: Option<Next>,
         reservation: u64,
-        given_up: u64,
+        evicted: u64,
     ) -> Next {
-        let from = found.seq.max(given_up);
+        let from = found.seq.max(evicted);
         let known_end = from.max(self.seq);
         let end = known_end.max(reservation);
         let before = before.filter(|_| from == found.seq).unwrap_or_default();
@@ -95,9 +95,9 @@ pub(super) fn pending(
     tail: Spot,
     belief: Belief,
 ) -> (Option<Next>, Spot) {
-    // The tail may stand within the missing numbers. Those that were given up do not count among
+    // The tail may stand within the missing numbers. Those that were evicted do not count among
     // them.
-    let seq = tail.seq.max(given_up(image, belief).end());
+    let seq = tail.seq.max(evicted(image, belief).end());
     let follows =
         |next: &Next| (next.seq - next.gap..=next.seq).contains(&seq) && tail.position <= next.base;
     let is_there =

@@ -274,7 +274,7 @@ fn behind_a_sealed_tail_no_old_record_is_found() {
 }
 
 /// How the next segment begins is not forgotten for a file that is to be discarded. Everything
-/// before it was given up, which only the beginning of the next segment shows.
+/// before it was evicted, which only the beginning of the next segment shows.
 #[test]
 fn a_segment_begun_behind_the_tail_is_not_the_next_one() {
     let next = Next { base: header(6, 1).base, seq: 1, ..Next::default() };
@@ -356,15 +356,15 @@ fn the_highest_number_that_any_part_of_the_index_says_is_stated() {
 fn what_is_missing_behind_the_tail_is_what_was_stated_and_what_was_reserved_each_with_its_cause() {
     let durable = |seq| Spot { position: 8, seq };
     let stated = |seq| Stated { position: 80, seq: 8, durable: durable(seq), passed: 0 };
-    let missing = |durable, found, before, given_up| {
+    let missing = |durable, found, before, evicted| {
         let next =
-            stated(durable).missing_behind(Spot { position: 0, seq: found }, before, 20, given_up);
+            stated(durable).missing_behind(Spot { position: 0, seq: found }, before, 20, evicted);
         (next.seq, next.gap, next.reserved, next.cause)
     };
     let (damaged, unflushed) = (GapCause::Damaged.number(), GapCause::Unflushed.number());
     assert_eq!(missing(6, 5, None, 0), (20, 15, 12, damaged));
     assert_eq!(missing(5, 5, None, 0), (20, 15, 12, unflushed));
-    // What was given up has its own cause, what was not stated was only reserved.
+    // What was evicted has its own cause, what was not stated was only reserved.
     assert_eq!(missing(6, 5, None, 7), (20, 13, 12, unflushed));
     assert_eq!(missing(6, 9, None, 0), (20, 11, 11, unflushed));
     // Numbers that were missing there before still are.

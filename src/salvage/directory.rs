@@ -11,7 +11,7 @@ use crate::format::{
 };
 use crate::index::IndexFile;
 use crate::index::image::IndexImage;
-use crate::index::losses::GivenUp;
+use crate::index::losses::Evicted;
 use crate::storage::{FileStorage, Storage, read_full};
 
 /// A directory that files are read from.
@@ -37,7 +37,7 @@ pub(super) struct Owed {
     pub(super) from: Option<u64>,
     /// Everything below this number was given back.
     pub(super) held: u64,
-    pub(super) given_up: GivenUp,
+    pub(super) evicted: Evicted,
     /// What is missing before a segment that was not made yet, or lately.
     pub(super) stated: Vec<Missing>,
 }
@@ -168,21 +168,21 @@ pub(super) fn owed(directories: &[Directory], queue_id: Option<[u8; 16]>) -> Owe
         // A consumer whose place cannot be read may have read nothing of what is held.
         let known = index.consumers.iter().filter(|_| index.lost.is_empty());
         let places = known.map(|consumer| consumer.place.seq);
-        let mut given_up = GivenUp::default();
+        let mut evicted = Evicted::default();
         if let Some(checkpoint) = &index.checkpoint {
             owed.held = owed.held.max(checkpoint.held);
-            given_up = GivenUp::of(checkpoint);
+            evicted = Evicted::of(checkpoint);
             let Checkpoint { seq, gap, reserved, cause, .. } = *checkpoint;
             owed.stated.extend(Missing::before(seq, gap, reserved, cause));
         }
         if let Some(run) = index.live.run {
-            given_up =
-                [given_up, run.given_up].into_iter().max_by_key(GivenUp::end).unwrap_or(given_up);
+            evicted =
+                [evicted, run.evicted].into_iter().max_by_key(Evicted::end).unwrap_or(evicted);
             if let Some(next) = run.next {
                 owed.stated.extend(Missing::before(next.seq, next.gap, next.reserved, next.cause));
             }
         }
-        owed.given_up = if given_up.end() > owed.given_up.end() { given_up } else { owed.given_up };
+        owed.evicted = if evicted.end() > owed.evicted.end() { evicted } else { owed.evicted };
         let from = places.min().unwrap_or(owed.held);
         owed.from = Some(owed.from.map_or(from, |known| known.min(from)));
         owed.tail = owed.tail.max(directory.tail);

@@ -387,10 +387,10 @@ impl Merge {
             let holds = |stated: &&Missing| (stated.first..stated.end).contains(&first);
             let later = self.stated.iter().map(|stated| stated.first).filter(|from| *from > first);
             let unstated = || (later.min().unwrap_or(seq), None);
-            let given_up = self.wreck.owed.given_up.cause_of(first);
-            let given_up = given_up.map(|(cause, end)| (end, Some(MissingFor::Stated(cause))));
+            let evicted = self.wreck.owed.evicted.cause_of(first);
+            let evicted = evicted.map(|(cause, end)| (end, Some(MissingFor::Stated(cause))));
             let held = self.stated.iter().find(holds).map(|stated| (stated.end, Some(stated.why)));
-            let (end, why) = held.or(given_up).unwrap_or_else(unstated);
+            let (end, why) = held.or(evicted).unwrap_or_else(unstated);
             let why = why.or((!self.wreck.is_settled).then_some(MissingFor::Overtaken));
             let last = end.min(seq) - 1;
             let count = last - first + 1;

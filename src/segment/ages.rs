@@ -124,8 +124,8 @@ impl<F: StorageFile> List<F> {
 }
 
 impl<S: Storage> Segments<S> {
-    /// Gives up the segments before the committed `tail` that hold only messages that are too old.
-    /// Returns the first number that is still in the queue; `None` when nothing was given up. The
+    /// Evicts the segments before the committed `tail` that hold only messages that are too old.
+    /// Returns the first number that is still in the queue; `None` when nothing was evicted. The
     /// last segment stays: see [`is_tail_too_old`](Self::is_tail_too_old).
     pub(crate) fn expire(&self, context: &Context<'_, S>, ages: Ages, tail: u64) -> Option<u64> {
         let mut list = self.list();
@@ -137,7 +137,7 @@ impl<S: Storage> Segments<S> {
         (0..count).for_each(|_| list.drain_front());
         self.note_passed();
         let held = list.first_seq()?;
-        context.given_up.lock().note(GapCause::Expired, held);
+        context.evicted.lock().note(GapCause::Expired, held);
         Some(held)
     }
 

@@ -62,7 +62,7 @@ impl<F: StorageFile> List<F> {
 
     /// Bytes of disk of the files in the directory without the index: `max_bytes` limits these.
     /// Removed files that a reader has open do not count: a reader that pauses within a segment
-    /// must not make the queue give up more than that segment.
+    /// must not make the queue evict more than that segment.
     pub(crate) fn limited_bytes(&self) -> u64 {
         self.live.iter().chain(self.recycling.rows()).map(taken).sum::<u64>()
             + self.names.other_bytes

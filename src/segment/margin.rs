@@ -1,5 +1,5 @@
 //! The margin of a queue that drops its oldest messages: room for the next segments, made before it
-//! is needed, so that no producer waits for the syncs that giving up takes.
+//! is needed, so that no producer waits for the syncs that evicting takes.
 //!
 //! The margin is the length of one segment or a few, of which there are sixteen: it grows each time
 //! that a producer has used it up and waits, and is the least again when the queue was idle.
@@ -93,7 +93,7 @@ impl<S: Storage> Segments<S> {
         }
         let first_held = list.first_seq()?;
         if !planted!(DropNotNoted) {
-            context.given_up.lock().note(GapCause::Dropped, first_held);
+            context.evicted.lock().note(GapCause::Dropped, first_held);
         }
         Some(first_held)
     }

@@ -33,7 +33,7 @@ use std::sync::atomic::Ordering;
 use crate::error::{Error, GapCause, Result};
 use crate::format::{self, SegmentHeader, Spot};
 use crate::index::Index;
-use crate::index::losses::GivenUp;
+use crate::index::losses::Evicted;
 use crate::segment::pool::Pool;
 use crate::storage::Storage;
 use crate::threads::ranks::{Rank, ranked};
@@ -187,9 +187,9 @@ pub(crate) struct Context<'a, S: Storage> {
     pub(crate) limits: DiskLimits,
     /// The durable mark: position and sequence number up to which everything is on disk.
     pub(crate) durable: Spot,
-    /// Up to which number messages were given up, and why. It is noted before anybody can see that
+    /// Up to which number messages were evicted, and why. It is noted before anybody can see that
     /// a segment with such messages is drained, and is on disk before the segment's file goes.
-    pub(crate) given_up: &'a Mutex<GivenUp>,
+    pub(crate) evicted: &'a Mutex<Evicted>,
     /// Fresh space is filled with zeros ahead of its use: no flush comes after every few bytes,
     /// which would write the zeros out.
     pub(crate) fills: bool,
@@ -371,7 +371,7 @@ impl<S: Storage> Segments<S> {
         any
     }
 
-    /// Gives up the oldest live segment, unless it is the last one. Returns the first sequence
+    /// Evicts the oldest live segment, unless it is the last one. Returns the first sequence
     /// number that is still in the queue.
     pub(crate) fn drop_oldest(&self, context: &Context<'_, S>) -> Option<u64> {
         let mut list = self.list();
@@ -381,7 +381,7 @@ impl<S: Storage> Segments<S> {
         list.drain_front();
         let first_held = list.first_seq()?;
         if !planted!(DropNotNoted) {
-            context.given_up.lock().note(GapCause::Dropped, first_held);
+            context.evicted.lock().note(GapCause::Dropped, first_held);
         }
         Some(first_held)
     }
@@ -406,7 +406,7 @@ impl<S: Storage> Segments<S> {
     }
 
     /// Drains the only live segment, whose records end at `tail`: its space may be all there is.
-    /// Notes that messages below `given_up` were given up for `cause`. Returns the position where
+    /// Notes that messages below `evicted` were evicted for `cause`. Returns the position where
     /// the segment ends. Returns `None`, and drains nothing, when other segments are live, or when
     /// the segment is empty and the next one would not be shorter.
     pub(crate) fn drain_tail(
@@ -414,7 +414,7 @@ impl<S: Storage> Segments<S> {
         context: &Context<'_, S>,
         tail: Spot,
         cause: GapCause,
-        given_up: u64,
+        evicted: u64,
     ) -> Option<u64> {
         let mut list = self.list();
         let header = list.live.front()?.header;
@@ -423,7 +423,7 @@ impl<S: Storage> Segments<S> {
         if list.live.len() != 1 && !planted!(TailDrainedBeforeOthers) || is_idle {
             return None;
         }
-        context.given_up.lock().note(cause, given_up);
+        context.evicted.lock().note(cause, evicted);
         if cause == GapCause::Expired {
             list.expired_from.get_or_insert(header.beginning());
         }

@@ -32,7 +32,7 @@ impl<S: Storage> Segments<S> {
             return Ok(());
         }
         self.sync_directory(context.storage, context.index)?;
-        context.index.sync_for_change(context.durable, context.given_up, held)?;
+        context.index.sync_for_change(context.durable, context.evicted, held)?;
         reached!("behind the sync of what goes");
         let mut list = self.list();
         context.begin_changing()?;

@@ -203,8 +203,8 @@ impl<S: Storage> State<S> {
         if committed.position.saturating_sub(durable.position) < MOST_BEHIND {
             return Ok(());
         }
-        // No opening walks over messages that every consumer has passed, or that were given up.
-        let walked = if planted!(GivenUpFlushed) {
+        // No opening walks over messages that every consumer has passed, or that were evicted.
+        let walked = if planted!(EvictedFlushed) {
             committed.position.saturating_sub(self.places.lowest().unwrap_or(0))
         } else {
             self.backlog(committed.position)
@@ -351,7 +351,7 @@ impl<S: Storage> State<S> {
         let next_life = self.segments.next_life();
         self.index.write_checkpoint(|checkpoint| {
             checkpoint.next_life = next_life;
-            self.gaps.given_up.lock().write_to(checkpoint);
+            self.gaps.evicted.lock().write_to(checkpoint);
             change(checkpoint);
         })
     }

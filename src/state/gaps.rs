@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use crate::error::{Gap, GapCause};
 use crate::events;
 use crate::format::{self, Spot};
-use crate::index::losses::GivenUp;
+use crate::index::losses::Evicted;
 use crate::threads::ranks::{Rank, ranked};
 use crate::threads::{AtomicU32, AtomicU64, Mutex};
 
@@ -18,12 +18,12 @@ pub(crate) struct Gaps {
     /// Nonzero when `known` is not empty: spares `len` the lock.
     has_known: AtomicU32,
     /// Up to which number messages were dropped, or had expired. The last lock in the order.
-    pub(crate) given_up: Mutex<GivenUp>,
+    pub(crate) evicted: Mutex<Evicted>,
     /// Gaps that reads reported to consumers in this run.
     pub(crate) reported: AtomicU64,
     /// The missing numbers in those gaps, by cause.
     pub(crate) lost: [AtomicU64; GapCause::ALL.len()],
-    /// Up to which number messages that were given up are counted.
+    /// Up to which number messages that were evicted are counted.
     counted: Mutex<u64>,
     /// Messages dropped in this run that some consumer had yet to read.
     pub(crate) dropped: AtomicU64,
@@ -36,14 +36,14 @@ pub(crate) struct Gaps {
 }
 
 impl Gaps {
-    pub(crate) fn new(known: Vec<Gap>, given_up: GivenUp) -> Gaps {
+    pub(crate) fn new(known: Vec<Gap>, evicted: Evicted) -> Gaps {
         Gaps {
             has_known: AtomicU32::new(u32::from(!known.is_empty())),
             known: Mutex::new(known),
-            given_up: ranked(Rank::GivenUp, given_up),
+            evicted: ranked(Rank::Evicted, evicted),
             reported: AtomicU64::new(0),
             lost: Default::default(),
-            counted: Mutex::new(given_up.end()),
+            counted: Mutex::new(evicted.end()),
             dropped: AtomicU64::new(0),
             expired: AtomicU64::new(0),
             rejected: AtomicU64::new(0),
@@ -54,16 +54,16 @@ impl Gaps {
     /// Why the number `seq` is missing when no segment states a cause, and the first number behind
     /// it that may have another cause.
     pub(crate) fn cause_of(&self, seq: u64) -> (GapCause, u64) {
-        let given_up = self.given_up.lock().cause_of(seq);
+        let evicted = self.evicted.lock().cause_of(seq);
         // Numbers that recovery found to be missing keep their cause when the segment that states
-        // them is given up. Behind the last segment they are stated by the next one, which may not
+        // them is evicted. Behind the last segment they are stated by the next one, which may not
         // have been made yet.
         let gaps = self.known.lock();
         let known = gaps.iter().find(|gap| seq <= gap.last);
         match known.filter(|gap| gap.first <= seq) {
             Some(gap) => (gap.cause, gap.last + 1),
             None => {
-                let (cause, end) = given_up.unwrap_or((GapCause::Damaged, u64::MAX));
+                let (cause, end) = evicted.unwrap_or((GapCause::Damaged, u64::MAX));
                 (cause, known.map_or(end, |gap| end.min(gap.first)))
             }
         }
@@ -101,33 +101,33 @@ impl Gaps {
         Spot { position, seq: lost }
     }
 
-    /// Counts the messages that were given up since the last call. Those below `unread` had been
+    /// Counts the messages that were evicted since the last call. Those below `unread` had been
     /// read by every consumer.
     #[cold]
-    pub(crate) fn count_given_up(&self, path: &Path, unread: u64) {
-        let given_up = *self.given_up.lock();
+    pub(crate) fn count_evicted(&self, path: &Path, unread: u64) {
+        let evicted = *self.evicted.lock();
         let mut counted = self.counted.lock();
         *counted = unread.max(*counted);
-        while let Some((cause, end)) = given_up.cause_of(*counted) {
+        while let Some((cause, end)) = evicted.cause_of(*counted) {
             let count = end - *counted - self.known_missing(*counted, end);
             let total = if cause == GapCause::Expired { &self.expired } else { &self.dropped };
             total.fetch_add(count, Ordering::Relaxed);
-            events::given_up(path, &Gap { first: *counted, last: end - 1, cause });
+            events::evicted(path, &Gap { first: *counted, last: end - 1, cause });
             *counted = end;
         }
     }
 
     /// Counts the messages with the numbers `unclaimed`, which the first consumer was made behind.
-    /// Each message counts once, as unclaimed or as given up: threads may drop some of them
+    /// Each message counts once, as unclaimed or as evicted: threads may drop some of them
     /// meanwhile.
     #[cold]
     pub(crate) fn count_unclaimed(&self, path: &Path, consumer: &str, unclaimed: Range<u64>) {
         let Range { start, end } = unclaimed;
         let mut counted = self.counted.lock();
-        let given_up = self.given_up.lock().end();
-        let from = start.max(*counted).max(given_up);
+        let evicted = self.evicted.lock().end();
+        let from = start.max(*counted).max(evicted);
         // A thread that has dropped some, and not counted them yet, goes on from `counted`.
-        if given_up <= *counted {
+        if evicted <= *counted {
             *counted = end.max(*counted);
         }
         drop(counted);
@@ -143,7 +143,7 @@ impl Gaps {
     #[cold]
     pub(crate) fn count_rejected(&self, path: &Path, gap: &Gap) {
         self.rejected.fetch_add(gap.count(), Ordering::Relaxed);
-        events::given_up(path, gap);
+        events::evicted(path, gap);
     }
 
     /// Counts a gap that a read reports to a consumer of the queue in `path`.

@@ -6,7 +6,7 @@
 //! Every thread takes locks in this order, never the other way round: the registry, a consumer's
 //! lock, the producers' lock (`Core::writer`), the lock for syncing places
 //! ([`Places::synced_moves`]), that of the figures, the list of places, the flush lock, the
-//! settling of segments, the list of segments, the pool, the index's own, what was given up. A
+//! settling of segments, the list of segments, the pool, the index's own, what was evicted. A
 //! thread waits for nothing while it changes the list of places. Only a thread that holds the
 //! registry takes the locks of several consumers. The locks of `threads` and [`Space::gate`] are
 //! taken last and held for a moment.
@@ -47,7 +47,7 @@ use std::sync::atomic::Ordering;
 
 use crate::error::Gap;
 use crate::format::{Figures, NumberRange, Spot};
-use crate::index::losses::GivenUp;
+use crate::index::losses::Evicted;
 use crate::index::{AcksRow, Index};
 use crate::memory::ForkGuard;
 use crate::segment::ages::Ages;
@@ -169,7 +169,7 @@ pub(crate) struct Parts<S: Storage> {
     pub(crate) places_cached: bool,
     pub(crate) oldest_seq: u64,
     pub(crate) known_gaps: Vec<Gap>,
-    pub(crate) given_up: GivenUp,
+    pub(crate) evicted: Evicted,
     /// When the queue was opened, with which options, and by which version.
     pub(crate) figures: Figures,
 }
@@ -212,7 +212,7 @@ impl<S: Storage> State<S> {
             window_wanted: AtomicBool::new(false),
             many_open: AtomicBool::new(false),
             space: Space::default(),
-            gaps: Gaps::new(parts.known_gaps, parts.given_up),
+            gaps: Gaps::new(parts.known_gaps, parts.evicted),
             flush_totals: FlushTotals::default(),
             full_totals: FullTotals::default(),
             figures: ranked(Rank::Figures, parts.figures),
@@ -233,7 +233,7 @@ impl<S: Storage> State<S> {
             pool: &self.pool,
             limits: self.limits,
             durable,
-            given_up: &self.gaps.given_up,
+            evicted: &self.gaps.evicted,
             fills: self.fills,
             storage_worker: &self.storage_worker,
         }

@@ -39,7 +39,7 @@ impl Space {
 }
 
 impl<S: Storage> State<S> {
-    /// Gives up every segment whose messages are all too old, except the last one. Returns whether
+    /// Evicts every segment whose messages are all too old, except the last one. Returns whether
     /// there are segments to settle.
     pub(crate) fn expire(&self) -> bool {
         let Some(ages) = self.ages else {
@@ -57,10 +57,10 @@ impl<S: Storage> State<S> {
         })
     }
 
-    /// As [`note_given_up`](Self::note_given_up), of messages below `held` that expired.
+    /// As [`note_evicted`](Self::note_evicted), of messages below `held` that expired.
     pub(crate) fn note_expired(&self, held: u64, unread: u64) {
         self.oldest_seq.fetch_max(held, Ordering::AcqRel);
-        self.note_given_up(unread);
+        self.note_evicted(unread);
     }
 
     /// The first number held that some consumer has yet to deal with.
@@ -68,11 +68,11 @@ impl<S: Storage> State<S> {
         self.places.lowest_seq().max(self.oldest_seq.load(Ordering::Acquire))
     }
 
-    /// Stores in the index, for the next opening, up to which number messages were given up, and
+    /// Stores in the index, for the next opening, up to which number messages were evicted, and
     /// counts them. `unread` is [`unread`](Self::unread) of before that.
-    pub(crate) fn note_given_up(&self, unread: u64) {
-        self.index.set_given_up(&self.gaps.given_up.lock());
-        self.gaps.count_given_up(self.storage.path(), unread);
+    pub(crate) fn note_evicted(&self, unread: u64) {
+        self.index.set_evicted(&self.gaps.evicted.lock());
+        self.gaps.count_evicted(self.storage.path(), unread);
     }
 
     /// Settles drained segments. After a failed sync it does nothing: no place can be known to be

@@ -30,7 +30,7 @@ mutants! {
     /// What an opening found is not stored again before the first sync (R4).
     SuspectNotStoredAgain => "R4: what a failed sync left off the disk is stored again",
     /// Segments of dropped or expired messages are removed before the cause is durable.
-    CauseNotDurable => "the disk knows why a segment was given up before it goes",
+    CauseNotDurable => "the disk knows why a segment was evicted before it goes",
     /// The run record does not say that segments are being changed.
     ChangingNotSaid => "rows are not believed while segments are changed",
     /// The mark of a clean end stays when segments are recycled or removed.
@@ -116,9 +116,9 @@ mutants! {
     /// room.
     RoomAheadNotCounted => "P5: a queue with room takes messages, and drops no more than it must",
     /// Messages are dropped ahead of need behind the visible end, where a record may be half there.
-    UncommittedDropped => "P1: what is being written is not given up",
+    UncommittedDropped => "P1: what is being written is not evicted",
     /// A queue that drops its oldest messages is flushed for what it has dropped.
-    GivenUpFlushed => "P9: nobody waits for a flush that nobody needs",
+    EvictedFlushed => "P9: nobody waits for a flush that nobody needs",
     /// Near the limit a file grows by a page at a time.
     SmallSteps => "space comes in large steps near the limit, too",
     /// The storage worker is not woken to end.
@@ -402,7 +402,7 @@ mutants! {
     /// The run's word on what was dropped or expired is not heeded.
     LossesOfTheRunForgotten => "P4: a loss is reported with its cause",
     /// What was dropped or expired counts as held, if its segment is still there.
-    GivenUpComesBack => "what was given up stays so",
+    EvictedComesBack => "what was evicted stays so",
     /// A segment that was begun behind a clean end counts.
     BegunBehindTheEnd => "P4: no number is reported missing that nobody got",
     /// Damage before the durable mark is repaired as if it were torn (R7).
@@ -474,7 +474,7 @@ mutants! {
     /// An opening has the run record forget what a segment states that is not durable.
     StatementMayBeLost => "P4: each missing number is reported with its cause",
     /// A clean end is believed although the run behind it gave up messages.
-    ExpiredComesBack => "P4: what was given up does not come back",
+    ExpiredComesBack => "P4: what was evicted does not come back",
     /// A kill in an opening that believes the live part counts as a power cut.
     BelievedIsDoubted => "what an opening that dies has read is reported as it would have been",
     /// Where a kill left no tail, the walk begins with the last segment.

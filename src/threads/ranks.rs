@@ -26,8 +26,8 @@ pub(crate) enum Rank {
     Segments,
     /// `Pool::windows`.
     Pool,
-    /// `Gaps::given_up`.
-    GivenUp,
+    /// `Gaps::evicted`.
+    Evicted,
 }
 
 #[cfg(not(test))]

@@ -19,7 +19,7 @@ pub(crate) type Noted = Vec<Box<dyn FnOnce() + Send>>;
 pub(crate) enum Errand {
     /// Settle drained segments.
     Settle,
-    /// Give up the oldest messages, so that there is room for the next segment, and settle.
+    /// Evict the oldest messages, so that there is room for the next segment, and settle.
     Room,
     /// Reserve the numbers below this one.
     Reserve(u64),

@@ -16,7 +16,7 @@
 //! | `call` | `Piece`: a fragment and its space | stores it by write calls |
 //! | `reserve` | `Room`: the space for one message | takes messages that a closure writes |
 //! | `segments` | `Need`: the record to be written next | opens the tail's segment, begins the next one |
-//! | `succession` | `Succession`: where the next segment must begin after the tail's was given up | |
+//! | `succession` | `Succession`: where the next segment must begin after the tail's was evicted | |
 //! | `numbers` | `Numbers`: which numbers may be given out | reserves more |
 //! | `clock` | `Clock`: the times between which the tail's segment takes messages | |
 //! | `asked` | `Asked`: what the storage worker was asked for | asks it |
@@ -317,7 +317,7 @@ impl<F: StorageFile> Writer<F> {
         true
     }
 
-    /// Has the next record begin a new segment at `base`. The tail's segment was given up.
+    /// Has the next record begin a new segment at `base`. The tail's segment was evicted.
     pub(crate) fn begin_anew<S: Storage<File = F>>(&mut self, state: &State<S>, base: u64) {
         self.release();
         let next = Next { base, seq: self.tail.committed.seq, ..Next::default() };

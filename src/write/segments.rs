@@ -67,7 +67,7 @@ impl<F: StorageFile> Writer<F> {
     /// Opens the segment that the tail stands in, or begins the queue's first or next one.
     fn open_tail<S: Storage<File = F>>(&mut self, state: &State<S>, need: Need) -> Result<()> {
         if let Some(next) = self.succession.next() {
-            // An opening may find the segment that was about to be given up, with bytes of refused
+            // An opening may find the segment that was about to be evicted, with bytes of refused
             // records behind its last message.
             let left = Self::segment_at(state, self.tail.at.position);
             if let Some(left) = left.filter(|_| !planted!(LeftSegmentOpenEnded)) {

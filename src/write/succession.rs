@@ -1,4 +1,4 @@
-//! Where the next segment must begin after the tail's segment was given up.
+//! Where the next segment must begin after the tail's segment was evicted.
 
 use crate::format::Spot;
 use crate::index::run::Next;
@@ -28,8 +28,8 @@ impl Succession {
         self.next.map_or(committed.seq, |next| next.seq - next.gap)
     }
 
-    /// Notes that the tail's segment was given up and that the one behind it begins as `next` says.
-    /// Returns what the caller stores in the index: `None` when the segment had been given up
+    /// Notes that the tail's segment was evicted and that the one behind it begins as `next` says.
+    /// Returns what the caller stores in the index: `None` when the segment had been evicted
     /// before.
     pub(super) fn begin(&mut self, next: Next) -> Option<Next> {
         if self.next.is_some() {
@@ -48,7 +48,7 @@ impl Succession {
     }
 
     /// Notes that segments begun behind position `committed` were rolled back. The next one must
-    /// begin where the first of them did, since the segment before it was given up. Returns what
+    /// begin where the first of them did, since the segment before it was evicted. Returns what
     /// the caller stores in the index.
     pub(super) fn take_back(&mut self, committed: u64) -> Option<Next> {
         let next = self.followed.take_if(|next| next.base > committed)?;

@@ -226,7 +226,7 @@ fn what_is_rolled_back_leaves_the_tail_and_is_cleared() {
     }
 }
 
-/// The tail's segment was given up. When the record that begins the next segment is refused, the
+/// The tail's segment was evicted. When the record that begins the next segment is refused, the
 /// next record begins it at the same position, and the index says so.
 #[test]
 fn a_segment_that_was_to_follow_is_to_follow_again_when_its_first_record_is_rolled_back() {

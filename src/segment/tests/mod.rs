@@ -26,7 +26,7 @@ struct Bench {
     index: Index<SimStorage>,
     pool: Pool,
     limits: DiskLimits,
-    given_up: Mutex<GivenUp>,
+    evicted: Mutex<Evicted>,
     storage_worker: Worker<StorageRequests>,
     segments: Segments<SimStorage>,
 }
@@ -51,7 +51,7 @@ impl Bench {
                 max_mapped: 3 * LEN,
             }),
             limits: DiskLimits { max_bytes, min_free_bytes: 0 },
-            given_up: Mutex::default(),
+            evicted: Mutex::default(),
             storage_worker: Worker::default(),
             segments: Segments::new(found, Vec::new()),
             storage,
@@ -65,7 +65,7 @@ impl Bench {
             pool: &self.pool,
             limits: self.limits,
             durable: Spot::default(),
-            given_up: &self.given_up,
+            evicted: &self.evicted,
             fills: false,
             storage_worker: &self.storage_worker,
         }

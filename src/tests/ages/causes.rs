@@ -1,4 +1,4 @@
-//! Messages that were given up for one cause after another.
+//! Messages that were evicted for one cause after another.
 
 use std::sync::atomic::Ordering;
 
@@ -8,7 +8,7 @@ use crate::error::GapCause;
 use crate::options::OnFull;
 use crate::tests::sim::SimStorage;
 
-/// Each missing number has one cause, the one it was given up for, whatever came before and after;
+/// Each missing number has one cause, the one it was evicted for, whatever came before and after;
 /// also for a consumer that was away all the time, after a reopening and after a death.
 #[test]
 fn what_was_dropped_and_what_had_expired_are_told_apart() {
@@ -41,12 +41,12 @@ fn what_was_dropped_and_what_had_expired_are_told_apart() {
                 causes.resize(oldest, GapCause::Expired);
             } else {
                 // The same, found out when room is wanted.
-                let begun = engine.core.gaps.given_up.lock().expired;
-                while engine.core.gaps.given_up.lock().expired == begun {
+                let begun = engine.core.gaps.evicted.lock().expired;
+                while engine.core.gaps.evicted.lock().expired == begun {
                     tail = engine.enqueue(&[7; 700]).unwrap() + 1;
                 }
-                causes.resize(engine.core.gaps.given_up.lock().expired as usize, GapCause::Expired);
-                assert!(engine.core.gaps.given_up.lock().dropped < begun.max(causes.len() as u64));
+                causes.resize(engine.core.gaps.evicted.lock().expired as usize, GapCause::Expired);
+                assert!(engine.core.gaps.evicted.lock().dropped < begun.max(causes.len() as u64));
             }
         }
         storage.advance_clock(1);

@@ -75,7 +75,7 @@ fn ages_may_be_turned_on_and_off() {
     assert_eq!((aged.next(), aged.live()), (Err(gap(0, 1)), 1));
     aged.pass(SPAN);
     assert_eq!(aged.rest_of(""), [Err(gap(2, 2))]);
-    // Without it nothing is given up, whatever bears a time.
+    // Without it nothing is evicted, whatever bears a time.
     let aged = kept.reopen(&options());
     aged.put(1, 50);
     let aged = aged.reopen(&without());

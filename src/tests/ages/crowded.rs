@@ -95,7 +95,7 @@ fn what_goes_to_an_old_segment_makes_nothing_from_before_older() {
     }
 }
 
-/// At random, on a disk that is full most of the time: nothing is given up earlier than by as much
+/// At random, on a disk that is full most of the time: nothing is evicted earlier than by as much
 /// as the clock jumped forward behind it, and nothing stays for ever.
 #[test]
 fn on_a_full_disk_a_message_lives_for_its_age_whatever_the_clock_does() {

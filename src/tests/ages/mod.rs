@@ -128,7 +128,7 @@ fn gap(first: u64, last: u64) -> Gap {
 }
 
 /// At random, with openings in order and after deaths in between. Every second time the clock
-/// jumps, too: then nothing is given up earlier than by as much as it jumped forward, and nothing
+/// jumps, too: then nothing is evicted earlier than by as much as it jumped forward, and nothing
 /// stays for ever.
 #[test]
 fn a_message_lives_for_its_age_and_at_most_an_eighth_longer() {

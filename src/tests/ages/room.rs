@@ -30,7 +30,7 @@ fn a_full_disk_of_what_is_too_old_takes_messages_again() {
             let mut tail = first;
             let full = loop {
                 match aged.engine.enqueue(&[7; 3000]) {
-                    Ok(seq) if aged.engine.core.gaps.given_up.lock().dropped <= first => {
+                    Ok(seq) if aged.engine.core.gaps.evicted.lock().dropped <= first => {
                         tail = seq + 1
                     }
                     other => break other,
@@ -54,7 +54,7 @@ fn a_full_disk_of_what_is_too_old_takes_messages_again() {
                 .all(|reported| reported.is_ok_and(|seq| seq + 200 > first) || reported.is_err()),
             "{reported:?}"
         );
-        assert!(aged.engine.core.gaps.given_up.lock().expired > 0, "{on_full:?}");
+        assert!(aged.engine.core.gaps.evicted.lock().expired > 0, "{on_full:?}");
     }
 }
 

@@ -246,9 +246,8 @@ impl Bounds<'_> {
                 found.counts.insert(seq, ever[0].max(ever[1]));
             }
             let sent = self.before.messages.get(&seq);
-            let is_there = sent.is_some_and(|sent| {
-                sent.fate == Fate::Acknowledged && !self.is_given_up(seq, sent)
-            });
+            let is_there = sent
+                .is_some_and(|sent| sent.fate == Fate::Acknowledged && !self.is_evicted(seq, sent));
             if blame == Blame::Surely && is_there {
                 let expected = stored + u32::from(before.alone == Some(seq));
                 let was_rejected = before.stored.rejected.contains(&seq);

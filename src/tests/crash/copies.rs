@@ -18,7 +18,7 @@ use crate::storage::Storage;
 use crate::tests::effort::{alone, effort, first};
 use crate::tests::sim::{Call, Rng, SimStorage};
 
-/// How the queue is opened that is copied: nothing is given up.
+/// How the queue is opened that is copied: nothing is evicted.
 fn options() -> Options {
     Options::new().arena_size(16 << 10).max_bytes(2 << 20)
 }

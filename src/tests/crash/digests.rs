@@ -163,13 +163,13 @@ pub(super) fn digests_of(image: &SimStorage, options: &Options, number: u64) -> 
                     reservation,
                     consumers,
                     known_gaps,
-                    given_up,
+                    evicted,
                     clean,
                     ended: _,
                     places_cached,
                 } = found;
                 let words = format!(
-                    "{segments:?} {tail:?} {next:?} {durable:?} {reservation} {consumers:?} {known_gaps:?} {given_up:?} \
+                    "{segments:?} {tail:?} {next:?} {durable:?} {reservation} {consumers:?} {known_gaps:?} {evicted:?} \
                      {clean} {places_cached} {:?} {:?}",
                     index.checkpoint(),
                     index.queue_id,

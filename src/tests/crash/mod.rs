@@ -234,14 +234,14 @@ const PLANTED: [(Mutant, &str, &str, Found); 24] = [
     ),
     (
         Mutant::LossesOfTheRunForgotten,
-        "what was given up stays so",
+        "what was evicted stays so",
         "what_expired_before_a_kill_does_not_come_again",
         Found::Never,
     ),
     (
         Mutant::CauseNotDurable,
-        "the disk knows why a segment was given up before it goes",
-        "why_a_segment_was_given_up_is_known_before_it_goes",
+        "the disk knows why a segment was evicted before it goes",
+        "why_a_segment_was_evicted_is_known_before_it_goes",
         Found::Never,
     ),
     (

@@ -337,7 +337,7 @@ impl Model {
     }
 
     /// A gap that was reported while the queue ran: nobody may have lost anything meanwhile but
-    /// what was given up on purpose.
+    /// what was evicted on purpose.
     pub(super) fn check_gap(&self, gap: &Gap) -> Check {
         match gap.cause {
             GapCause::Unflushed | GapCause::Reserved => {

@@ -49,7 +49,7 @@ fn what_is_flushed_after_a_failed_sync_is_on_the_disk() {
 /// Messages are dropped to make room, and power is cut: reads report to who has not read them
 /// that they were dropped.
 #[test]
-fn why_a_segment_was_given_up_is_known_before_it_goes() {
+fn why_a_segment_was_evicted_is_known_before_it_goes() {
     kept_but_for(Mutant::CauseNotDurable, |number, images| {
         let options = options().on_full(OnFull::DropOldest);
         let queue = open(disk(number), &options)?;

@@ -307,7 +307,7 @@ fn a_flush_that_is_under_way_keeps_no_space_for_itself() {
 /// Wherever the process or the power dies: numbers are reported once, in order, and for the right
 /// reason.
 #[test]
-fn a_death_while_the_only_segment_is_given_up_loses_nothing_else() {
+fn a_death_while_the_only_segment_is_evicted_loses_nothing_else() {
     let (mut met, full) = ([0; 2], most());
     for (on_full, in_store) in
         [OnFull::Reject, OnFull::DropOldest].into_iter().flat_map(|on| [(on, 0), (on, 1)])
@@ -381,7 +381,7 @@ fn what_was_read_and_gave_its_room_back_is_no_loss_to_who_comes_later() {
     }
 }
 
-/// A power cut left numbers missing, and then the segments on both sides of them are given up: the
+/// A power cut left numbers missing, and then the segments on both sides of them are evicted: the
 /// numbers between are reported with their own cause, and count as no message.
 #[test]
 fn numbers_that_were_missing_already_are_neither_dropped_nor_expired() {
@@ -409,8 +409,8 @@ fn numbers_that_were_missing_already_are_neither_dropped_nor_expired() {
                 queue.expire();
             }
         }
-        let given_up = |first, end| (first < end).then(|| Gap { first, last: end - 1, cause });
-        let reported = [given_up(0, 10), Some(missing), given_up(first, oldest())];
+        let evicted = |first, end| (first < end).then(|| Gap { first, last: end - 1, cause });
+        let reported = [evicted(0, 10), Some(missing), evicted(first, oldest())];
         let gone = oldest() - missing.count();
         assert_eq!(take_all(&queue, "c").1, reported.into_iter().flatten().collect::<Vec<_>>());
         let stats = queue.stats();

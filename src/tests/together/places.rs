@@ -140,7 +140,7 @@ fn take_numbered(queue: &Queue, count: u8) {
     held.iter().for_each(check_numbered);
 }
 
-/// Producers give up the oldest segment while a reader has it open and is about to map it.
+/// Producers evict the oldest segment while a reader has it open and is about to map it.
 #[test]
 fn what_is_lent_stays_as_it_is_while_segments_are_used_again() {
     under(600, || {

@@ -57,7 +57,7 @@ impl Known {
         let shown = show(left, script)?;
         let shown_next = shown.next;
         let is_remount = matches!(death, Death::Remount(_));
-        let (is_cut, given_up) = (death.is_cut(), shown.given_up);
+        let (is_cut, evicted) = (death.is_cut(), shown.evicted);
         let sent = self.sent(events)?;
         let durable = self.durable_after(&story, script);
         let closed_well = story.closed && !death.is_cut();
@@ -89,7 +89,7 @@ impl Known {
                 upcoming: &upcoming,
                 heard: &heard,
                 is_cut,
-                given_up,
+                evicted,
                 durable,
                 on_disk: self.on_disk,
                 batches: &self.batches,

@@ -18,8 +18,8 @@ pub(super) struct Promised<'a> {
     pub(super) heard: &'a Heard,
     /// Power was cut.
     pub(super) is_cut: bool,
-    /// The opened queue knows that every number below was given up, or dealt with by all.
-    pub(super) given_up: u64,
+    /// The opened queue knows that every number below was evicted, or dealt with by all.
+    pub(super) evicted: u64,
     /// Everything below is on disk.
     pub(super) durable: u64,
     /// Everything below was found on the disk behind a power cut.
@@ -39,7 +39,7 @@ pub(super) struct Promised<'a> {
     pub(super) is_anew: bool,
 }
 
-/// What the options of any life so far allow to be given up.
+/// What the options of any life so far allow to be evicted.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Losses {
     drops: bool,
@@ -121,12 +121,12 @@ impl Promised<'_> {
     }
 
     /// A power cut does not take that message: a flush has confirmed it, or a cut has left it
-    /// already. (The rest of a batch whose beginning was given up needs the flush.)
+    /// already. (The rest of a batch whose beginning was evicted needs the flush.)
     fn must_stay(&self, seq: u64) -> bool {
         let id = self.ids.get(&seq);
         let batch = id.and_then(|id| Some((id, self.batches.get(id)?)));
         let nth = batch.and_then(|(id, batch)| batch.iter().position(|other| other == id));
-        let is_rest = nth.is_some_and(|nth| seq - (nth as u64) < self.given_up);
+        let is_rest = nth.is_some_and(|nth| seq - (nth as u64) < self.evicted);
         seq < self.durable || seq < self.on_disk && !is_rest
     }
 
@@ -134,7 +134,7 @@ impl Promised<'_> {
     fn check_reported(&self, gaps: &[Gap], came: &BTreeMap<u64, u64>) -> Check {
         for gap in self.upcoming.iter().filter_map(Next::gap) {
             let is_reported = |seq: u64| {
-                // A power cut takes back that it was given up.
+                // A power cut takes back that it was evicted.
                 self.is_cut && (came.contains_key(&seq) || seq >= self.next)
                     || gaps.iter().chain(&self.heard.gaps).any(|reported| holds(reported, seq))
             };
@@ -148,7 +148,7 @@ impl Promised<'_> {
         Ok(())
     }
 
-    /// What was acknowledged comes, unless it was dealt with, or is reported as given up.
+    /// What was acknowledged comes, unless it was dealt with, or is reported as evicted.
     fn check_missing(
         &self,
         gaps: &[Gap],
@@ -156,7 +156,7 @@ impl Promised<'_> {
         expected: &BTreeMap<u64, u64>,
     ) -> Check {
         let heard = self.heard;
-        let is_given_up = |seq: u64| {
+        let is_evicted = |seq: u64| {
             gaps.iter().any(|gap| {
                 holds(gap, seq) && matches!(gap.cause, GapCause::Dropped | GapCause::Expired)
             })
@@ -166,7 +166,7 @@ impl Promised<'_> {
             !came.contains_key(seq)
                 && !heard.taken.contains_key(seq)
                 && !heard.answered.contains(seq)
-                && !is_given_up(*seq)
+                && !is_evicted(*seq)
                 && !is_reported(*seq)
                 && (!self.is_cut || self.must_stay(*seq))
         };
@@ -180,11 +180,11 @@ impl Promised<'_> {
         let drops = options.on_full == OnFull::DropOldest || options.max_age.is_some();
         // A message that is in flight comes again, and others behind it may be taken.
         let may_be_out_of_order = !heard.open.is_empty() || heard.receiving > 0;
-        // One that had not ended, a look too, may have got the gap of some given up. (A power
+        // One that had not ended, a look too, may have got the gap of evicted ones. (A power
         // cut may take back that the queue knows it. A kill may come when the consumer has passed
         // the first ones, and the index does not yet say why.)
         let may_be_reported = |seq: u64| {
-            let is_known = self.is_cut || seq < self.given_up || seq < first;
+            let is_known = self.is_cut || seq < self.evicted || seq < first;
             drops && heard.unended > 0 && is_known
         };
         let is_begun_anew = self.is_removed || self.is_cut && self.is_anew;
@@ -229,7 +229,7 @@ pub(super) fn holds(gap: &Gap, seq: u64) -> bool {
     (gap.first..=gap.last).contains(&seq)
 }
 
-/// Damage is reported only where reads were made to fail, and what is given up only where some
+/// Damage is reported only where reads were made to fail, and what is evicted only where some
 /// life, this one or another, was to give it up.
 pub(super) fn check_cause(gap: &Gap, script: &Script, losses: Losses) -> Check {
     let may = match gap.cause {

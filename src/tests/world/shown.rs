@@ -49,8 +49,8 @@ pub(super) struct Shown {
     pub(super) consumers: BTreeMap<&'static str, Vec<Next>>,
     /// The number that the next message gets.
     pub(super) next: u64,
-    /// Below it every number was given up, or dealt with by all.
-    pub(super) given_up: u64,
+    /// Below it every number was evicted, or dealt with by all.
+    pub(super) evicted: u64,
 }
 
 /// What a copy of the disk shows to each consumer.
@@ -93,7 +93,7 @@ pub(super) fn show(left: &SimStorage, script: &Script) -> Check<Shown> {
         consumers.insert(name, upcoming);
     }
     let next = queue.core.committed_spot().seq;
-    let given_up = queue.core.gaps.given_up.lock().end();
+    let evicted = queue.core.gaps.evicted.lock().end();
     queue.close().map_err(|error| format!("does not close: {error}"))?;
-    Ok(Shown { consumers, next, given_up })
+    Ok(Shown { consumers, next, evicted })
 }

@@ -184,7 +184,7 @@ impl Act {
             Act::Nack => format!("give back {seq}"),
             Act::Flush => "flush".to_owned(),
             Act::WaitDurable => "flush up to the newest message".to_owned(),
-            Act::Look => "give up what is too old".to_owned(),
+            Act::Look => "evict what is too old".to_owned(),
             Act::Guest(_) => "a guest comes, reads, seeks, is forked, goes".to_owned(),
             Act::Figures => "stats".to_owned(),
             Act::Sleep(millis) => format!("sleep for {millis} ms"),

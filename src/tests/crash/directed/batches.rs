@@ -185,7 +185,7 @@ fn the_rest_outlives_another_power_cut(image: SimStorage, seed: u64) {
     );
 }
 
-/// A queue that was opened with a smaller limit gives up its one long segment, which everybody has
+/// A queue that was opened with a smaller limit evicts its one long segment, which everybody has
 /// read, for a batch that is refused all the same: what comes after it is found.
 #[test]
 fn a_refused_batch_leaves_no_segment_before_the_tail() {

@@ -110,7 +110,7 @@ fn an_opening_that_dies_behind_a_remount_changes_nothing_of_what_is_reported() {
     assert!(most > 1000, "{most}");
 }
 
-/// A segment that was about to be given up is found live, with bytes of a refused batch behind its
+/// A segment that was about to be evicted is found live, with bytes of a refused batch behind its
 /// last message. What follows it and was flushed is there after a power cut.
 #[test]
 fn a_segment_that_was_left_is_closed_before_the_next_one_begins() {

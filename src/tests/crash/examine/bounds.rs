@@ -33,8 +33,8 @@ impl Bounds<'_> {
         Ok(())
     }
 
-    /// The message may be gone because it was given up on purpose.
-    pub(crate) fn is_given_up(&self, seq: u64, sent: &Sent) -> bool {
+    /// The message may be gone because it was evicted on purpose.
+    pub(crate) fn is_evicted(&self, seq: u64, sent: &Sent) -> bool {
         seq < self.after.dropped || self.is_old(sent)
     }
 
@@ -92,11 +92,11 @@ impl Bounds<'_> {
         Ok(())
     }
 
-    /// What is missing and reported by nobody: lost, or given up on purpose.
+    /// What is missing and reported by nobody: lost, or evicted on purpose.
     pub(super) fn check_tail_gap(&self, first: u64, end: u64) -> Check {
         let mut lost = self.before.messages.range(first..end.max(first)).filter(|(seq, sent)| {
             sent.fate == Fate::Acknowledged
-                && !self.is_given_up(**seq, sent)
+                && !self.is_evicted(**seq, sent)
                 && !(self.cut && **seq >= self.before.claimed)
         });
         let lost = lost.next();
@@ -105,19 +105,19 @@ impl Bounds<'_> {
             "{lost:?} was acknowledged (durable below {}) and is gone",
             self.before.claimed
         );
-        let given_up = |seq: &u64| {
-            self.before.messages.get(seq).is_some_and(|sent| self.is_given_up(*seq, sent))
+        let evicted = |seq: &u64| {
+            self.before.messages.get(seq).is_some_and(|sent| self.is_evicted(*seq, sent))
         };
         // After a mere kill no number is missing that was not before.
         let known = self.cut
             || (first..end.min(first + 10_000)).all(|seq| {
-                given_up(&seq) || seq < self.after.dropped || self.before.is_missing(seq..seq + 1)
+                evicted(&seq) || seq < self.after.dropped || self.before.is_missing(seq..seq + 1)
             });
         ensure!(known, "{first} .. {end} is missing, and only {:?} was", self.before.missing);
         Ok(())
     }
 
-    /// Whether reads reported the same to two readers, but for what was given up between them.
+    /// Whether reads reported the same to two readers, but for what was evicted between them.
     pub(super) fn agree(&self, queue: &Queue, first: &[Reported], second: &[Reported]) -> bool {
         if first == second {
             return true;
@@ -126,7 +126,7 @@ impl Bounds<'_> {
         let messages = |reported: &[Reported]| -> BTreeSet<u64> {
             reported.iter().filter_map(Reported::message).collect()
         };
-        let given_up = |seq: &u64| {
+        let evicted = |seq: &u64| {
             *seq < dropped || self.during.messages.get(seq).is_some_and(|sent| self.is_old(sent))
         };
         // Without such a thing gaps are the same, too.
@@ -135,7 +135,7 @@ impl Bounds<'_> {
             Reported::Message(_) => false,
         };
         first.iter().chain(second).any(on_purpose)
-            && messages(first).symmetric_difference(&messages(second)).all(given_up)
+            && messages(first).symmetric_difference(&messages(second)).all(evicted)
     }
 
     pub(crate) fn standings(&self, name: &str) -> [Option<&Standing>; 2] {
@@ -184,13 +184,13 @@ impl Bounds<'_> {
         for seq in &delivered {
             let batch = self.during.messages.get(seq).map_or(0..0, |sent| sent.batch.clone());
             for other in batch.start.max(place)..batch.end {
-                let given_up = self
+                let evicted = self
                     .during
                     .messages
                     .get(&other)
-                    .is_some_and(|sent| self.is_given_up(other, sent));
+                    .is_some_and(|sent| self.is_evicted(other, sent));
                 ensure!(
-                    delivered.contains(&other) || given_up || self.may_be_done(name, other),
+                    delivered.contains(&other) || evicted || self.may_be_done(name, other),
                     "of the batch {batch:?} message {seq} is there, {other} is not"
                 );
             }

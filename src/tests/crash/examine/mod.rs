@@ -111,7 +111,7 @@ pub(super) fn oldest_of(queue: &Queue) -> u64 {
 
 /// Numbers below it that are missing were dropped.
 pub(super) fn dropped_of(queue: &Queue) -> u64 {
-    queue.core.gaps.given_up.lock().dropped
+    queue.core.gaps.evicted.lock().dropped
 }
 
 pub(super) fn standing_of(queue: &Queue, name: &str) -> Check<Arc<standing::Standing<SimStorage>>> {
@@ -244,7 +244,7 @@ pub(super) fn examine(
     match outside {
         None => {}
         Some(None) => ensure!(shown.next == 0, "from outside there is no queue"),
-        // An opening that limits ages gives up what is too old.
+        // An opening that limits ages evicts what is too old.
         Some(_) if options.max_age.is_some() => {}
         Some(Some(outside)) => outside.check(&queue, &shown)?,
     }

@@ -123,17 +123,17 @@ impl History {
         let places = held.shown.consumers.values().map(|view| view.place);
         let needed = places.chain([model.released]).min().unwrap_or(0);
         model.note_reported(&held.reported);
-        // What is held no longer was passed by everybody, given up, or is lost: it may be
+        // What is held no longer was passed by everybody, evicted, or is lost: it may be
         // reported so, also to somebody new, or come back when that was not durable.
         model.missing.add(0..held.oldest);
         for (seq, sent) in model.messages.range_mut(..held.oldest) {
-            let passed = *seq < needed || bounds.is_given_up(*seq, sent);
+            let passed = *seq < needed || bounds.is_evicted(*seq, sent);
             (sent.fate, sent.old) =
                 if passed { (Fate::Tried, true) } else { (Fate::Lost, sent.old) };
         }
-        // What was being enqueued and is not there never was; of what was given up nobody can tell.
+        // What was being enqueued and is not there never was; of what was evicted nobody can tell.
         model.messages.retain(|seq, sent| {
-            (sent.fate != Fate::Tried || bounds.is_given_up(*seq, sent) || sent.old) && *seq < next
+            (sent.fate != Fate::Tried || bounds.is_evicted(*seq, sent) || sent.old) && *seq < next
         });
         if bounds.cut {
             // What says how old it is was perhaps not synced either.

@@ -47,7 +47,7 @@ enum Step {
     Answer(&'static str, u64, bool),
     /// Turns the clock by so many milliseconds.
     Clock(i64),
-    /// Gives up what is too old.
+    /// Evicts what is too old.
     Look,
     Flush,
     WaitDurable,
