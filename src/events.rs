@@ -184,7 +184,7 @@ pub(crate) fn opened(
 
 /// A damaged or foreign file was renamed.
 #[inline]
-pub(crate) fn set_aside(path: &Path, name: &str, aside: &str) {
+pub(crate) fn quarantined(path: &Path, name: &str, aside: &str) {
     #[cfg(feature = "tracing")]
     {
         let (name, aside) = (name.to_owned(), aside.to_owned());

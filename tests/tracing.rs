@@ -135,7 +135,7 @@ fn a_subscriber_may_call_the_queue_that_reports_to_it() {
                         let mut names =
                             names.filter(|name| name.to_str().unwrap().contains("segment-"));
                         let first = names.next().unwrap();
-                        // Copies of one segment in the place of all others: they are set aside.
+                        // Copies of one segment in the place of all others: they are quarantined.
                         names.for_each(|name| {
                             fs::remove_file(&name).unwrap();
                             fs::copy(&first, &name).unwrap();

@@ -47,8 +47,8 @@ pub(crate) const INDEX_NAME: &str = "index";
 /// Name of the index file that an opening makes in the place of a damaged one, until it is durable.
 pub(crate) const INDEX_NEW_NAME: &str = "index.new";
 pub(crate) const SEGMENT_PREFIX: &str = "segment-";
-/// Ending of the names of files that are set aside; mmq never removes them.
-pub(crate) const ASIDE_SUFFIX: &str = ".damaged";
+/// Ending of the names of quarantined files; mmq never removes them.
+pub(crate) const QUARANTINE_SUFFIX: &str = ".damaged";
 
 pub(crate) const INDEX_MAGIC: u64 = u64::from_le_bytes(*b"mmqindex");
 pub(crate) const SEGMENT_MAGIC: u64 = u64::from_le_bytes(*b"mmqsegmt");

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use super::{OwnerFigures, time};
 use crate::error::{Error, Gap, Result};
-use crate::format::{ASIDE_SUFFIX, Place, Spot};
+use crate::format::{Place, QUARANTINE_SUFFIX, Spot};
 use crate::index::DEFAULT_ROW;
 use crate::index::image::ConsumerRow;
 use crate::inspect::{Condition, Picture};
@@ -249,6 +249,6 @@ fn files(storage: &FileStorage) -> Result<(u64, u64)> {
     let files = || listed.iter().filter(|listed| listed.is_file);
     // A file that goes meanwhile takes nothing any more.
     let bytes = files().filter_map(|listed| storage.open(&listed.name).ok()?.disk_bytes().ok());
-    let aside = files().filter(|listed| listed.name.ends_with(ASIDE_SUFFIX));
-    Ok((bytes.sum(), aside.count() as u64))
+    let quarantined = files().filter(|listed| listed.name.ends_with(QUARANTINE_SUFFIX));
+    Ok((bytes.sum(), quarantined.count() as u64))
 }

@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::format::{Spot, segment_name};
 use crate::recovery::rows::Rows;
 use crate::recovery::walk::{WalkRules, walk};
-use crate::segment::{Row, set_aside};
+use crate::segment::{Row, quarantine};
 use crate::storage::Storage;
 
 /// Of several files of one segment, leaves the one whose records reach furthest, and sets the
@@ -26,7 +26,7 @@ pub(super) fn leave_one_file_of_each<S: Storage>(storage: &S, rows: &mut Rows) -
         };
         let is_further = reach(storage, &row)? > reach(storage, last)?;
         let other = if is_further { std::mem::replace(last, row) } else { row };
-        let _ = set_aside(storage, &segment_name(other.slot));
+        let _ = quarantine(storage, &segment_name(other.slot));
         rows.foreign_slots.push(other.slot);
     }
     rows.live = kept;

@@ -14,15 +14,15 @@
 //!   are not looked at: their checksums are seeded from the segment's header, and a valid header,
 //!   in the file or in a row, is proof by itself.)
 //!
-//! A file under a name that mmq gives to files it sets aside is mmq's, too: an opening that set
-//! everything aside may have been killed before it made a new index. Hidden files and `lost+found`
-//! do not count: a directory that holds nothing else is empty.
+//! A file under a name that mmq gives to files it quarantines is mmq's, too: an opening that
+//! quarantined everything may have been killed before it made a new index. Hidden files and
+//! `lost+found` do not count: a directory that holds nothing else is empty.
 
 use std::io;
 
 use crate::error::{Error, Result};
 use crate::format::{
-    self, ASIDE_SUFFIX, INDEX_MAGIC, INDEX_NAME, INDEX_NEW_NAME, MAX_SEGMENT_LEN, SECTOR,
+    self, INDEX_MAGIC, INDEX_NAME, INDEX_NEW_NAME, MAX_SEGMENT_LEN, QUARANTINE_SUFFIX, SECTOR,
     SEGMENT_HEADER_LEN, SEGMENT_MAGIC, SegmentHeader, index_at,
 };
 use crate::storage::read_full;
@@ -83,7 +83,7 @@ fn is_none(error: &io::Error) -> bool {
 enum Named {
     Index,
     Segment,
-    Aside,
+    Quarantined,
     NewIndex,
     Otherwise,
 }
@@ -96,13 +96,14 @@ impl Named {
             _ if format::segment_slot(name).is_some() => Named::Segment,
             _ => Named::Otherwise,
         };
-        let Some(aside) = name.strip_suffix(ASIDE_SUFFIX) else {
+        let Some(quarantined) = name.strip_suffix(QUARANTINE_SUFFIX) else {
             return plain(name);
         };
-        let numbered = aside.rsplit_once('.').filter(|(_, number)| number.parse::<u16>().is_ok());
-        match plain(numbered.map_or(aside, |(name, _)| name)) {
+        let numbered =
+            quarantined.rsplit_once('.').filter(|(_, number)| number.parse::<u16>().is_ok());
+        match plain(numbered.map_or(quarantined, |(name, _)| name)) {
             Named::Otherwise => Named::Otherwise,
-            _ => Named::Aside,
+            _ => Named::Quarantined,
         }
     }
 }
@@ -112,7 +113,7 @@ fn is_ours<S: Storage>(storage: &S, name: &str) -> io::Result<bool> {
     let (magic, lens) = match Named::of(name) {
         Named::Index => (INDEX_MAGIC, index_at::END as u64..=u64::MAX),
         Named::Segment => (SEGMENT_MAGIC, PAGE..=MAX_SEGMENT_LEN),
-        Named::Aside => return Ok(true),
+        Named::Quarantined => return Ok(true),
         Named::NewIndex => return is_new_index(storage),
         Named::Otherwise => return Ok(false),
     };

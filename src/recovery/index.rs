@@ -11,7 +11,7 @@ use crate::index::{Index, IndexFile, write_index};
 use crate::recovery::belief::Belief;
 use crate::recovery::foreign::{is_left, refuse_foreign};
 use crate::recovery::rows::{Gathered, Rows};
-use crate::segment::{Opened, Row, set_aside};
+use crate::segment::{Opened, Row, quarantine};
 use crate::storage::{CacheToken, Storage, StorageFile};
 
 /// What is known once the index was read.
@@ -47,7 +47,7 @@ pub(super) fn read_index<S: Storage>(storage: &S) -> Result<ReadIndex<S>> {
     let file = match found {
         Err(error) if error.kind() == io::ErrorKind::InvalidData => {
             // The name is that of a directory, a link or a device.
-            let _ = set_aside(storage, INDEX_NAME);
+            let _ = quarantine(storage, INDEX_NAME);
             None
         }
         other => other.map_err(|error| index_error(storage, "open", error))?,
@@ -124,7 +124,7 @@ pub(super) fn take_up_index<S: Storage>(
             let bytes = carried_over(storage, &old.bytes, &queue_id, &rows);
             image = IndexImage::read(&bytes, &queue_id);
             // A kill or a power cut left this file while the queue was being created. It holds
-            // nothing that anybody could look at, and set aside it would count in `max_bytes` for
+            // nothing that anybody could look at, and quarantined it would count in `max_bytes` for
             // ever.
             let was_being_made = rows.is_empty() && old.was_being_made();
             drop(old);
@@ -185,7 +185,7 @@ fn first_held(image: &IndexImage, rows: &Rows) -> Spot {
     })
 }
 
-/// Sets the index file aside and puts one with these bytes in its place. That one is durable
+/// Quarantines the index file and puts one with these bytes in its place. That one is durable
 /// before, its name included: whenever this opening dies or the power is cut, the next one finds an
 /// index with every place.
 fn replace<S: Storage>(storage: &S, bytes: &[u8]) -> Result<S::File> {
@@ -198,7 +198,7 @@ fn replace<S: Storage>(storage: &S, bytes: &[u8]) -> Result<S::File> {
         file.sync().map_err(|failed| failed.ends_opening(path()))?;
         storage.sync_directory().map_err(|failed| failed.ends_opening(storage.path()))?;
     }
-    set_aside(storage, INDEX_NAME).map_err(failed("set aside"))?;
+    quarantine(storage, INDEX_NAME).map_err(failed("set aside"))?;
     storage.rename(INDEX_NEW_NAME, INDEX_NAME).map_err(failed("rename"))?;
     Ok(file)
 }

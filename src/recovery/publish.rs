@@ -71,7 +71,7 @@ pub(super) fn publish<S: Storage>(
     known.index.begin_run(&live, over);
     let rows_complete = known.rows_from_index || write_rows(&known);
     let trusted = known.belief.is_trusted();
-    // Counted last, so that the files which this opening set aside are among them.
+    // Counted last, so that the files which this opening quarantined are among them.
     let is_other =
         options.max_bytes.is_some() || !known.rows_from_index || known.made_anew || !trusted;
     let other_bytes = if is_other { other_bytes(storage)? } else { 0 };

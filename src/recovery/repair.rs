@@ -6,7 +6,7 @@ use std::io;
 use crate::error::{Error, GapCause, Result};
 use crate::format::{self, Kind, SEGMENT_HEADER_LEN, SegmentHeader, SegmentState, Spot, filler};
 use crate::index::Index;
-use crate::segment::{Lost, Opened, Row, open_life, set_aside};
+use crate::segment::{Lost, Opened, Row, open_life, quarantine};
 use crate::storage::{Storage, StorageFile, Stores};
 
 /// Writes gap fragments over a hole. So every later opening reports the same numbers with the
@@ -98,12 +98,12 @@ fn overwrite<S: Storage>(
 /// What a discarded segment held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Holds {
-    /// Messages that were durable, all of which are damaged: its file is set aside.
+    /// Messages that were durable, all of which are damaged: its file is quarantined.
     Messages,
     Nothing,
 }
 
-/// Removes a segment's file, or sets it aside when it held messages; durable once the caller has
+/// Removes a segment's file, or quarantines it when it held messages; durable once the caller has
 /// synced the directory. A file that cannot be removed becomes a spare, which is returned. As a
 /// live segment its messages would be delivered by a later opening, or it would stand in the way of
 /// what is written behind the tail. When its header cannot be written either, the opening fails.
@@ -111,7 +111,7 @@ pub(super) fn discard<S: Storage>(storage: &S, row: &Row, holds: Holds) -> Resul
     let name = format::segment_name(row.slot);
     let gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
     if holds == Holds::Messages {
-        return match set_aside(storage, &name) {
+        return match quarantine(storage, &name) {
             Err(error) if !gone(&error) => {
                 Err(Error::io("set aside", storage.path().join(&name), error))
             }

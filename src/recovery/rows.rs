@@ -12,7 +12,7 @@ use crate::recovery::belief::{Belief, held_from};
 use crate::recovery::index::unsupported;
 use crate::recovery::repair::store;
 use crate::segment::scan::Scan;
-use crate::segment::{Lost, Opened, Row, open_life, read_header, set_aside};
+use crate::segment::{Lost, Opened, Row, open_life, quarantine, read_header};
 use crate::storage::{Storage, StorageFile};
 
 /// What is known once the segments were gathered.
@@ -104,7 +104,7 @@ impl Rows {
         }
     }
 
-    /// Reads the header of every segment file, and sets files aside that are another queue's or no
+    /// Reads the header of every segment file, and quarantines files that are another queue's or no
     /// segment. The queue is the one that the index names if any segment agrees, else the one that
     /// most segments name. An index with segments against one segment of another queue decides
     /// nothing: then the opening fails, and changes nothing. From the position `durable` on nothing
@@ -158,7 +158,7 @@ impl Rows {
                         && is_blank(storage, slot)
                         && storage.remove(&format::segment_name(slot)).is_ok() => {}
                 _ => {
-                    let _ = set_aside(storage, &format::segment_name(slot));
+                    let _ = quarantine(storage, &format::segment_name(slot));
                     self.foreign_slots.push(slot);
                 }
             }

@@ -413,12 +413,12 @@ fn a_segment_that_is_none_any_more_goes_or_can_never_be_taken_for_one() {
     assert_eq!(kept.header.state, SegmentState::Spare);
     let rows = gathered(&disk.power_cut_losing_all(), Belief::Disk).rows;
     assert_eq!((rows.live.len(), rows.spares.len()), (0, 1));
-    // It held messages, all of which are damaged: it is set aside, or the opening fails.
+    // It held messages, all of which are damaged: it is quarantined, or the opening fails.
     let disk = killed(1);
     let only = row(&disk);
     disk.fail_after(Call::Rename, 1, Errno::IO, true);
     assert!(discard(&disk, &only, Holds::Messages).is_err() && live(&disk).len() == 1);
     disk.clear_faults();
     assert!(discard(&disk, &only, Holds::Messages).unwrap().is_none() && live(&disk).is_empty());
-    assert!(disk.file_names().iter().any(|name| name.ends_with(format::ASIDE_SUFFIX)));
+    assert!(disk.file_names().iter().any(|name| name.ends_with(format::QUARANTINE_SUFFIX)));
 }

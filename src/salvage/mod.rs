@@ -38,7 +38,7 @@ use find::Wreck;
 use merge::Merge;
 
 /// Reads messages from segment files, also without their queue: from a directory with or without
-/// its index, from single files, from files that were set aside.
+/// its index, from single files, from quarantined files.
 ///
 /// Each message is checked by itself, put together from its pieces, and handed out once, in the
 /// order of the numbers. A damaged message costs no other. Where a segment's header is lost, the

@@ -1,4 +1,4 @@
-//! One segment file: opening it, its header, how many bytes it takes, setting it aside.
+//! One segment file: opening it, its header, how many bytes it takes, quarantining it.
 
 use std::io;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use super::{Lost, Row};
 use crate::error::LaterVersion;
 use crate::events;
-use crate::format::{self, ASIDE_SUFFIX, SEGMENT_HEADER_LEN, SegmentHeader};
+use crate::format::{self, QUARANTINE_SUFFIX, SEGMENT_HEADER_LEN, SegmentHeader};
 use crate::storage::{Storage, StorageFile};
 use crate::threads::AtomicU64;
 
@@ -184,19 +184,19 @@ pub(super) fn lost(error: io::Error) -> Lost {
 
 /// Renames a file that is not what it should be, so that its name is free and its bytes are kept.
 /// On failure the file keeps its name.
-pub(crate) fn set_aside<S: Storage>(storage: &S, name: &str) -> io::Result<()> {
+pub(crate) fn quarantine<S: Storage>(storage: &S, name: &str) -> io::Result<()> {
     for number in 0..10_000 {
-        let aside = if number == 0 {
-            format!("{name}{ASIDE_SUFFIX}")
+        let quarantined = if number == 0 {
+            format!("{name}{QUARANTINE_SUFFIX}")
         } else {
-            format!("{name}.{number}{ASIDE_SUFFIX}")
+            format!("{name}.{number}{QUARANTINE_SUFFIX}")
         };
         // `rename` would replace a file of that name, so look first. Only this process changes the
         // directory.
-        match storage.open(&aside) {
+        match storage.open(&quarantined) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                storage.rename(name, &aside)?;
-                events::set_aside(storage.path(), name, &aside);
+                storage.rename(name, &quarantined)?;
+                events::quarantined(storage.path(), name, &quarantined);
                 return Ok(());
             }
             _ => {}

@@ -84,7 +84,7 @@ impl<F: StorageFile> List<F> {
                 if context.storage.remove(&name).is_ok() {
                     self.names.slots.remove(&slot);
                 } else if !planted!(FailedFileNotCounted) {
-                    // The next opening removes it. Until then it counts like a file set aside.
+                    // The next opening removes it. Until then it counts like a quarantined file.
                     let _ = file.set_len(0);
                     self.names.other_bytes += file.disk_bytes().unwrap_or(header.length);
                 }

@@ -155,7 +155,7 @@ impl<F: StorageFile> List<F> {
         }
         let taken =
             (0..self.names.slots.0.len() as u32).filter(|slot| self.names.slots.0[*slot as usize]);
-        // A file that was set aside keeps its slot: a power cut may bring its name back.
+        // A quarantined file keeps its slot: a power cut may bring its name back.
         let mut leaked = taken.filter(|slot| {
             !names.iter().any(|name| name.starts_with(&format::segment_name(*slot)))
         });

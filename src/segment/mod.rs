@@ -43,7 +43,7 @@ use crate::threads::{AtomicU64, Mutex, MutexGuard};
 
 use early::EarlyEnd;
 use files::Salts;
-pub(crate) use files::{Opened, Segment, open_life, overhead, read_header, set_aside};
+pub(crate) use files::{Opened, Segment, open_life, overhead, quarantine, read_header};
 pub(crate) use fill::CALL_FROM;
 pub(crate) use list::List;
 pub(crate) use margin::RoomAhead;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::files::{Opened, Segment, open_life, read_header, set_aside, taken};
+use super::files::{Opened, Segment, open_life, quarantine, read_header, taken};
 use super::list::List;
 use super::{Lost, Row, Segments};
 use crate::format;
@@ -205,7 +205,7 @@ impl<F: StorageFile> List<F> {
     /// Looks for the file of a live segment under all names, since files may have been swapped;
     /// called when its own name has no file, or another one. Returns whether it was found.
     /// Otherwise its messages are lost: the segment leaves the list, and the file that has its name
-    /// is set aside, never removed.
+    /// is quarantined, never removed.
     pub(crate) fn look_for<S: Storage<File = F>>(
         &mut self,
         storage: &S,
@@ -239,7 +239,7 @@ impl<F: StorageFile> List<F> {
             if let Some(row) = row
                 && !self.live.iter().any(|other| other.slot == row.slot)
             {
-                let _ = set_aside(storage, &format::segment_name(row.slot));
+                let _ = quarantine(storage, &format::segment_name(row.slot));
                 self.names.other_bytes += taken(&row);
                 self.names.directory_changes += 1;
             }

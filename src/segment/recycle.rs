@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::{Arc, Weak};
 
-use super::files::{Opened, Segment, disk_bytes, open_life, set_aside, taken};
+use super::files::{Opened, Segment, disk_bytes, open_life, quarantine, taken};
 use super::list::List;
 use super::{Context, Lost, Row};
 use crate::format::{self, SEGMENT_HEADER_LEN, SegmentHeader, SegmentState};
@@ -308,18 +308,18 @@ impl<F: StorageFile> List<F> {
                 None => open_life(context.storage, row.slot, &row.header),
             };
             let is_unknown = matches!(opened, Err(Lost::Io(_)));
-            if is_unknown && !planted!(SpareSetAside) {
+            if is_unknown && !planted!(SpareQuarantined) {
                 // It cannot be looked at now. Its bytes count until it is removed.
                 self.recycling.drained.push(Drained { row });
                 continue;
             }
             let Ok(Opened { file, allocated, .. }) = opened else {
-                // The file is not the spare of the row: it is set aside, and counted.
+                // The file is not the spare of the row: it is quarantined, and counted.
                 let name = format::segment_name(row.slot);
                 let opened = context.storage.open(&name);
                 let is_gone = opened.is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
                 if !is_gone {
-                    let _ = set_aside(context.storage, &name);
+                    let _ = quarantine(context.storage, &name);
                     self.names.other_bytes += row.header.disk.max(row.header.allocated);
                     self.names.directory_changes += 1;
                 }

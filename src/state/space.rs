@@ -157,7 +157,7 @@ impl<S: Storage> State<S> {
         let Some(max_bytes) = self.limits.max_bytes else {
             return format::MAX_MESSAGE_LEN;
         };
-        // Without files set aside: the user may remove them, and until then the queue is full.
+        // Without quarantined files: the user may remove them, and until then the queue is full.
         let taken = self.index.len();
         let segment_len = self.pool.geometry().most_len;
         let segments =

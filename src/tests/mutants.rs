@@ -469,8 +469,8 @@ mutants! {
     RefusedThoughDone => "what is refused is never delivered",
     /// A sync that failed before a message was stored is reported as one that came behind it.
     RefusedAsFlush => "P1: what a call reports to be in the queue is there",
-    /// A spare that cannot be looked at is set aside, where its bytes count for ever.
-    SpareSetAside => "P5: a queue that was full works again",
+    /// A spare that cannot be looked at is quarantined, where its bytes count for ever.
+    SpareQuarantined => "P5: a queue that was full works again",
     /// An opening has the run record forget what a segment states that is not durable.
     StatementMayBeLost => "P4: each missing number is reported with its cause",
     /// A clean end is believed although the run behind it gave up messages.
@@ -534,12 +534,12 @@ mutants! {
     /// A clock that is set back leaves the time of the first look at the tail's segment.
     FirstLookStays => "what bears a time to come does not stay for ever",
     /// A file of zeros is removed though the checkpoint says that it held messages.
-    BlankOfMessagesRemoved => "what is damaged is set aside, not removed",
+    BlankOfMessagesRemoved => "what is damaged is quarantined, not removed",
     /// Segments may bear a version before the index says so on the disk.
     VersionSaidEarly => "an older mmq refuses what it cannot read",
     /// A salvage hands out the beginning of a batch that was never put in.
     UnfinishedSalvaged => "a batch is whole or absent",
-    /// In a look at a queue a file that was set aside has its old name, too.
+    /// In a look at a queue a quarantined file has its old name, too.
     OldNameStays => "a look says what an opening would do",
     /// Room ahead of need is for a segment without the blocks that say where it lies.
     MarginWithoutOverhead => "room is made before it is needed",

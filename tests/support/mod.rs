@@ -368,7 +368,7 @@ pub(crate) fn names(dir: &Path) -> Vec<String> {
     names
 }
 
-/// The segment files in `dir`, sorted by name: whatever is neither the index nor set aside.
+/// The segment files in `dir`, sorted by name: whatever is neither the index nor quarantined.
 pub(crate) fn segments(dir: &Path) -> Vec<PathBuf> {
     let is_segment = |name: &String| name != "index" && !name.contains(".damaged");
     names(dir)

@@ -128,18 +128,18 @@ impl<'b> Replica<'b> {
         for (number, (name, bytes)) in self.files.iter().enumerate() {
             let is_held = *name == "index"
                 || all_held && self.base.live.iter().any(|segment| segment.name == *name);
-            let aside: Vec<_> = now
+            let quarantined: Vec<_> = now
                 .iter()
                 .filter(|other| other.starts_with(name) && other.len() > name.len())
                 .collect();
-            assert!(aside.len() <= 1, "{aside:?}");
-            assert!(!is_held || !aside.is_empty() || now.contains(name), "{name} is gone");
-            for aside in aside {
-                let mut found = fs::read(dir.join(aside)).unwrap();
+            assert!(quarantined.len() <= 1, "{quarantined:?}");
+            assert!(!is_held || !quarantined.is_empty() || now.contains(name), "{name} is gone");
+            for quarantined in quarantined {
+                let mut found = fs::read(dir.join(quarantined)).unwrap();
                 if number == place.file {
                     found[place.at as usize] ^= bits;
                 }
-                assert!(found == *bytes, "{aside} is not what was found");
+                assert!(found == *bytes, "{quarantined} is not what was found");
             }
         }
     }

@@ -335,11 +335,11 @@ fn segments_that_no_queue_is_found_in_are_damage_and_nothing_touches_them() {
         assert!(reported.contains(&advice), "{command}: {reported}");
         assert!(files(&queue) == before, "{command}");
     }
-    // What an earlier opening has set aside is no empty place either.
+    // What an earlier opening has quarantined is no empty place either.
     for path in segments(&queue) {
-        let mut aside = path.clone().into_os_string();
-        aside.push(".damaged");
-        fs::rename(path, aside).unwrap();
+        let mut quarantined = path.clone().into_os_string();
+        quarantined.push(".damaged");
+        fs::rename(path, quarantined).unwrap();
     }
     refused(&queue, 1, "damaged", &[&advice]);
     ends(on("put", &queue, &[]), 6);

@@ -118,8 +118,13 @@ fn holds(dir: &Path, said: &Value) {
         assert!(before.iter().any(|name| name == file), "{file} {before:?}");
         assert!(after.iter().any(|name| name == becomes), "{becomes} {after:?}");
     }
-    let aside = |names: &[String]| names.iter().filter(|name| name.ends_with(".damaged")).count();
-    assert_eq!(aside(&after) - aside(&before), list("would_set_aside").len(), "{said} {after:?}");
+    let quarantined =
+        |names: &[String]| names.iter().filter(|name| name.ends_with(".damaged")).count();
+    assert_eq!(
+        quarantined(&after) - quarantined(&before),
+        list("would_set_aside").len(),
+        "{said} {after:?}"
+    );
     for created in list("would_create") {
         assert!(after.iter().any(|name| name == created.as_str().unwrap()), "{said} {after:?}");
     }
@@ -177,12 +182,12 @@ fn what_an_opening_would_make_of_a_queue_is_what_it_makes() {
             fs::write(segment, bytes).unwrap();
         }),
     ];
-    for (what, aside, harm) in harms {
+    for (what, quarantined, harm) in harms {
         copy_directory(&base, &case);
         harm(&case);
         let opened = as_opened(&case);
         let reported = opened["would_set_aside"].as_array().unwrap().len();
-        assert!(reported >= aside, "{what}: {opened}");
+        assert!(reported >= quarantined, "{what}: {opened}");
         let human = on("verify", &case, &["--as-opened"]).output().unwrap().stdout;
         let human = String::from_utf8(human).unwrap();
         assert!(human.starts_with("The next opening will find:\n"), "{human}");

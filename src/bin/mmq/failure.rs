@@ -114,7 +114,7 @@ impl Failure {
     }
 }
 
-/// Whether files of a queue are in the directory: segments, or what was set aside as damaged.
+/// Whether files of a queue are in the directory: segments, or what was quarantined as damaged.
 pub(crate) fn holds_remains(dir: &Path) -> bool {
     let names = dir.read_dir().into_iter().flatten().flatten().map(|listed| listed.file_name());
     names.map(|name| name.to_string_lossy().into_owned()).any(|name| {

@@ -113,6 +113,6 @@ fn files_that_were_swapped_are_found_and_one_that_is_gone_leaves_the_list() {
     assert_eq!((list.live.len(), list.limited_bytes()), (2, bytes));
     drop(list);
     let names = bench.storage.file_names();
-    assert!(names.iter().any(|name| name.ends_with(format::ASIDE_SUFFIX)), "{names:?}");
+    assert!(names.iter().any(|name| name.ends_with(format::QUARANTINE_SUFFIX)), "{names:?}");
     assert_eq!(bench.counts(), [2, 0, 0]);
 }

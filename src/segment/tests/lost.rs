@@ -3,7 +3,7 @@
 use rustix::io::Errno;
 
 use super::*;
-use crate::format::{ASIDE_SUFFIX, INDEX_NAME, segment_name};
+use crate::format::{INDEX_NAME, QUARANTINE_SUFFIX, segment_name};
 use crate::index::image::IndexImage;
 use crate::segment::recycle::Spare;
 use crate::tests::sim::Call;
@@ -37,8 +37,8 @@ fn a_spare_whose_file_is_gone_or_another_one_is_none_and_what_lies_there_is_kept
     let changes = bench.segments.list().names.directory_changes;
     let next = bench.append(1).unwrap().header.life;
     assert_eq!(bench.counts(), [2, 0, 0]);
-    let aside = format!("{}{ASIDE_SUFFIX}", segment_name(other.slot));
-    assert_eq!(bench.storage.read_file(&aside), content);
+    let quarantined = format!("{}{QUARANTINE_SUFFIX}", segment_name(other.slot));
+    assert_eq!(bench.storage.read_file(&quarantined), content);
     let list = bench.segments.list();
     assert_eq!(list.names.other_bytes, other.header.allocated);
     assert_eq!(list.names.directory_changes, changes + 2, "a sync makes the names durable");
@@ -111,7 +111,7 @@ fn a_file_for_which_no_other_name_is_known_to_be_free_keeps_its_own() {
     let name = bench.append(1).unwrap().name();
     let names = bench.storage.file_names();
     bench.storage.fail_after(Call::Open, 1, Errno::IO, true);
-    let error = set_aside(&bench.storage, &name).unwrap_err();
+    let error = quarantine(&bench.storage, &name).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::AlreadyExists);
     assert_eq!(bench.storage.file_names(), names);
 }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use rustix::io::Errno;
 
 use super::*;
-use crate::format::{ASIDE_SUFFIX, INDEX_NAME, SegmentState};
+use crate::format::{INDEX_NAME, QUARANTINE_SUFFIX, SegmentState};
 use crate::index::image::IndexImage;
 use crate::segment::pool::User;
 use crate::tests::sim::{Call, meanwhile};
@@ -281,9 +281,9 @@ fn what_is_done_to_files_that_go_keeps_no_producer_waiting_and_their_bytes_count
     assert_eq!(bench.counts(), [2, 0, 1]);
 }
 
-/// A file that is set aside stays, and counts, until a user removes it.
+/// A quarantined file stays, and counts, until a user removes it.
 #[test]
-fn a_spare_that_cannot_be_looked_at_just_now_is_not_set_aside() {
+fn a_spare_that_cannot_be_looked_at_just_now_is_not_quarantined() {
     let bench = Bench::new(None);
     bench.append_all(2);
     bench.pass(1);
@@ -294,7 +294,7 @@ fn a_spare_that_cannot_be_looked_at_just_now_is_not_set_aside() {
     assert_eq!((bench.storage.failed(Call::Measure), bench.counts()), (1, [2, 1, 0]));
     bench.settle().unwrap();
     assert_eq!(bench.counts(), [2, 0, 1]);
-    assert!(!bench.storage.file_names().iter().any(|name| name.ends_with(ASIDE_SUFFIX)));
+    assert!(!bench.storage.file_names().iter().any(|name| name.ends_with(QUARANTINE_SUFFIX)));
 }
 
 /// Spares of a length that the queue no longer needs go, and segments of that length do not become

@@ -8,7 +8,7 @@ use super::model::content;
 use crate::consume::standing::Read;
 use crate::engine::reading;
 use crate::error::Error;
-use crate::format::{ASIDE_SUFFIX, SEGMENT_HEADER_LEN, segment_name, segment_slot};
+use crate::format::{QUARANTINE_SUFFIX, SEGMENT_HEADER_LEN, segment_name, segment_slot};
 use crate::options::Options;
 use crate::tests::sim::{Call, SimStorage};
 
@@ -219,8 +219,8 @@ fn a_segment_that_was_being_made_leaves_nothing_behind() {
             let torn = bytes.iter().any(|bytes| header(bytes) && !is_blank(bytes));
             let queue = open(image, &options()).unwrap();
             let names = queue.core.storage.file_names();
-            let aside = names.iter().any(|name| name.ends_with(ASIDE_SUFFIX));
-            assert_eq!(aside, torn, "moment {moment}, {ahead}: {names:?}");
+            let quarantined = names.iter().any(|name| name.ends_with(QUARANTINE_SUFFIX));
+            assert_eq!(quarantined, torn, "moment {moment}, {ahead}: {names:?}");
             check_accounts(&queue).unwrap();
             let seq = queue.enqueue(&content(2, 7000)).unwrap();
             check_accounts(&queue).unwrap();

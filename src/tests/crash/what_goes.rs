@@ -11,7 +11,7 @@ use super::model::{Check, content, ensure};
 use crate::consume::standing::Read;
 use crate::engine::reading;
 use crate::error::{Error, Gap, GapCause};
-use crate::format::{ASIDE_SUFFIX, FLAG_CHANGING, SegmentHeader, segment_name, segment_slot};
+use crate::format::{FLAG_CHANGING, QUARANTINE_SUFFIX, SegmentHeader, segment_name, segment_slot};
 use crate::index::image::IndexImage;
 use crate::options::OnFull;
 use crate::segment::geometry::LENGTH_HERE;
@@ -149,7 +149,7 @@ fn check_rows(dead: &SimStorage, queue_id: &[u8; 16]) -> Check {
 }
 
 /// The process dies while segments are used again or removed: every file is known for what it is,
-/// and none is set aside.
+/// and none is quarantined.
 #[test]
 fn a_death_in_a_change_of_segments_leaves_no_file_that_is_not_known() {
     kept_but_for(Mutant::ChangingNotSaid, |number, images| {
@@ -188,7 +188,7 @@ fn a_death_in_a_change_of_segments_leaves_no_file_that_is_not_known() {
         }
         let names = queue.core.storage.file_names();
         ensure!(
-            !names.iter().any(|name| name.ends_with(ASIDE_SUFFIX)),
+            !names.iter().any(|name| name.ends_with(QUARANTINE_SUFFIX)),
             "moment {number}: {names:?}"
         );
         Ok(true)

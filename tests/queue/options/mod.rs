@@ -307,7 +307,7 @@ fn a_directory_with_nothing_in_it_that_counts_is_taken() {
 #[test]
 fn what_an_opening_may_have_left_is_taken_up() {
     let blank = vec![0; 12_345];
-    // Set aside by one that was killed before it made a new index; or being made.
+    // Quarantined by one that was killed before it made a new index; or being made.
     let left: [(&str, &[u8]); 8] = [
         ("index.damaged", b"anything"),
         ("segment-00000003.2.damaged", b"anything"),

@@ -73,7 +73,7 @@ fn what_all_had_passed_is_not_called_damaged() {
 
 /// A file that held messages before the checkpoint reads as zeros.
 #[test]
-fn a_blank_file_that_held_messages_is_set_aside() {
+fn a_blank_file_that_held_messages_is_quarantined() {
     holds_but_for(Mutant::BlankOfMessagesRemoved, || {
         let queue = open(disk(3), &options()).unwrap();
         queue.default_consumer().unwrap();

@@ -283,16 +283,16 @@ fn what_was_dropped_for_a_refused_batch_is_reported_as_dropped_after_a_power_cut
     }
 }
 
-/// A file that was set aside counts in `max_bytes`. An opening that cannot measure it fails, or
+/// A quarantined file counts in `max_bytes`. An opening that cannot measure it fails, or
 /// counts it all the same.
 #[test]
 fn an_opening_that_cannot_measure_a_file_counts_it_or_fails() {
     let queue = open(disk(1), &options()).unwrap();
     queue.enqueue(&content(0, 100)).unwrap();
     let storage = queue.core.storage.process_kill();
-    let aside = storage.create("segment-00000009.damaged").unwrap();
-    aside.allocate(0, 8 << 10).unwrap();
-    drop(aside);
+    let quarantined = storage.create("segment-00000009.damaged").unwrap();
+    quarantined.allocate(0, 8 << 10).unwrap();
+    drop(quarantined);
     let mut met = 0;
     for nth in 1.. {
         let storage = storage.process_kill();

@@ -13,7 +13,7 @@ use crate::engine::Engine;
 use crate::engine::ahead::Ahead;
 use crate::engine::reading;
 use crate::error::{Error, Gap, GapCause};
-use crate::format::ASIDE_SUFFIX;
+use crate::format::QUARANTINE_SUFFIX;
 use crate::options::Options;
 use crate::segment::{Context, DiskLimits};
 use crate::tests::sim::{Rng, SimStorage};
@@ -363,9 +363,9 @@ fn go_on(
     }
     let late = enqueue_one(&queue, &mut after, rng)?;
     // A smaller limit than before may be taken by one segment of the old length, which stays until
-    // the tail leaves it; and what was set aside counts.
+    // the tail leaves it; and what was quarantined counts.
     let roomy = options.max_bytes.is_none_or(|most| most >= 256 << 10)
-        && !queue.core.storage.file_names().iter().any(|name| name.ends_with(ASIDE_SUFFIX));
+        && !queue.core.storage.file_names().iter().any(|name| name.ends_with(QUARANTINE_SUFFIX));
     ensure!(late.is_some() || held.shown.consumers.is_empty() || !roomy, "a drained queue is full");
     for name in held.shown.consumers.keys() {
         if let Some(seq) = late {

@@ -174,7 +174,7 @@ fn a_change_of_segments_behind_a_clean_end_is_said_in_the_run_record() {
 }
 
 /// A segment that a later one stands in the place of holds nothing that anybody was to get: its
-/// file goes, and is not set aside, also where the segments are seen from another mount.
+/// file goes, and is not quarantined, also where the segments are seen from another mount.
 #[test]
 fn a_segment_in_the_place_of_a_later_one_is_removed() {
     let queue = open(disk(1), &roomy()).unwrap();

@@ -89,7 +89,7 @@ fn an_older_copy_beside_its_segment_costs_nothing() {
         let queue = open(storage, &options()).unwrap();
         let wanted = (0..38).map(|number| content(number, LEN));
         assert!(contents(&queue).into_iter().eq(wanted), "{how}, {is_swapped}");
-        let aside = queue.core.storage.file_names();
-        assert!(aside.iter().any(|name| name.ends_with(".damaged")), "{aside:?}");
+        let quarantined = queue.core.storage.file_names();
+        assert!(quarantined.iter().any(|name| name.ends_with(".damaged")), "{quarantined:?}");
     }
 }

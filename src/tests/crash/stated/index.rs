@@ -231,11 +231,11 @@ fn an_index_of_which_next_to_nothing_can_be_read_is_kept() {
     });
 }
 
-/// An index that is set aside counts in the limit of disk; one whose header alone is damaged is not
-/// set aside at all.
+/// A quarantined index counts in the limit of disk; one whose header alone is damaged is not
+/// quarantined at all.
 #[test]
-fn an_index_that_is_set_aside_counts() {
-    for (damage, is_aside, consumers) in
+fn an_index_that_is_quarantined_counts() {
+    for (damage, is_quarantined, consumers) in
         [(&b"damaged!"[..], false, 100), (&[0; 64], true, 20), (&[0; 64], true, 100)]
     {
         let limit = 160 << 10;
@@ -255,7 +255,7 @@ fn an_index_that_is_set_aside_counts() {
         assert_eq!(queue.consumer_names(), consumers);
         while queue.enqueue(&content(1, 1000)).is_ok() {}
         let names = storage.file_names();
-        assert_eq!(names.iter().any(|name| name.contains("damaged")), is_aside, "{names:?}");
+        assert_eq!(names.iter().any(|name| name.contains("damaged")), is_quarantined, "{names:?}");
         let taken: u64 = names.iter().map(|name| storage.read_file(name).len() as u64).sum();
         assert!(
             queue.stats().disk_bytes >= taken,

@@ -49,7 +49,7 @@ fn reported_up_to(queue: &Queue, end: u64) -> bool {
         .eq((5..end).map(|number| Ok((number, content(number, 100)))))
 }
 
-/// Segments of 24 KiB, and room for those that are set aside.
+/// Segments of 24 KiB, and room for quarantined ones.
 fn roomy() -> Options {
     options().arena_size(8192).max_bytes(192 << 10)
 }
