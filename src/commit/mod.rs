@@ -1,5 +1,5 @@
 //! The producers' lock, under which records are committed; the flushes that begin with the
-//! committed tail; and the storage worker, which flushes by time and settles segments.
+//! committed tail; and the storage worker, which flushes by time and reclaims segments.
 
 mod room;
 pub(crate) mod storage_worker;
@@ -69,7 +69,7 @@ impl<S: Storage> Core<S> {
     }
 
     /// Evicts segments whose messages are all too old; the tail's too, unless a producer holds
-    /// the producers' lock. Returns whether there are segments to settle.
+    /// the producers' lock. Returns whether there are segments to reclaim.
     pub(crate) fn expire(&self) -> bool {
         let expired = self.state.expire();
         self.writer.try_lock().is_some_and(|mut writer| self.expire_tail(&mut writer)) | expired
@@ -118,7 +118,7 @@ impl<S: Storage> Core<S> {
     }
 
     /// Drains the segments that every consumer has passed; the tail's too when all of it is read.
-    /// Returns whether there are segments to settle. The caller holds the producers' lock.
+    /// Returns whether there are segments to reclaim. The caller holds the producers' lock.
     pub(crate) fn drain_read(&self, writer: &mut Writer<S::File>) -> bool {
         // Never waits for `giving_back`: a seek that holds it may wait for the producers' lock.
         if planted!(RoomWaitsForASeek) {

@@ -10,11 +10,11 @@ use crate::error::Result;
 use crate::storage::Storage;
 
 impl<S: Storage> Core<S> {
-    /// Settles drained segments, and wakes who waits for room.
-    pub(crate) fn settle_and_wake(&self) -> Result<()> {
-        let settled = self.settle();
+    /// Reclaims drained segments, and wakes who waits for room.
+    pub(crate) fn reclaim_and_wake(&self) -> Result<()> {
+        let reclaimed = self.reclaim();
         self.wake_writers();
-        settled
+        reclaimed
     }
 
     /// Drops the oldest messages ahead of need.
@@ -26,7 +26,7 @@ impl<S: Storage> Core<S> {
             self.note_evicted(unread);
             release(self);
         }
-        self.settle_and_wake()
+        self.reclaim_and_wake()
     }
 
     /// Evicts a tail's segment that is long and read, and what is too old.
@@ -35,7 +35,7 @@ impl<S: Storage> Core<S> {
         if drained {
             release(self);
             // A failed sync poisons the queue: the next call that writes returns the error.
-            let _ = self.settle_and_wake();
+            let _ = self.reclaim_and_wake();
         }
         self.expire_old(&**release);
     }
@@ -49,7 +49,7 @@ impl<S: Storage> Core<S> {
         if self.expire() || self.segments.has_removed_open() {
             release(self);
             // As above: a failed sync poisons the queue.
-            let _ = self.settle_and_wake();
+            let _ = self.reclaim_and_wake();
         }
         self.segments.cut_early_ends(&self.context());
     }

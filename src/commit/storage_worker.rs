@@ -1,5 +1,5 @@
 //! The storage worker: a thread of the queue's own. It flushes by time, and when many bytes are not
-//! durable; it reserves numbers and settles drained segments, for producers, which never sync for
+//! durable; it reserves numbers and reclaims drained segments, for producers, which never sync for
 //! that; it makes the next segment; it evicts messages that are too old, the oldest where room is
 //! needed, and long segments that nobody needs.
 //!
@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::storage::Storage;
 use crate::threads::now;
 use crate::threads::ranks::enter_storage_worker;
-use crate::threads::requests::Errand;
+use crate::threads::requests::Request;
 use crate::threads::worker::ThreadBody;
 
 /// Has consumers that are not busy close segments that are no longer part of the queue.
@@ -72,11 +72,11 @@ const IDLE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// Does what producers wait for, or are about to need.
-fn run<S: Storage>(core: &Core<S>, release: &Release<S>, errand: Errand) -> Result<()> {
-    match errand {
-        Errand::Settle => core.settle_and_wake(),
-        Errand::Room => core.make_room(release),
-        Errand::Reserve(reservation) => core.reserve(reservation),
+fn run<S: Storage>(core: &Core<S>, release: &Release<S>, request: Request) -> Result<()> {
+    match request {
+        Request::Reclaim => core.reclaim_and_wake(),
+        Request::Room => core.make_room(release),
+        Request::Reserve(reservation) => core.reserve(reservation),
     }
 }
 
@@ -129,12 +129,12 @@ fn serve<S: Storage>(core: &Core<S>, period: Option<Duration>, release: &Release
         if requests.stop {
             return;
         }
-        if let Some(errand) = requests.wanted.take_errand() {
+        if let Some(request) = requests.wanted.take_request() {
             drop(requests);
             // If nobody waits for the answer: a failed sync poisons the queue, and the next call
             // that writes returns the error. (So it is of each flush below.)
-            worker.answer(run(core, release, errand));
-            if !matches!(errand, Errand::Reserve(_)) {
+            worker.answer(run(core, release, request));
+            if !matches!(request, Request::Reserve(_)) {
                 times.note_drained();
             }
         } else if std::mem::take(&mut requests.wanted.flush) {

@@ -60,7 +60,7 @@ pub(crate) struct Engine<S: Storage> {
     pub(crate) came: AtomicU64,
 }
 
-/// Who does the background work: flushes by time, settling, expiry.
+/// Who does the background work: flushes by time, reclaiming, expiry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Background {
     /// The two workers.
@@ -248,10 +248,10 @@ impl<S: Storage> Engine<S> {
         for standing in &standings {
             standing.end_run(core);
         }
-        core.reclaim();
+        core.drain_passed();
         core.drain_long_tail();
-        let settled = core.settle();
-        if settled.is_ok() && !core.is_poisoned() {
+        let reclaimed = core.reclaim();
+        if reclaimed.is_ok() && !core.is_poisoned() {
             core.segments.trim_spares(&core.context());
         }
         let flushed = core.flush_finally();
@@ -266,7 +266,7 @@ impl<S: Storage> Engine<S> {
             core.index.set_pid(0);
         }
         core.index.write_late();
-        flushed.and(settled)
+        flushed.and(reclaimed)
     }
 
     /// Lets others open the queue, whose run has ended.

@@ -224,9 +224,9 @@ impl<S: Storage> Consumers<S> {
             }
         }
         drop(carrying);
-        if crossed && core.reclaim() {
+        if crossed && core.drain_passed() {
             // A failed sync poisons the queue: the next call that writes returns the error.
-            let _ = core.settle_and_wake();
+            let _ = core.reclaim_and_wake();
         }
         // If nobody else holds it any more, the other queue is closed here, without a lock.
         drop(dead);

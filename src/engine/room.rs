@@ -105,14 +105,14 @@ impl<S: Storage> Engine<S> {
     }
 
     /// The messages before `first_held` are gone, of which those before `unread` had been read:
-    /// closes and settles their segments.
+    /// closes and reclaims their segments.
     fn gave_up(&self, first_held: u64, unread: u64) -> Result<()> {
         self.core.oldest_seq.fetch_max(first_held, Ordering::AcqRel);
         self.core.note_evicted(unread);
         if !planted!(RemovedStaysOpen) {
             self.consumers.release_if_drained(&self.core);
         }
-        self.core.have_settled()
+        self.core.have_reclaimed()
     }
 
     /// Drops messages that are too old. Waits for no consumer: a busy one is asked again later.
@@ -144,7 +144,7 @@ impl<S: Storage> Engine<S> {
         let core = &*self.core;
         if core.expire_for(writer) {
             self.consumers.release_if_drained(core);
-            core.have_settled()?;
+            core.have_reclaimed()?;
             return Ok(true);
         }
         if !core.drain_read(writer) {
@@ -179,19 +179,19 @@ impl<S: Storage> Engine<S> {
         }
     }
 
-    /// Drains the segments that all consumers have passed, and has the storage worker settle them.
+    /// Drains the segments that all consumers have passed, and has the storage worker reclaim them.
     #[cold]
     pub(crate) fn give_space_back(&self) {
-        if self.core.reclaim() {
-            self.settle_soon();
+        if self.core.drain_passed() {
+            self.reclaim_soon();
         }
     }
 
-    /// Has the storage worker settle drained segments; without one, settles them here.
-    pub(crate) fn settle_soon(&self) {
-        if !self.core.storage_worker.request(|wanted| wanted.settle = true) {
+    /// Has the storage worker reclaim drained segments; without one, reclaims them here.
+    pub(crate) fn reclaim_soon(&self) {
+        if !self.core.storage_worker.request(|wanted| wanted.reclaim = true) {
             // A failed sync poisons the queue: the next call that writes returns the error.
-            let _ = self.core.settle_and_wake();
+            let _ = self.core.reclaim_and_wake();
         }
     }
 }

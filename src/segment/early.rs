@@ -96,8 +96,8 @@ impl<S: Storage> Segments<S> {
     /// Cuts the files of segments that the clock closed early to what they hold, as far as nobody
     /// has them open.
     pub(crate) fn cut_early_ends(&self, context: &Context<'_, S>) {
-        let settling = self.settling.lock();
-        if *settling {
+        let reclaiming = self.reclaiming.lock();
+        if *reclaiming {
             return;
         }
         let mut list = self.list();

@@ -44,7 +44,7 @@ pub(crate) struct List<F> {
     /// The tail's segment, when its header does not date its messages.
     pub(super) undated_tail: Option<Undated>,
     /// For how many segments room is kept free, in a queue that drops its oldest messages.
-    pub(crate) margin: u64,
+    pub(crate) headroom: u64,
 }
 
 impl<F: StorageFile> List<F> {
@@ -137,7 +137,7 @@ impl<F: StorageFile> List<F> {
 
     /// How many spares of that length are kept while the queue is busy.
     pub(super) fn spares_wanted<S: Storage>(&self, context: &Context<'_, S>, length: u64) -> usize {
-        spares_wanted(length, context.limits.pace()).max(self.margin as usize)
+        spares_wanted(length, context.limits.pace()).max(self.headroom as usize)
     }
 
     /// Checks that each segment file in the directory is counted once, and that each slot taken has

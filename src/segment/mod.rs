@@ -16,15 +16,15 @@ mod files;
 mod fill;
 pub(crate) mod geometry;
 mod grow;
+mod headroom;
 pub(crate) mod list;
-mod margin;
 mod names;
 mod open;
 pub(crate) mod pool;
+mod reclaim;
 mod recycle;
 pub(crate) mod scan;
 pub(crate) mod seed;
-mod settle;
 
 use std::io;
 use std::sync::Arc;
@@ -45,8 +45,8 @@ use early::EarlyEnd;
 use files::Salts;
 pub(crate) use files::{Opened, Segment, open_life, overhead, quarantine, read_header};
 pub(crate) use fill::CALL_FROM;
+pub(crate) use headroom::RoomAhead;
 pub(crate) use list::List;
-pub(crate) use margin::RoomAhead;
 use names::Names;
 #[cfg(test)]
 pub(crate) use open::MOST_UNSYNCED_HERE;
@@ -193,7 +193,7 @@ pub(crate) struct Context<'a, S: Storage> {
     /// Fresh space is filled with zeros ahead of its use: no flush comes after every few bytes,
     /// which would write the zeros out.
     pub(crate) fills: bool,
-    /// By which a producer asks the storage worker to settle.
+    /// By which a producer asks the storage worker to reclaim.
     pub(crate) storage_worker: &'a Worker<StorageRequests>,
 }
 
@@ -222,10 +222,10 @@ impl<S: Storage> Context<'_, S> {
 #[derive(Debug)]
 pub(crate) struct Segments<S: Storage> {
     list: Mutex<List<S::File>>,
-    /// Held by the one thread that settles or makes spares; a thread that needs the space waits for
-    /// it. True after the end of the run: the files may belong to another owner, so this queue does
-    /// nothing to them any more.
-    settling: Mutex<bool>,
+    /// Held by the one thread that reclaims or makes spares; a thread that needs the space waits
+    /// for it. True after the end of the run: the files may belong to another owner, so this queue
+    /// does nothing to them any more.
+    reclaiming: Mutex<bool>,
     /// How many of the `directory_changes` are durable. Stored after a sync has succeeded.
     synced_changes: AtomicU64,
     syncing_directory: Mutex<()>,
@@ -256,7 +256,7 @@ impl<S: Storage> Segments<S> {
                     drained_up_to: 0,
                     expired_from: None,
                     undated_tail: None,
-                    margin: 1,
+                    headroom: 1,
                     names: Names {
                         slots,
                         next_life: found.next_life,
@@ -267,7 +267,7 @@ impl<S: Storage> Segments<S> {
                     },
                 },
             ),
-            settling: ranked(Rank::Settling, false),
+            reclaiming: ranked(Rank::Reclaiming, false),
             synced_changes: AtomicU64::new(0),
             syncing_directory: Mutex::new(()),
             passed: AtomicU64::new(0),
@@ -291,14 +291,14 @@ impl<S: Storage> Segments<S> {
                     && list.recycling.drained.len() + list.recycling.in_transit.len() < SPARES_BUSY)
         };
         if short {
-            self.have_settled(context)?;
+            self.have_reclaimed(context)?;
         }
-        // Otherwise the storage worker is about to settle: a new file needs no sync now, and is one
-        // more spare later.
+        // Otherwise the storage worker is about to reclaim: a new file needs no sync now, and is
+        // one more spare later.
         self.with_room(context, |list, _| list.append(context, plan))
     }
 
-    /// Calls `attempt` until it finds room, or until settling gives no space back any more. The
+    /// Calls `attempt` until it finds room, or until reclaiming gives no space back any more. The
     /// attempt's argument says whether space is coming. Both are found under one lock.
     fn with_room<R>(
         &self,
@@ -319,7 +319,7 @@ impl<S: Storage> Segments<S> {
             }
             let seen = list.recycling.given_back;
             drop(list);
-            self.have_settled(context)?;
+            self.have_reclaimed(context)?;
             stuck = self.list().recycling.given_back == seen;
         }
     }
@@ -334,11 +334,11 @@ impl<S: Storage> Segments<S> {
         self.passed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Settles drained segments. Returns whether others than writers drained any since
+    /// Reclaims drained segments. Returns whether others than writers drained any since
     /// [`passed`](Self::passed) was `seen`: then a writer that found no room tries again. Space
     /// that a refused record gave back itself is no reason to try again.
     pub(crate) fn regain(&self, context: &Context<'_, S>, seen: u64) -> Result<bool> {
-        self.have_settled(context)?;
+        self.have_reclaimed(context)?;
         Ok(self.passed() != seen)
     }
 

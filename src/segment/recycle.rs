@@ -10,7 +10,8 @@ use crate::format::{self, SEGMENT_HEADER_LEN, SegmentHeader, SegmentState};
 use crate::storage::{Storage, StorageFile};
 use crate::threads::AtomicU64;
 
-/// A segment that no consumer needs any more. It is not free to be used again before it is settled.
+/// A segment that no consumer needs any more. It is not free to be used again before it is
+/// reclaimed.
 #[derive(Debug)]
 pub(crate) struct Drained {
     pub(super) row: Row,
@@ -28,7 +29,7 @@ pub(super) struct Spare<F> {
 
 /// A segment on its way from the drained ones to the spares, or out of the directory. Its row is
 /// `in_transit` meanwhile, so its bytes count. Three steps: the list begins it, the thread that
-/// settles carries it out without the list's lock, the list finishes it.
+/// reclaims carries it out without the list's lock, the list finishes it.
 #[derive(Debug)]
 pub(super) struct Transfer<F> {
     pub(super) row: Row,
@@ -95,7 +96,7 @@ impl<F: StorageFile> Transfer<F> {
 /// Segments without messages that are needed: drained, spare, and between the two.
 #[derive(Debug)]
 pub(crate) struct Recycling<F> {
-    /// Keeps the files of drained segments open until they are settled.
+    /// Keeps the files of drained segments open until they are reclaimed.
     pub(super) drained_files: Vec<Arc<Segment<F>>>,
     pub(super) drained: Vec<Drained>,
     pub(super) spares: Vec<Spare<F>>,
@@ -256,7 +257,7 @@ impl<F: StorageFile> List<F> {
             self.recycling.removed.push((transfer.open, taken(&row)));
             context.index.write_segment_row(row.slot, None, 0);
         } else {
-            // The removal failed: the segment still counts, and the next settling tries again.
+            // The removal failed: the segment still counts, and the next reclaiming tries again.
             self.recycling.drained.push(Drained { row });
         }
     }
@@ -270,7 +271,7 @@ impl<F: StorageFile> List<F> {
         let removed = context.storage.remove(&format::segment_name(spare.row.slot));
         if removed.is_err_and(|error| error.kind() != io::ErrorKind::NotFound) {
             // It stays, and counts. (As a drained segment it would be a spare again after the next
-            // settling, which would count as space given back.)
+            // reclaiming, which would count as space given back.)
             if planted!(SpareGoesRound) {
                 self.recycling.drained.push(Drained { row: spare.row });
             } else {

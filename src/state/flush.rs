@@ -28,7 +28,7 @@ use crate::segment::{Lost, Segment, Unsynced};
 use crate::state::{Began, Durable, MOST_BEHIND, State};
 use crate::storage::store_again;
 use crate::storage::{Storage, StorageFile};
-use crate::threads::requests::Errand;
+use crate::threads::requests::Request;
 use crate::threads::{MutexGuard, now};
 
 /// Bytes after which a flush renews the checkpoint. (Fewer in the crash tests, whose disks are
@@ -334,7 +334,7 @@ impl<S: Storage> State<S> {
 
     /// Has the storage worker [`reserve`](Self::reserve) them, and waits for it: for producers.
     pub(crate) fn have_reserved(&self, end: u64) -> Result<()> {
-        self.storage_worker.ask(Errand::Reserve(end)).unwrap_or_else(|| self.reserve(end))
+        self.storage_worker.ask(Request::Reserve(end)).unwrap_or_else(|| self.reserve(end))
     }
 
     /// Writes the checkpoint of a clean end: the run ends at `spot`, and everything is on disk.
@@ -356,13 +356,13 @@ impl<S: Storage> State<S> {
         })
     }
 
-    /// Ends the run: waits for flushes and settling that are under way, and lets no other begin.
+    /// Ends the run: waits for flushes and reclaiming that are under way, and lets no other begin.
     pub(crate) fn end_run(&self) {
         self.index.poison.end_run();
         drop(self.places.synced_moves.lock());
         drop(self.figures.lock());
-        if !planted!(SettledAfterTheEnd) {
-            self.segments.end_settling();
+        if !planted!(ReclaimedAfterTheEnd) {
+            self.segments.end_reclaiming();
         }
         let mut durable = self.durable.lock();
         while durable.has_leader && !planted!(LeaderOutlivesTheRun) {

@@ -6,7 +6,7 @@
 //! Every thread takes locks in this order, never the other way round: the registry, a consumer's
 //! lock, the producers' lock (`Core::writer`), the lock for syncing places
 //! ([`Places::synced_moves`]), that of the figures, the list of places, the flush lock, the
-//! settling of segments, the list of segments, the pool, the index's own, what was evicted. A
+//! reclaiming of segments, the list of segments, the pool, the index's own, what was evicted. A
 //! thread waits for nothing while it changes the list of places. Only a thread that holds the
 //! registry takes the locks of several consumers. The locks of `threads` and [`Space::gate`] are
 //! taken last and held for a moment.

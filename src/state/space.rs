@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::format;
 use crate::segment::{Plan, RoomAhead, Segment};
 use crate::storage::Storage;
-use crate::threads::requests::Errand;
+use crate::threads::requests::Request;
 use crate::threads::{Condvar, Mutex, now};
 
 /// Who waits for room looks again after this time: nobody signals space that other programs free
@@ -40,7 +40,7 @@ impl Space {
 
 impl<S: Storage> State<S> {
     /// Evicts every segment whose messages are all too old, except the last one. Returns whether
-    /// there are segments to settle.
+    /// there are segments to reclaim.
     pub(crate) fn expire(&self) -> bool {
         let Some(ages) = self.ages else {
             return false;
@@ -75,22 +75,22 @@ impl<S: Storage> State<S> {
         self.gaps.count_evicted(self.storage.path(), unread);
     }
 
-    /// Settles drained segments. After a failed sync it does nothing: no place can be known to be
+    /// Reclaims drained segments. After a failed sync it does nothing: no place can be known to be
     /// durable (R8).
-    pub(crate) fn settle(&self) -> Result<()> {
-        if self.is_poisoned() && !planted!(SettledPoisoned) {
+    pub(crate) fn reclaim(&self) -> Result<()> {
+        if self.is_poisoned() && !planted!(ReclaimedPoisoned) {
             return Ok(());
         }
-        self.segments.settle(&self.context())
+        self.segments.reclaim(&self.context())
     }
 
-    /// As [`settle`](Self::settle), for a producer, which waits until the storage worker has done
+    /// As [`reclaim`](Self::reclaim), for a producer, which waits until the storage worker has done
     /// it.
-    pub(crate) fn have_settled(&self) -> Result<()> {
-        if self.is_poisoned() && !planted!(SettledPoisoned) {
+    pub(crate) fn have_reclaimed(&self) -> Result<()> {
+        if self.is_poisoned() && !planted!(ReclaimedPoisoned) {
             return Ok(());
         }
-        self.segments.have_settled(&self.context())
+        self.segments.have_reclaimed(&self.context())
     }
 
     /// Makes the next segment of the queue. One that drops its oldest messages has the storage
@@ -98,7 +98,7 @@ impl<S: Storage> State<S> {
     pub(crate) fn append(&self, plan: Plan) -> Result<Arc<Segment<S::File>>> {
         let room = self.segments.room_ahead(&self.context(), &plan);
         if room == RoomAhead::Nothing
-            && let Some(made) = self.storage_worker.ask(Errand::Room)
+            && let Some(made) = self.storage_worker.ask(Request::Room)
         {
             // (Without one the segment is refused, and the engine looks for room.)
             made?;
@@ -211,9 +211,8 @@ impl<S: Storage> State<S> {
     }
 
     /// Drains the segments that every consumer has passed. Returns whether there were any.
-    pub(crate) fn reclaim(&self) -> bool {
-        let _giving_back =
-            (!planted!(ReclaimedWhileChosen)).then(|| self.places.giving_back.read());
+    pub(crate) fn drain_passed(&self) -> bool {
+        let _giving_back = (!planted!(DrainedWhileChosen)).then(|| self.places.giving_back.read());
         let Some(lowest) = self.places.lowest() else {
             return false;
         };

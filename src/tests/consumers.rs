@@ -286,7 +286,7 @@ fn a_clock_that_is_turned_back_makes_no_message_expire_early() {
     // Space is given back by being read, whatever the clock said.
     put(&engine, 200);
     while read(&engine).unwrap().is_some() {}
-    engine.core.settle().unwrap();
+    engine.core.reclaim().unwrap();
     assert!(engine.core.segments.list().live.len() <= 1);
     assert_eq!((engine.stats().messages, engine.stats().lost_expired), (0, 50));
     engine.close().unwrap();

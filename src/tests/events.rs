@@ -33,7 +33,7 @@ fn take_every_lock(engine: &Queue) {
     let _ = (engine.enqueue(b"told"), engine.stats(), core.committed_spot(), core.visible_end());
     drop((core.places.synced_moves.lock(), core.places.giving_back.write()));
     let context = core.context();
-    let _ = core.segments.settle(&context);
+    let _ = core.segments.reclaim(&context);
     let _ = core.segments.sync_directory(&core.storage, &core.index);
     let _ = core.index.sync();
 }

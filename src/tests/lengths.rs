@@ -44,7 +44,7 @@ fn a_backlog_that_was_read_leaves_short_segments_when_the_queue_is_idle() {
         grow_and_drain(&queue);
         // As the storage worker does when nothing was drained for a while.
         assert!(queue.core.drain_long_tail() && lengths(&queue).is_empty());
-        queue.core.settle().unwrap();
+        queue.core.reclaim().unwrap();
         queue.core.segments.trim_spares(&queue.core.context());
         is_small(&queue);
         assert!(!queue.core.drain_long_tail(), "there is none");

@@ -108,9 +108,9 @@ mutants! {
     KeeperWaitsForProducers => "P9: no order of calls deadlocks",
     /// The end of the storage worker does not wake who waits for it.
     KeeperLeavesInSilence => "P9: no wake-up is lost",
-    /// A producer does the storage worker's errands itself, although that thread runs.
-    ErrandsDoneHere => "P9: no sync on the thread of a caller that asked for none",
-    /// The storage worker does not wake the producer whose errand is done.
+    /// A producer does the storage worker's requests itself, although that thread runs.
+    RequestsDoneHere => "P9: no sync on the thread of a caller that asked for none",
+    /// The storage worker does not wake the producer whose request is done.
     AnswerWakesNobody => "P9: no wake-up is lost",
     /// Segments that the storage worker drops ahead of need are no reason to try again without
     /// room.
@@ -149,12 +149,12 @@ mutants! {
     CheckpointGoesBack => "a checkpoint never goes back",
     /// The end of a run does not wait for the flush under way.
     LeaderOutlivesTheRun => "P7: nothing is written after the close",
-    /// The end of a run does not end settling.
-    SettledAfterTheEnd => "P7: nothing is written after the close",
-    /// Drained segments are settled after a failed sync.
-    SettledPoisoned => "R8: a segment goes when a synced place is behind it",
+    /// The end of a run does not end reclaiming.
+    ReclaimedAfterTheEnd => "P7: nothing is written after the close",
+    /// Drained segments are reclaimed after a failed sync.
+    ReclaimedPoisoned => "R8: a segment goes when a synced place is behind it",
     /// Segments are given back while a consumer's new place is chosen.
-    ReclaimedWhileChosen => "a consumer's place is not given back",
+    DrainedWhileChosen => "a consumer's place is not given back",
     /// New room does not wake producers that wait for it.
     SpaceWakesNobody => "P9: no wake-up is lost",
     /// The tail's position is published before its number.
@@ -170,13 +170,13 @@ mutants! {
     OneWaiterOfAll => "P9: no wake-up is lost",
     /// Segments that were drained while the places were synced are used again, too.
     DrainedDuringSyncGoes => "R8: a segment goes when a synced place is behind it",
-    /// Who settles does not ask whether the run has ended.
-    SettlingNotAsked => "P7: nothing is written after the close",
+    /// Who reclaims does not ask whether the run has ended.
+    ReclaimingNotAsked => "P7: nothing is written after the close",
     /// Whether space is coming is asked under another lock than whether there is room.
     ComingAskedApart => "P5: a queue with room takes messages"; equivalent:
         "Who saw that nothing comes, and is refused, asks whether consumers or ages drained \
-         anything since it began (regain). Who saw that space comes settles once more, and \
-         sees that nothing comes if there is nothing left to settle.",
+         anything since it began (regain). Who saw that space comes reclaims once more, and \
+         sees that nothing comes if there is nothing left to reclaim.",
     /// What is dropped is not noted as dropped.
     DropNotNoted => "P4: each missing number is reported with its cause",
     /// A reader within the tail's segment does not learn that it was drained.
@@ -479,7 +479,7 @@ mutants! {
     BelievedIsDoubted => "what an opening that dies has read is reported as it would have been",
     /// Where a kill left no tail, the walk begins with the last segment.
     WalkFromTheLastSegment => "P2: what is acknowledged is there after a kill",
-    /// A spare that cannot be removed is settled again, and again.
+    /// A spare that cannot be removed is reclaimed again, and again.
     SpareGoesRound => "P9: a call without room ends",
     /// An opening behind a power cut marks as durable what is missing before the next segment.
     MarkBeyondTheMissing => "P4: each missing number is reported with its cause";
@@ -542,7 +542,7 @@ mutants! {
     /// In a look at a queue a quarantined file has its old name, too.
     OldNameStays => "a look says what an opening would do",
     /// Room ahead of need is for a segment without the blocks that say where it lies.
-    MarginWithoutOverhead => "room is made before it is needed",
+    HeadroomWithoutOverhead => "room is made before it is needed",
     /// What several headers state as missing is subtracted from the figures as often.
     GapsCountedTwice => "the figures say how many there are",
     /// A reader that searches behind damage takes a record for one of the next segment.

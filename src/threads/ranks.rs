@@ -20,8 +20,8 @@ pub(crate) enum Rank {
     Figures,
     /// `State::durable`, the flush lock.
     Flush,
-    /// `Segments::settling`.
-    Settling,
+    /// `Segments::reclaiming`.
+    Reclaiming,
     /// `Segments::list`.
     Segments,
     /// `Pool::windows`.

@@ -16,21 +16,21 @@ pub(crate) type Noted = Vec<Box<dyn FnOnce() + Send>>;
 
 /// Work with syncs in it, which the storage worker does for producers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Errand {
-    /// Settle drained segments.
-    Settle,
-    /// Evict the oldest messages, so that there is room for the next segment, and settle.
+pub(crate) enum Request {
+    /// Reclaim drained segments.
+    Reclaim,
+    /// Evict the oldest messages, so that there is room for the next segment, and reclaim.
     Room,
     /// Reserve the numbers below this one.
     Reserve(u64),
 }
 
-/// An errand that a producer waits for: one at a time, for that producer has the producers' lock.
+/// A request that a producer waits for: one at a time, for that producer has the producers' lock.
 #[derive(Debug, Default)]
 enum Awaited {
     #[default]
     Nothing,
-    For(Errand),
+    For(Request),
     /// The worker is at it.
     Taken,
     Done(Result<()>),
@@ -39,8 +39,8 @@ enum Awaited {
 /// What the storage worker is to do.
 #[derive(Debug, Default)]
 pub(crate) struct StorageRequests {
-    /// Settle drained segments.
-    pub(crate) settle: bool,
+    /// Reclaim drained segments.
+    pub(crate) reclaim: bool,
     /// Have room for more than the next segment.
     pub(crate) room: bool,
     /// Reserve the numbers below this one.
@@ -52,35 +52,36 @@ pub(crate) struct StorageRequests {
     /// Flush messages and places, for futures.
     pub(crate) flush_for_tasks: bool,
     asked: Awaited,
-    /// The producer that waits for its errand.
+    /// The producer that waits for its request.
     producer: Option<Thread>,
 }
 
 impl StorageRequests {
-    /// The errand that is to be done next.
-    pub(crate) fn take_errand(&mut self) -> Option<Errand> {
-        if let Awaited::For(errand) = self.asked {
+    /// The request that is to be done next.
+    pub(crate) fn take_request(&mut self) -> Option<Request> {
+        if let Awaited::For(request) = self.asked {
             self.asked = Awaited::Taken;
-            return Some(errand);
+            return Some(request);
         }
-        if std::mem::take(&mut self.settle) {
-            return Some(Errand::Settle);
+        if std::mem::take(&mut self.reclaim) {
+            return Some(Request::Reclaim);
         }
         if std::mem::take(&mut self.room) {
-            return Some(Errand::Room);
+            return Some(Request::Room);
         }
-        self.reservation.take().map(Errand::Reserve)
+        self.reservation.take().map(Request::Reserve)
     }
 }
 
 impl Worker<StorageRequests> {
-    /// Has the worker do `errand`, and waits until it has. `None`: the caller is to do it itself,
+    /// Has the worker do `request`, and waits until it has. `None`: the caller is to do it itself,
     /// for there is no worker. The caller holds the producers' lock, and none of those that the
     /// worker may wait for.
     #[cold]
-    pub(crate) fn ask(&self, errand: Errand) -> Option<Result<()>> {
+    pub(crate) fn ask(&self, request: Request) -> Option<Result<()>> {
         check_wait_for_storage_worker();
-        if planted!(ErrandsDoneHere) || !self.request(|wanted| wanted.asked = Awaited::For(errand))
+        if planted!(RequestsDoneHere)
+            || !self.request(|wanted| wanted.asked = Awaited::For(request))
         {
             return None;
         }
@@ -108,7 +109,7 @@ impl Worker<StorageRequests> {
         outcome
     }
 
-    /// The errand that was [asked](Self::ask) for, if one was, is done.
+    /// The request that was [asked](Self::ask) for, if one was, is done.
     pub(crate) fn answer(&self, result: Result<()>) {
         let mut requests = self.requests();
         if matches!(requests.wanted.asked, Awaited::Taken) {
@@ -123,7 +124,7 @@ impl Worker<StorageRequests> {
         }
     }
 
-    /// The worker's thread ends: a producer that waits for it does its errand itself.
+    /// The worker's thread ends: a producer that waits for it does its request itself.
     pub(crate) fn leave_producers(&self) {
         self.leave();
         let mut requests = self.requests();

@@ -268,8 +268,9 @@ impl<F: StorageFile> Writer<F> {
             state.index.set_next(Some(next));
         }
         if !planted!(RefusedSegmentsStay) && state.segments.drain_behind(committed) {
-            // Best effort: a drained segment is settled at the latest when the next one is needed.
-            let _ = state.have_settled();
+            // Best effort: a drained segment is reclaimed at the latest when the next one is
+            // needed.
+            let _ = state.have_reclaimed();
         }
         // A record that was begun at the tail has no end, so recovery would cut it off. Its header
         // is cleared all the same.

@@ -195,7 +195,7 @@ impl<F: StorageFile> Writer<F> {
         need: Need,
     ) -> Result<()> {
         if state.expire() {
-            state.have_settled()?;
+            state.have_reclaimed()?;
         }
         state.bound_unsynced(self.tail.committed)?;
         // The rest of a record belongs to a message that began before: the first message that

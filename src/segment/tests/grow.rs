@@ -53,7 +53,7 @@ fn the_limit_is_kept_to_the_byte_and_what_is_refused_changes_nothing() {
             "{error}"
         );
         assert_eq!((bench.counts(), rows_count(&bench)), ([fits, 0, 0], true));
-        // A segment that every consumer has passed makes room at once: it is settled first.
+        // A segment that every consumer has passed makes room at once: it is reclaimed first.
         if fits > 1 {
             bench.pass(1);
             drop(bench.append(LEN).unwrap());
@@ -88,7 +88,7 @@ fn a_spare_gives_its_space_to_a_segment_that_must_grow() {
     let bench = Bench::new(None);
     bench.append_all(2);
     bench.pass(1);
-    bench.settle().unwrap();
+    bench.reclaim().unwrap();
     // A spare of another length cannot become a segment.
     bench.segments.list().recycling.spares[0].row.header.length = 2 * LEN;
     bench.storage.set_capacity(Some(bench.index.len() + 2 * LEN));

@@ -20,7 +20,7 @@ fn a_spare_whose_file_is_gone_or_another_one_is_none_and_what_lies_there_is_kept
     let mut bench = Bench::new(None);
     bench.append_all(3);
     bench.pass(2);
-    bench.settle().unwrap();
+    bench.reclaim().unwrap();
     let (live, spares): (Vec<Row>, Vec<Row>) = {
         let list = bench.segments.list();
         let spare = |spare: &Spare<_>| spare.row;
@@ -92,7 +92,7 @@ fn a_cut_waits_for_a_file_that_cannot_be_opened_and_for_the_next_run_once_files_
         drop(first);
         bench.synced();
         if is_over {
-            bench.segments.end_settling();
+            bench.segments.end_reclaiming();
         }
         let cut = || {
             bench.segments.cut_early_ends(&bench.context());

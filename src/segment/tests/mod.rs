@@ -1,4 +1,4 @@
-//! The segment allocator alone, on a simulated disk: the list, the pool, settling, growing.
+//! The segment allocator alone, on a simulated disk: the list, the pool, reclaiming, growing.
 
 mod grow;
 mod list;
@@ -102,8 +102,8 @@ impl Bench {
         assert!(self.segments.drain(end));
     }
 
-    fn settle(&self) -> Result<()> {
-        self.segments.settle(&self.context())
+    fn reclaim(&self) -> Result<()> {
+        self.segments.reclaim(&self.context())
     }
 
     /// How many are live, drained, spare.

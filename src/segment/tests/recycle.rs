@@ -27,7 +27,7 @@ fn a_drained_segment_goes_to_the_spares_or_out_only_when_the_place_behind_it_is_
         bench.pass(8);
         assert_eq!(bench.counts(), [1, 8, 0]);
         bench.storage.freeze_at(nth);
-        bench.settle().unwrap();
+        bench.reclaim().unwrap();
         let Some(killed) = bench.storage.frozen() else {
             assert_eq!(bench.counts(), [1, 0, 6]);
             break;
@@ -48,7 +48,7 @@ fn a_spare_says_so_in_its_header_and_begins_another_life_with_another_salt() {
     bench.append_all(2);
     let before = bench.headers()[0];
     bench.pass(1);
-    bench.settle().unwrap();
+    bench.reclaim().unwrap();
     let spare = bench.headers()[0];
     assert_eq!((spare.state, spare.life), (SegmentState::Spare, before.life));
     assert_eq!(spare.held, HELD, "everything below was given back, and the disk knows");
@@ -80,7 +80,7 @@ fn a_segment_that_an_opening_handed_on_is_open_until_it_is_drained_and_then_a_sp
     }
     bench.pass(2);
     assert!(!bench.segments.list().handed_on.iter().any(|open| open.header.life == 1));
-    bench.settle().unwrap();
+    bench.reclaim().unwrap();
     assert_eq!(bench.counts(), [1, 0, 2], "nobody has it open any more");
     assert_eq!(bench.storage.call_count(Call::Open) - before, 2, "its file was at hand");
 }
@@ -98,7 +98,7 @@ fn the_windows_of_a_spare_go_over_to_its_next_life() {
     };
     assert_eq!(look(1), LEN);
     bench.pass(1);
-    bench.settle().unwrap();
+    bench.reclaim().unwrap();
     let next = bench.append(1).unwrap().header.life;
     assert_eq!(look(next), LEN, "it is mapped already");
 }
@@ -123,11 +123,11 @@ fn what_is_drained_while_the_places_are_synced_waits_for_the_next_sync() {
     bench.pass(1);
     let gate = bench.storage.stop_next(Call::SyncFile);
     std::thread::scope(|scope| {
-        let settling = scope.spawn(|| bench.settle());
+        let reclaiming = scope.spawn(|| bench.reclaim());
         gate.wait_for_visitor();
         bench.pass(1);
         gate.open();
-        settling.join().unwrap().unwrap();
+        reclaiming.join().unwrap().unwrap();
     });
     assert_eq!(bench.counts(), [2, 1, 1]);
 }
@@ -144,7 +144,7 @@ fn a_segment_that_somebody_has_open_is_removed_and_never_used_again() {
         let _lent = lent.then_some(window);
         let _open = (!lent).then_some(segment);
         bench.pass(1);
-        bench.settle().unwrap();
+        bench.reclaim().unwrap();
         assert_eq!((bench.counts(), bench.headers().len()), ([1, 0, 0], 1), "lent: {lent}");
     }
 }
@@ -164,7 +164,7 @@ fn what_a_reader_lends_while_a_segment_is_looked_at_is_never_used_again() {
         let window = reader.pool.get(&segment.file, life, 0, LEN, || LEN, User::Reader);
         into.set(window.unwrap());
     });
-    bench.settle().unwrap();
+    bench.reclaim().unwrap();
     assert!(lent.take().is_some());
     assert_eq!((bench.counts(), bench.headers().len()), ([1, 0, 0], 1));
 }
@@ -182,7 +182,7 @@ fn bytes_of_a_removed_file_count_on_the_disk_and_not_against_the_limit_until_it_
     assert_eq!(both, (2 * (LEN + overhead(LEN)), 2 * (LEN + overhead(LEN))));
     bench.pass(1);
     assert_eq!(bytes(), both, "drained is not free");
-    bench.settle().unwrap();
+    bench.reclaim().unwrap();
     assert_eq!((bytes(), bench.segments.has_removed_open()), ((both.0 / 2, both.1), true));
     drop(segment);
     assert_eq!((bytes(), bench.segments.has_removed_open()), ((both.0 / 2, both.1 / 2), false));
@@ -195,16 +195,16 @@ fn a_drained_segment_that_cannot_be_marked_is_removed_and_one_that_cannot_be_rem
     bench.append_all(2);
     bench.pass(1);
     bench.storage.fail_after(Call::Write, 1, Errno::IO, false);
-    bench.settle().unwrap();
+    bench.reclaim().unwrap();
     assert_eq!((bench.storage.failed(Call::Write), bench.counts()), (1, [1, 0, 0]));
     bench.append_all(1);
     bench.pass(1);
     bench.storage.fail_after(Call::Write, 1, Errno::IO, false);
     bench.storage.fail_after(Call::Remove, 1, Errno::IO, false);
     let seen = bench.segments.passed();
-    bench.settle().unwrap();
+    bench.reclaim().unwrap();
     assert_eq!((bench.storage.failed(Call::Remove), bench.counts()), (1, [1, 1, 0]));
-    // The next settling tries again.
+    // The next reclaiming tries again.
     assert!(!bench.segments.regain(&bench.context(), seen).unwrap());
     assert_eq!(bench.counts(), [1, 0, 1]);
 }
@@ -216,7 +216,7 @@ fn space_comes_back_on_a_disk_that_is_full() {
     stand(&bench, bench.headers()[7].end());
     bench.storage.set_capacity(Some(0));
     bench.pass(8);
-    bench.settle().unwrap();
+    bench.reclaim().unwrap();
     assert_eq!(bench.counts(), [1, 0, 6]);
     bench.segments.trim_spares(&bench.context());
     assert_eq!(bench.counts(), [1, 0, 2]);
@@ -229,10 +229,10 @@ fn where_all_that_is_drained_leaves_the_directory_a_spare_says_how_far_that_goes
     let bench = Bench::new(Some(1 << 20));
     bench.append_all(9);
     bench.pass(2);
-    bench.settle().unwrap();
+    bench.reclaim().unwrap();
     assert_eq!(bench.counts(), [7, 0, 2]);
     bench.pass(3);
-    bench.settle().unwrap();
+    bench.reclaim().unwrap();
     assert_eq!(bench.counts(), [4, 0, 2]);
     let held = |state| {
         bench
@@ -250,9 +250,9 @@ fn once_the_files_are_released_nothing_is_done_to_them() {
     let bench = Bench::new(None);
     bench.append_all(3);
     bench.pass(2);
-    bench.segments.end_settling();
+    bench.segments.end_reclaiming();
     let calls = bench.storage.calls();
-    bench.settle().unwrap();
+    bench.reclaim().unwrap();
     bench.segments.prepare(&bench.context(), 0);
     bench.segments.trim_spares(&bench.context());
     assert_eq!((bench.storage.calls(), bench.counts()), (calls, [1, 2, 0]));
@@ -263,7 +263,7 @@ fn what_is_done_to_files_that_go_keeps_no_producer_waiting_and_their_bytes_count
     let bench = Bench::new(None);
     bench.append_all(9);
     bench.pass(8);
-    bench.settle().unwrap();
+    bench.reclaim().unwrap();
     let bytes = bench.segments.list().limited_bytes();
     let gate = bench.storage.stop_next(Call::Remove);
     std::thread::scope(|scope| {
@@ -287,12 +287,12 @@ fn a_spare_that_cannot_be_looked_at_just_now_is_not_quarantined() {
     let bench = Bench::new(None);
     bench.append_all(2);
     bench.pass(1);
-    bench.settle().unwrap();
+    bench.reclaim().unwrap();
     assert_eq!(bench.counts(), [1, 0, 1]);
     bench.storage.fail_after(Call::Measure, 1, Errno::IO, false);
     bench.append(1).unwrap();
     assert_eq!((bench.storage.failed(Call::Measure), bench.counts()), (1, [2, 1, 0]));
-    bench.settle().unwrap();
+    bench.reclaim().unwrap();
     assert_eq!(bench.counts(), [2, 0, 1]);
     assert!(!bench.storage.file_names().iter().any(|name| name.ends_with(QUARANTINE_SUFFIX)));
 }
@@ -304,7 +304,7 @@ fn spares_are_as_long_as_the_tails_segment() {
     let bench = Bench::new(None);
     bench.append_all(3);
     bench.pass(2);
-    bench.settle().unwrap();
+    bench.reclaim().unwrap();
     assert_eq!(bench.counts(), [1, 0, 2]);
     let double = Geometry { usual_len: 2 * LEN, most_len: 2 * LEN, ..*bench.pool.geometry() };
     let bench = Bench { pool: Pool::new(double), ..bench };
@@ -317,12 +317,12 @@ fn spares_are_as_long_as_the_tails_segment() {
     assert_eq!((append(2 * LEN), bench.counts()), (2 * LEN, [2, 0, 2]), "none is long enough");
     bench.synced();
     bench.pass(1);
-    bench.settle().unwrap();
+    bench.reclaim().unwrap();
     assert_eq!(bench.counts(), [1, 0, 0], "all were too short");
     assert_eq!(append(0), LEN);
     bench.synced();
     bench.pass(1);
-    bench.settle().unwrap();
+    bench.reclaim().unwrap();
     assert_eq!(bench.counts(), [1, 0, 0], "it was too long");
 }
 

@@ -277,7 +277,7 @@ fn a_lost_index_leaves_no_doubt_of_what_left_the_directory() {
             reading::next(&queue, &standing, Read::Take).unwrap();
         }
         queue.core.flush().unwrap();
-        queue.core.segments.settle(&queue.core.context()).unwrap();
+        queue.core.segments.reclaim(&queue.core.context()).unwrap();
     }
     assert_eq!(queue.core.segments.list().live.front().unwrap().header.first_seq, 3);
     assert!(queue.core.storage.file_names().len() < 6, "some were removed");

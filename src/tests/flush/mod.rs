@@ -364,9 +364,9 @@ fn a_checkpoint_never_goes_back() {
     assert_eq!(queue.core.index.checkpoint().position, late.position);
 }
 
-/// No place can be known to be durable any more, so nothing that was drained is settled.
+/// No place can be known to be durable any more, so nothing that was drained is reclaimed.
 #[test]
-fn after_a_failed_sync_nothing_is_settled_and_that_is_no_error() {
+fn after_a_failed_sync_nothing_is_reclaimed_and_that_is_no_error() {
     let storage = disk();
     let queue = open(&storage, &options(), Background::Calls);
     for _ in 0..4 {
@@ -377,7 +377,7 @@ fn after_a_failed_sync_nothing_is_settled_and_that_is_no_error() {
     let end = queue.core.segments.list().live[0].header.end();
     assert!(queue.core.segments.drain(end));
     let calls = storage.calls();
-    queue.core.settle().unwrap();
+    queue.core.reclaim().unwrap();
     assert_eq!(storage.calls(), calls);
 }
 

@@ -99,7 +99,7 @@ fn a_record_that_is_being_written_is_not_dropped_for_the_next_one() {
     let keeper = Arc::clone(&queue);
     meanwhile("before a tail is published", move || {
         // It wants more than there is.
-        keeper.core.segments.list().margin = 100;
+        keeper.core.segments.list().headroom = 100;
         keeper.core.make_room(&keeper.consumers.release()).unwrap();
     });
     assert_eq!(queue.enqueue(&long).unwrap(), 400);
@@ -125,7 +125,7 @@ fn who_found_no_room_tries_again_when_the_keeper_has_made_some() {
     }
     let (core, before) = (&queue.core, queue.core.segments.passed());
     assert!(!core.regain(before).unwrap());
-    core.segments.list().margin = 2;
+    core.segments.list().headroom = 2;
     core.make_room(&queue.consumers.release()).unwrap();
     assert!(core.regain(before).unwrap());
     // There is room now: nothing more is dropped.
@@ -161,7 +161,7 @@ fn space_comes_in_large_steps_near_the_limit_too() {
 /// Room that was made ahead of need is enough for the next segment, whatever the limit is.
 #[test]
 fn room_ahead_of_need_is_room_for_the_next_segment() {
-    holds_but_for(Mutant::MarginWithoutOverhead, || {
+    holds_but_for(Mutant::HeadroomWithoutOverhead, || {
         LENGTH_HERE.set(Some(64 << 10));
         for more in 0..20 {
             let storage = SimStorage::new(3).with_file_capacity(256 << 10);

@@ -391,7 +391,7 @@ fn what_comes_after_the_end_of_a_run_does_nothing_to_the_files() {
     // As if readers had gone on.
     assert!(core.segments.drain(core.committed_spot().position));
     core.places.removed_moves.fetch_add(1, Ordering::Relaxed);
-    core.settle().unwrap();
+    core.reclaim().unwrap();
     queue.engine.give_space_back();
     core.segments.trim_spares(&core.context());
     core.prepare_ahead();

@@ -221,7 +221,7 @@ fn what_a_consumer_that_is_being_made_has_to_read_stays() {
     let other = Arc::clone(&queue);
     meanwhile("before a consumer has its place", move || {
         take_all(&other, "b");
-        other.core.reclaim();
+        other.core.drain_passed();
     });
     let consumer = queue.consumer("a").unwrap();
     let next = reading::next(&queue, &consumer, Read::Take).unwrap();

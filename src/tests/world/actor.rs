@@ -122,7 +122,7 @@ fn check_without_default(queue: &Queue, figures: &Stats) {
         .collect();
     let lowest = others.iter().map(|other| other.cell.spot()).min().expect("a named consumer");
     assert_eq!(queue.core.places.lowest(), Some(lowest.position), "a place that nobody has");
-    assert!(!queue.core.reclaim(), "space is kept that nobody needs");
+    assert!(!queue.core.drain_passed(), "space is kept that nobody needs");
     let most = others.iter().map(|other| other.len(&queue.core)).max().unwrap_or(0);
     let (len, span) = (queue.len(), queue.core.committed_spot().seq - lowest.seq);
     assert_eq!(figures.messages, len);

@@ -13,11 +13,11 @@ use crate::tests::crash::model::content;
 use crate::tests::mutants::Mutant;
 use crate::tests::sim::SimStorage;
 
-/// Takes as a reader does, before the storage worker settles what was left behind.
+/// Takes as a reader does, before the storage worker reclaims what was left behind.
 fn take(queue: &Queue, standing: &Standing<SimStorage>) {
     let step = standing.step(&queue.core, Read::Take, crate::read::Check::Now, AsMessage, None);
     if step.crossed {
-        queue.core.reclaim();
+        queue.core.drain_passed();
     }
     assert!(step.outcome.unwrap().is_some());
 }

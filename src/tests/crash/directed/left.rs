@@ -236,7 +236,7 @@ fn what_expired_does_not_come_back_when_an_opening_dies_that_believed_it() {
 }
 
 /// Killed with a segment begun for a batch that was never whole, and killed again, between the
-/// words of the index's tail, before that segment was settled: what came between is there.
+/// words of the index's tail, before that segment was reclaimed: what came between is there.
 #[test]
 fn a_segment_of_a_batch_that_was_never_whole_hides_nothing() {
     holds_but_for(Mutant::WalkFromTheLastSegment, || {

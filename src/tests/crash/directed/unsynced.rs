@@ -31,13 +31,13 @@ fn a_header_says_of_what_was_given_back_no_more_than_the_disk() {
             while base(queue) == first {
                 let step = standing.step(&queue.core, Read::Take, Check::Now, AsMessage, None);
                 assert!(step.outcome.unwrap().is_some());
-                queue.core.reclaim();
+                queue.core.drain_passed();
             }
         };
         leave_one(&queue);
         let reader = Arc::clone(&queue);
         meanwhile("behind the sync of what goes", move || leave_one(&reader));
-        queue.core.settle().unwrap();
+        queue.core.reclaim().unwrap();
         let storage = &queue.core.storage;
         let bytes = storage.power_cut_losing_all().read_file(INDEX_NAME);
         let places = IndexImage::read(&bytes, &queue.core.index.queue_id).consumers;

@@ -1,8 +1,8 @@
-//! The margin of a queue that drops its oldest messages: room for the next segments, made before it
-//! is needed, so that no producer waits for the syncs that evicting takes.
+//! The headroom of a queue that drops its oldest messages: room for the next segments, made before
+//! it is needed, so that no producer waits for the syncs that evicting takes.
 //!
-//! The margin is the length of one segment or a few, of which there are sixteen: it grows each time
-//! that a producer has used it up and waits, and is the least again when the queue was idle.
+//! The headroom is the length of one segment or a few, of which there are sixteen: it grows each
+//! time that a producer has used it up and waits, and is the least again when the queue was idle.
 
 use super::files::{overhead, taken};
 use super::list::List;
@@ -10,17 +10,17 @@ use super::{Context, Plan, Segments};
 use crate::error::{GapCause, Result};
 use crate::events;
 use crate::storage::{Storage, StorageFile};
-use crate::threads::requests::Errand;
+use crate::threads::requests::Request;
 
-/// The longest margin, in segments.
-const MOST_MARGIN: u64 = 4;
+/// The longest headroom, in segments.
+const MOST_HEADROOM: u64 = 4;
 
 /// How much room there is ahead of need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RoomAhead {
-    /// The margin is whole; or the queue keeps none.
+    /// The headroom is whole; or the queue keeps none.
     Enough,
-    /// There is room for the next segment, and behind it not for the whole margin.
+    /// There is room for the next segment, and behind it not for the whole headroom.
     Little,
     /// There is no room for the next segment.
     Nothing,
@@ -53,7 +53,7 @@ impl<S: Storage> Segments<S> {
             return RoomAhead::Enough;
         }
         let fitting = list.fitting(context, length);
-        if fitting > list.margin {
+        if fitting > list.headroom {
             return RoomAhead::Enough;
         }
         // The producer reports this: while the storage worker reports something it does nothing
@@ -63,19 +63,19 @@ impl<S: Storage> Segments<S> {
         if fitting > 0 {
             return RoomAhead::Little;
         }
-        list.margin = (list.margin + 1).min(MOST_MARGIN);
+        list.headroom = (list.headroom + 1).min(MOST_HEADROOM);
         RoomAhead::Nothing
     }
 
-    /// Drops the oldest segments until there is room for the margin. Of those that end at or before
-    /// `visible` alone: others may hold the beginning of a record that is being written. The last
-    /// one stays. Returns the first number that is still in the queue, if there were any.
+    /// Drops the oldest segments until there is room for the headroom. Of those that end at or
+    /// before `visible` alone: others may hold the beginning of a record that is being written. The
+    /// last one stays. Returns the first number that is still in the queue, if there were any.
     pub(crate) fn drop_ahead(&self, context: &Context<'_, S>, visible: u64) -> Option<u64> {
         let geometry = context.pool.geometry();
         let mut list = self.list();
         let length = list.tail_len(geometry).min(geometry.usual_len);
-        let beside = if planted!(MarginWithoutOverhead) { 0 } else { overhead(length) };
-        let wanted = list.margin * (length + beside);
+        let beside = if planted!(HeadroomWithoutOverhead) { 0 } else { overhead(length) };
+        let wanted = list.headroom * (length + beside);
         let mut any = false;
         while geometry.drops_ahead
             && list.room(context) < wanted
@@ -98,12 +98,12 @@ impl<S: Storage> Segments<S> {
         Some(first_held)
     }
 
-    /// As [`settle`](Self::settle), for a producer, which waits until the storage worker has done
+    /// As [`reclaim`](Self::reclaim), for a producer, which waits until the storage worker has done
     /// it.
-    pub(crate) fn have_settled(&self, context: &Context<'_, S>) -> Result<()> {
+    pub(crate) fn have_reclaimed(&self, context: &Context<'_, S>) -> Result<()> {
         if !self.list().has_drained() {
             return Ok(());
         }
-        context.storage_worker.ask(Errand::Settle).unwrap_or_else(|| self.settle(context))
+        context.storage_worker.ask(Request::Reclaim).unwrap_or_else(|| self.reclaim(context))
     }
 }

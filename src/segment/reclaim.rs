@@ -1,4 +1,4 @@
-//! Settles drained segments, makes spares ahead of need, removes surplus ones, and syncs the
+//! Reclaims drained segments, makes spares ahead of need, removes surplus ones, and syncs the
 //! directory.
 
 use std::io;
@@ -16,9 +16,9 @@ use crate::storage::{Storage, StorageFile};
 impl<S: Storage> Segments<S> {
     /// Makes every place stored so far durable (R8). Then turns the drained segments into spares,
     /// or removes their files.
-    pub(crate) fn settle(&self, context: &Context<'_, S>) -> Result<()> {
-        let settling = self.settling.lock();
-        if *settling && !planted!(SettlingNotAsked) {
+    pub(crate) fn reclaim(&self, context: &Context<'_, S>) -> Result<()> {
+        let reclaiming = self.reclaiming.lock();
+        if *reclaiming && !planted!(ReclaimingNotAsked) {
             return Ok(());
         }
         // The segments stay in the list during the sync, so their bytes count.
@@ -72,12 +72,12 @@ impl<S: Storage> Segments<S> {
     /// Removes the spares that only a busy queue keeps, and those that are not as long as the
     /// tail's segment.
     pub(crate) fn trim_spares(&self, context: &Context<'_, S>) {
-        let settling = self.settling.lock();
-        if *settling {
+        let reclaiming = self.reclaiming.lock();
+        if *reclaiming {
             return;
         }
         let mut list = self.list();
-        list.margin = 1;
+        list.headroom = 1;
         let length = list.tail_len(context.pool.geometry());
         let (right, wanted) = (list.spares_of(length), spares_wanted(length, Pace::Idle));
         if right == list.spares() && right <= wanted || context.begin_changing().is_err() {
@@ -95,9 +95,9 @@ impl<S: Storage> Segments<S> {
         self.transfer(context, transfers);
     }
 
-    /// Ends settling for good, at the end of a run; waits for a thread that settles.
-    pub(crate) fn end_settling(&self) {
-        *self.settling.lock() = true;
+    /// Ends reclaiming for good, at the end of a run; waits for a thread that reclaims.
+    pub(crate) fn end_reclaiming(&self) {
+        *self.reclaiming.lock() = true;
     }
 
     /// Carries transfers out and finishes them. The calls on the files are made without the list's
@@ -116,8 +116,8 @@ impl<S: Storage> Segments<S> {
     /// Makes a spare ahead of need, as long as the next segment is with that backlog, if there is
     /// none, none is coming, and no limit is set. Best effort.
     pub(crate) fn prepare(&self, context: &Context<'_, S>, backlog: u64) {
-        let settling = self.settling.lock();
-        if *settling {
+        let reclaiming = self.reclaiming.lock();
+        if *reclaiming {
             return;
         }
         let mut list = self.list();
