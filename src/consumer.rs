@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::consume::standing::{Read, Standing};
+use crate::consume::consumer_state::{ConsumerState, Read};
 use crate::delivery::{self, Delivery};
 use crate::engine::Engine;
 use crate::engine::ahead::Ahead;
@@ -43,26 +43,26 @@ use crate::storage::{FileStorage, Storage};
 #[derive(Debug, Clone)]
 pub struct Consumer {
     engine: Arc<Engine<FileStorage>>,
-    standing: Arc<Standing<FileStorage>>,
+    consumer: Arc<ConsumerState<FileStorage>>,
 }
 
 impl Consumer {
     pub(crate) fn new(
         engine: Arc<Engine<FileStorage>>,
-        standing: Arc<Standing<FileStorage>>,
+        consumer: Arc<ConsumerState<FileStorage>>,
     ) -> Consumer {
-        Consumer { engine, standing }
+        Consumer { engine, consumer }
     }
 
     /// The consumer's name.
     #[must_use]
     pub fn name(&self) -> &str {
-        self.standing.name()
+        self.consumer.name()
     }
 
     #[cfg(any(feature = "capi", feature = "forward"))]
-    pub(crate) fn parts(&self) -> (&Arc<Engine<FileStorage>>, &Arc<Standing<FileStorage>>) {
-        (&self.engine, &self.standing)
+    pub(crate) fn parts(&self) -> (&Arc<Engine<FileStorage>>, &Arc<ConsumerState<FileStorage>>) {
+        (&self.engine, &self.consumer)
     }
 
     /// The next message, which stays in the queue; `None` when there is none.
@@ -72,7 +72,7 @@ impl Consumer {
     /// As [`Queue::peek`](crate::Queue::peek); [`Error::NotFound`] once the consumer was removed.
     #[inline]
     pub fn peek(&self) -> Result<Option<Message>> {
-        reading::next(&self.engine, &self.standing, Read::Look)
+        reading::next(&self.engine, &self.consumer, Read::Look)
     }
 
     /// Takes the next message; `None` when there is none.
@@ -87,7 +87,7 @@ impl Consumer {
     /// removed.
     #[inline]
     pub fn dequeue(&self) -> Result<Option<Message>> {
-        reading::next(&self.engine, &self.standing, Read::Take)
+        reading::next(&self.engine, &self.consumer, Read::Take)
     }
 
     /// As [`Queue::peek_into`](crate::Queue::peek_into).
@@ -97,7 +97,7 @@ impl Consumer {
     /// As [`peek`](Self::peek).
     #[inline]
     pub fn peek_into(&self, buffer: &mut Vec<u8>) -> Result<Option<u64>> {
-        reading::next_into(&self.engine, &self.standing, Read::Look, buffer)
+        reading::next_into(&self.engine, &self.consumer, Read::Look, buffer)
     }
 
     /// As [`Queue::dequeue_into`](crate::Queue::dequeue_into).
@@ -107,7 +107,7 @@ impl Consumer {
     /// As [`dequeue`](Self::dequeue).
     #[inline]
     pub fn dequeue_into(&self, buffer: &mut Vec<u8>) -> Result<Option<u64>> {
-        reading::next_into(&self.engine, &self.standing, Read::Take, buffer)
+        reading::next_into(&self.engine, &self.consumer, Read::Take, buffer)
     }
 
     /// As [`Queue::dequeue_batch`](crate::Queue::dequeue_batch).
@@ -116,7 +116,7 @@ impl Consumer {
     ///
     /// As [`dequeue`](Self::dequeue).
     pub fn dequeue_batch(&self, max: usize) -> Result<Vec<Message>> {
-        reading::batch(&self.engine, &self.standing, max)
+        reading::batch(&self.engine, &self.consumer, max)
     }
 
     /// As [`Queue::dequeue_timeout`](crate::Queue::dequeue_timeout).
@@ -125,7 +125,7 @@ impl Consumer {
     ///
     /// As [`dequeue`](Self::dequeue); [`Error::Closed`] when the queue is closed meanwhile.
     pub fn dequeue_timeout(&self, timeout: Duration) -> Result<Option<Message>> {
-        reading::next_waiting(&self.engine, &self.standing, timeout)
+        reading::next_waiting(&self.engine, &self.consumer, timeout)
     }
 
     /// As [`Queue::skip`](crate::Queue::skip).
@@ -135,7 +135,7 @@ impl Consumer {
     /// As [`dequeue`](Self::dequeue).
     #[inline]
     pub fn skip(&self) -> Result<Option<u64>> {
-        reading::skip(&self.engine, &self.standing)
+        reading::skip(&self.engine, &self.consumer)
     }
 
     /// Hands out the next message, to be [acknowledged](Delivery::ack) when its work is done.
@@ -161,7 +161,7 @@ impl Consumer {
     /// As [`dequeue`](Self::dequeue).
     #[inline]
     pub fn receive(&self) -> Result<Option<Delivery>> {
-        delivery::receive(&self.engine, &self.standing)
+        delivery::receive(&self.engine, &self.consumer)
     }
 
     /// Calls `work` with each message and acknowledges the message when `work` returns `Ok`, until
@@ -210,7 +210,7 @@ impl Consumer {
         work: impl FnMut(&Delivery) -> Result<(), E>,
         on_gap: impl FnMut(Gap),
     ) -> Result<(), E> {
-        delivery::for_each(&self.engine, &self.standing, work, on_gap)
+        delivery::for_each(&self.engine, &self.consumer, work, on_gap)
     }
 
     /// As [`receive`](Self::receive), but waits up to `timeout`: for a message, and until fewer
@@ -220,7 +220,7 @@ impl Consumer {
     ///
     /// As [`dequeue_timeout`](Self::dequeue_timeout).
     pub fn receive_timeout(&self, timeout: Duration) -> Result<Option<Delivery>> {
-        delivery::receive_waiting(&self.engine, &self.standing, timeout)
+        delivery::receive_waiting(&self.engine, &self.consumer, timeout)
     }
 
     /// Sets how many messages may be in flight (received, neither acknowledged nor given back) at a
@@ -232,7 +232,7 @@ impl Consumer {
     /// [`Error::InvalidArgument`] for 0, [`Error::NotFound`] once the consumer was removed,
     /// [`Error::Closed`].
     pub fn set_max_in_flight(&self, messages: impl Into<Option<u32>>) -> Result<()> {
-        self.engine.set_max_in_flight(&self.standing, messages.into())
+        self.engine.set_max_in_flight(&self.consumer, messages.into())
     }
 
     /// Sets when messages come again that were handed out and not acknowledged: leases, delays,
@@ -248,7 +248,7 @@ impl Consumer {
     /// changed then.
     pub fn set_redelivery(&self, redelivery: Redelivery) -> Result<()> {
         let rules = redelivery.rules(&self.engine)?;
-        self.engine.set_redelivery(&self.standing, rules)
+        self.engine.set_redelivery(&self.consumer, rules)
     }
 
     /// Reads this consumer in two lanes from now on: fresh messages first, and beside them what is
@@ -263,13 +263,13 @@ impl Consumer {
     /// 0, and a rate of 0. [`Error::NotFound`] once the consumer was removed, [`Error::Closed`],
     /// and [`Error::Io`] when what an earlier run left behind cannot be looked for.
     pub fn lanes(&self, options: LaneOptions) -> Result<Lanes> {
-        Lanes::open(&self.engine, &self.standing, &options)
+        Lanes::open(&self.engine, &self.consumer, &options)
     }
 
     /// How many messages are in flight: received, neither acknowledged nor given back.
     #[must_use]
     pub fn in_flight(&self) -> u64 {
-        self.standing.in_flight(&self.engine.core)
+        self.consumer.in_flight(&self.engine.core)
     }
 
     /// A descriptor for `poll`, `epoll` or `kqueue`. It is readable while a message or an
@@ -280,7 +280,7 @@ impl Consumer {
     ///
     /// [`Error::Io`] when the system has no descriptor left, [`Error::Closed`].
     pub fn ready_fd(&self) -> Result<BorrowedFd<'_>> {
-        self.engine.ready_fd(&self.standing)
+        self.engine.ready_fd(&self.consumer)
     }
 
     /// A future that takes the next message. It waits without a thread, on any executor.
@@ -294,7 +294,7 @@ impl Consumer {
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     pub fn recv(&self) -> crate::Recv {
-        crate::Recv::new(Ok((Arc::clone(&self.engine), Arc::clone(&self.standing))))
+        crate::Recv::new(Ok((Arc::clone(&self.engine), Arc::clone(&self.consumer))))
     }
 
     /// A future of the next delivery: as [`receive`](Self::receive), but waits.
@@ -305,14 +305,14 @@ impl Consumer {
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     pub fn recv_delivery(&self) -> crate::RecvDelivery {
-        crate::RecvDelivery::new(Ok((Arc::clone(&self.engine), Arc::clone(&self.standing))))
+        crate::RecvDelivery::new(Ok((Arc::clone(&self.engine), Arc::clone(&self.consumer))))
     }
 
     /// A stream that takes all messages from the next one on.
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     pub fn messages(&self) -> crate::Messages {
-        crate::Messages::new(Ok((Arc::clone(&self.engine), Arc::clone(&self.standing))))
+        crate::Messages::new(Ok((Arc::clone(&self.engine), Arc::clone(&self.consumer))))
     }
 
     /// A stream that [receives](Self::receive) all messages from the next one on.
@@ -341,12 +341,12 @@ impl Consumer {
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     pub fn deliveries(&self) -> crate::Deliveries {
-        crate::Deliveries::new(Ok((Arc::clone(&self.engine), Arc::clone(&self.standing))))
+        crate::Deliveries::new(Ok((Arc::clone(&self.engine), Arc::clone(&self.consumer))))
     }
 
     /// As [`Queue::iter`](crate::Queue::iter).
     pub fn iter(&self) -> Iter {
-        Iter::new(Ahead::new(&self.engine, &self.standing))
+        Iter::new(Ahead::new(&self.engine, &self.consumer))
     }
 
     /// How many messages wait for this consumer: those it has neither taken nor acknowledged,
@@ -355,7 +355,7 @@ impl Consumer {
     /// As exact as [`Queue::len`](crate::Queue::len).
     #[must_use]
     pub fn len(&self) -> u64 {
-        self.standing.len(&self.engine.core)
+        self.consumer.len(&self.engine.core)
     }
 
     /// Whether no message waits for this consumer.
@@ -382,7 +382,7 @@ impl Consumer {
     /// ```
     #[must_use]
     pub fn stats(&self) -> ConsumerStats {
-        self.engine.stats_of(&self.standing)
+        self.engine.stats_of(&self.consumer)
     }
 
     /// Moves to the message `seq`, back or forward. The number after the last one leads to the end
@@ -398,7 +398,7 @@ impl Consumer {
     /// behind the place cannot be erased on the disk: they go on counting, but those messages may
     /// come again after the next opening.
     pub fn seek(&self, seq: u64) -> Result<()> {
-        self.engine.seek(&self.standing, seq)
+        self.engine.seek(&self.consumer, seq)
     }
 
     /// Makes a new consumer called `name` at this one's place. Messages that this one has not
@@ -411,8 +411,8 @@ impl Consumer {
     #[doc(alias = "FromConsumer")]
     pub fn fork(&self, name: &str) -> Result<Consumer> {
         check_name(self.engine.core.storage.path(), name)?;
-        let standing = self.engine.fork(&self.standing, name)?;
-        Ok(Consumer::new(Arc::clone(&self.engine), standing))
+        let consumer = self.engine.fork(&self.consumer, name)?;
+        Ok(Consumer::new(Arc::clone(&self.engine), consumer))
     }
 }
 

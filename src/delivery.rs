@@ -6,7 +6,7 @@ use std::str::Utf8Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::consume::standing::{Handed, Standing};
+use crate::consume::consumer_state::{ConsumerState, Handed};
 use crate::engine::Engine;
 use crate::engine::reading::AsMessage;
 use crate::error::{Error, Gap, Result, past_gaps};
@@ -55,7 +55,7 @@ pub struct Delivery {
 #[derive(Debug)]
 struct Receiver {
     engine: Arc<Engine<FileStorage>>,
-    standing: Arc<Standing<FileStorage>>,
+    consumer: Arc<ConsumerState<FileStorage>>,
 }
 
 impl Delivery {
@@ -63,10 +63,10 @@ impl Delivery {
         message: Message,
         handed: Handed,
         engine: &Arc<Engine<FileStorage>>,
-        standing: &Arc<Standing<FileStorage>>,
+        consumer: &Arc<ConsumerState<FileStorage>>,
     ) -> Delivery {
-        let (engine, standing) = (Arc::clone(engine), Arc::clone(standing));
-        Delivery { message, handed, receiver: Some(Receiver { engine, standing }) }
+        let (engine, consumer) = (Arc::clone(engine), Arc::clone(consumer));
+        Delivery { message, handed, receiver: Some(Receiver { engine, consumer }) }
     }
 
     /// The message's sequence number.
@@ -145,7 +145,7 @@ impl Delivery {
         // The arena is released first, so that the acknowledgement can give the segment back.
         self.message = Message::owned(seq, Vec::new());
         match self.receiver.take() {
-            Some(receiver) => receiver.engine.ack(&receiver.standing, seq, self.handed),
+            Some(receiver) => receiver.engine.ack(&receiver.consumer, seq, self.handed),
             None => Ok(()),
         }
     }
@@ -184,8 +184,8 @@ impl Delivery {
     /// [`Error::Expired`] when the lease has ended already; those of [`ack`](Self::ack).
     pub fn extend(&self, by: Duration) -> Result<()> {
         match &self.receiver {
-            Some(Receiver { engine, standing }) => {
-                engine.extend(standing, self.seq(), self.handed, by)
+            Some(Receiver { engine, consumer }) => {
+                engine.extend(consumer, self.seq(), self.handed, by)
             }
             None => Ok(()),
         }
@@ -213,16 +213,16 @@ impl Delivery {
         let seq = self.seq();
         self.message = Message::owned(seq, Vec::new());
         match self.receiver.take() {
-            Some(receiver) => receiver.engine.reject(&receiver.standing, seq, self.handed),
+            Some(receiver) => receiver.engine.reject(&receiver.consumer, seq, self.handed),
             None => Ok(()),
         }
     }
 
     fn go_back(&mut self, delay: Option<Duration>) {
-        if let Some(Receiver { engine, standing }) = self.receiver.take() {
+        if let Some(Receiver { engine, consumer }) = self.receiver.take() {
             let (seq, handed) = (self.seq(), self.handed);
             self.message = Message::owned(seq, Vec::new());
-            engine.now_or_later(move |engine| engine.nack(&standing, seq, handed, delay));
+            engine.now_or_later(move |engine| engine.nack(&consumer, seq, handed, delay));
         }
     }
 }
@@ -262,37 +262,37 @@ impl fmt::Debug for Delivery {
 #[inline]
 pub(crate) fn receive(
     engine: &Arc<Engine<FileStorage>>,
-    standing: &Arc<Standing<FileStorage>>,
+    consumer: &Arc<ConsumerState<FileStorage>>,
 ) -> Result<Option<Delivery>> {
-    let received = engine.receive(standing, AsMessage)?;
-    Ok(received.map(|(message, handed)| Delivery::new(message, handed, engine, standing)))
+    let received = engine.receive(consumer, AsMessage)?;
+    Ok(received.map(|(message, handed)| Delivery::new(message, handed, engine, consumer)))
 }
 
 /// As [`receive`], for a call that waits.
 pub(crate) fn receive_awaited(
     engine: &Arc<Engine<FileStorage>>,
-    standing: &Arc<Standing<FileStorage>>,
+    consumer: &Arc<ConsumerState<FileStorage>>,
 ) -> Result<Option<Delivery>> {
-    let received = engine.receive_awaited(standing, AsMessage)?;
-    Ok(received.map(|(message, handed)| Delivery::new(message, handed, engine, standing)))
+    let received = engine.receive_awaited(consumer, AsMessage)?;
+    Ok(received.map(|(message, handed)| Delivery::new(message, handed, engine, consumer)))
 }
 
 pub(crate) fn receive_waiting(
     engine: &Arc<Engine<FileStorage>>,
-    standing: &Arc<Standing<FileStorage>>,
+    consumer: &Arc<ConsumerState<FileStorage>>,
     timeout: Duration,
 ) -> Result<Option<Delivery>> {
-    engine.wait(standing, now().checked_add(timeout), || receive_awaited(engine, standing))
+    engine.wait(consumer, now().checked_add(timeout), || receive_awaited(engine, consumer))
 }
 
 /// Receives and acknowledges until there is nothing to hand out.
 pub(crate) fn for_each<E: From<Error>>(
     engine: &Arc<Engine<FileStorage>>,
-    standing: &Arc<Standing<FileStorage>>,
+    consumer: &Arc<ConsumerState<FileStorage>>,
     mut work: impl FnMut(&Delivery) -> Result<(), E>,
     mut on_gap: impl FnMut(Gap),
 ) -> Result<(), E> {
-    while let Some(delivery) = past_gaps(|| receive(engine, standing), &mut on_gap)? {
+    while let Some(delivery) = past_gaps(|| receive(engine, consumer), &mut on_gap)? {
         // When the work fails the delivery is dropped, and so given back.
         work(&delivery)?;
         delivery.ack()?;

@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::consume::consumer_state::ConsumerState;
 use crate::consume::lanes::{Lane, LaneRules, Within};
-use crate::consume::standing::Standing;
 use crate::delivery::Delivery;
 use crate::engine::Engine;
 use crate::engine::reading::AsMessage;
@@ -200,17 +200,17 @@ impl LaneOptions {
 #[derive(Debug, Clone)]
 pub struct Lanes {
     engine: Arc<Engine<FileStorage>>,
-    standing: Arc<Standing<FileStorage>>,
+    consumer: Arc<ConsumerState<FileStorage>>,
 }
 
 impl Lanes {
     pub(crate) fn open(
         engine: &Arc<Engine<FileStorage>>,
-        standing: &Arc<Standing<FileStorage>>,
+        consumer: &Arc<ConsumerState<FileStorage>>,
         options: &LaneOptions,
     ) -> Result<Lanes> {
-        engine.set_lanes(standing, options.rules(engine)?)?;
-        Ok(Lanes { engine: Arc::clone(engine), standing: Arc::clone(standing) })
+        engine.set_lanes(consumer, options.rules(engine)?)?;
+        Ok(Lanes { engine: Arc::clone(engine), consumer: Arc::clone(consumer) })
     }
 
     /// Hands out the next message of both lanes, as they [share](LaneOptions::share); `None` when
@@ -276,14 +276,14 @@ impl Lanes {
     ///
     /// [`Error::NotFound`] once the consumer was removed, [`Error::Closed`].
     pub fn jump(&self) -> Result<Range<u64>> {
-        self.engine.jump(&self.standing)
+        self.engine.jump(&self.consumer)
     }
 
     /// The stretches of the backlog that have yet to be handed out, the oldest first. Messages in
     /// flight are in none. Empty once the queue is closed.
     #[must_use]
     pub fn backlog(&self) -> Vec<Range<u64>> {
-        self.standing.backlog(&self.engine.core)
+        self.consumer.backlog(&self.engine.core)
     }
 
     /// As [`backlog`](Self::backlog), but reports that the queue is closed.
@@ -298,12 +298,12 @@ impl Lanes {
     }
 
     fn try_of(&self, only: Option<Lane>, again: &mut Option<Instant>) -> Result<Option<Delivery>> {
-        let received = self.engine.receive_in_lanes(&self.standing, AsMessage, only, again)?;
+        let received = self.engine.receive_in_lanes(&self.consumer, AsMessage, only, again)?;
         Ok(received
-            .map(|(message, handed)| Delivery::new(message, handed, &self.engine, &self.standing)))
+            .map(|(message, handed)| Delivery::new(message, handed, &self.engine, &self.consumer)))
     }
 
     fn wait_for(&self, only: Option<Lane>, timeout: Duration) -> Result<Option<Delivery>> {
-        self.engine.wait_in_lanes(&self.standing, timeout, |again| self.try_of(only, again))
+        self.engine.wait_in_lanes(&self.consumer, timeout, |again| self.try_of(only, again))
     }
 }

@@ -6,10 +6,10 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use crate::commit::Core;
+use crate::consume::consumer_state::{ConsumerState, Handed, LockedState};
 use crate::consume::lanes::spots_of_counted;
 use crate::consume::redelivery::{DeadLetters, Rules};
 use crate::consume::slow::Done;
-use crate::consume::standing::{Handed, Progress, Standing};
 use crate::error::{Error, Gap, GapCause, Result};
 use crate::events;
 use crate::format::Spot;
@@ -47,7 +47,7 @@ const DEAD_LETTER_BYTES: usize = if cfg!(test) { 64 << 10 } else { 16 << 20 };
 /// A dead letter that could not go is tried again after this long, where no delay is set.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
 
-impl<S: Storage> Standing<S> {
+impl<S: Storage> ConsumerState<S> {
     /// Acknowledges a delivery. Returns whether the place left a segment behind; `None` when the
     /// delivery was called off or is done already.
     pub(crate) fn acknowledge(
@@ -57,23 +57,23 @@ impl<S: Storage> Standing<S> {
         handed: Handed,
     ) -> Result<Option<bool>> {
         core.check_readable()?;
-        let mut progress = self.progress.lock();
-        progress.check(core, self)?;
-        self.end_delivery(&mut progress, core, seq, handed)
+        let mut locked = self.locked.lock();
+        locked.check(core, self)?;
+        self.end_delivery(&mut locked, core, seq, handed)
     }
 
     /// As [`acknowledge`](Self::acknowledge). The caller has checked that it may.
     fn end_delivery(
         &self,
-        progress: &mut Progress<S>,
+        locked: &mut LockedState<S>,
         core: &Core<S>,
         seq: u64,
         handed: Handed,
     ) -> Result<Option<bool>> {
-        let before = match &mut progress.ledger {
+        let before = match &mut locked.ledger {
             Some(ledger) if ledger.epoch == handed.epoch || planted!(EpochNotAsked) => {
                 if let Err(expired) = ledger.check_lease(seq, handed) {
-                    self.note_change(progress, core);
+                    self.note_change(locked, core);
                     return Err(expired);
                 }
                 let before = ledger.lowest_segment_end();
@@ -84,7 +84,7 @@ impl<S: Storage> Standing<S> {
             }
             _ => return Ok(None),
         };
-        Ok(Some(self.store_progress(progress, core, before, Done::Message)))
+        Ok(Some(self.store_progress(locked, core, before, Done::Message)))
     }
 
     /// Gives a delivery back, whose message comes again: after `delay`, or else as the rules say.
@@ -96,10 +96,10 @@ impl<S: Storage> Standing<S> {
         handed: Handed,
         delay: Option<Duration>,
     ) -> bool {
-        let mut progress = self.progress.lock();
-        let progress = &mut *progress;
-        let exists = progress.exists();
-        let Some(ledger) = &mut progress.ledger else {
+        let mut locked = self.locked.lock();
+        let locked = &mut *locked;
+        let exists = locked.exists();
+        let Some(ledger) = &mut locked.ledger else {
             return false;
         };
         if delay.is_some_and(|delay| !delay.is_zero()) {
@@ -112,7 +112,7 @@ impl<S: Storage> Standing<S> {
             && ledger.give_back(seq, delay);
         // One that comes too late may have found that its lease has ended.
         if is_given_back || handed.is_leased() {
-            self.note_change(progress, core);
+            self.note_change(locked, core);
         }
         is_given_back
     }
@@ -123,29 +123,29 @@ impl<S: Storage> Standing<S> {
             let reason = "0 would hand out nothing: at least 1, or None for no limit";
             return Err(Error::invalid_argument(core.storage.path(), "messages in flight", reason));
         }
-        let mut progress = self.progress.lock();
-        progress.check(core, self)?;
-        self.ledger(&mut progress).limit = limit;
-        progress.note_ready(core);
+        let mut locked = self.locked.lock();
+        locked.check(core, self)?;
+        self.ledger(&mut locked).limit = limit;
+        locked.note_ready(core);
         Ok(())
     }
 
     /// A message is handed out no more. False when its delivery was called off or is done already.
     pub(crate) fn reject(&self, core: &Core<S>, seq: u64, handed: Handed) -> Result<bool> {
         core.check_readable()?;
-        let mut progress = self.progress.lock();
-        let progress = &mut *progress;
-        progress.check(core, self)?;
-        let Some(ledger) = progress.ledger.as_mut().filter(|it| it.epoch == handed.epoch) else {
+        let mut locked = self.locked.lock();
+        let locked = &mut *locked;
+        locked.check(core, self)?;
+        let Some(ledger) = locked.ledger.as_mut().filter(|it| it.epoch == handed.epoch) else {
             return Ok(false);
         };
         if let Err(expired) = ledger.check_lease(seq, handed) {
-            self.note_change(progress, core);
+            self.note_change(locked, core);
             return Err(expired);
         }
-        self.take_up_attempts(core, progress)?;
-        let is_rejected = progress.ledger.as_mut().is_some_and(|ledger| ledger.reject(seq));
-        self.note_change(progress, core);
+        self.take_up_attempts(core, locked)?;
+        let is_rejected = locked.ledger.as_mut().is_some_and(|ledger| ledger.reject(seq));
+        self.note_change(locked, core);
         Ok(is_rejected)
     }
 
@@ -159,10 +159,10 @@ impl<S: Storage> Standing<S> {
         by: Duration,
     ) -> Result<()> {
         core.check_readable()?;
-        let mut progress = self.progress.lock();
-        let progress = &mut *progress;
-        progress.check(core, self)?;
-        let Some(ledger) = progress.ledger.as_mut().filter(|it| it.epoch == handed.epoch) else {
+        let mut locked = self.locked.lock();
+        let locked = &mut *locked;
+        locked.check(core, self)?;
+        let Some(ledger) = locked.ledger.as_mut().filter(|it| it.epoch == handed.epoch) else {
             return Ok(());
         };
         let checked = ledger.check_lease(seq, handed);
@@ -172,7 +172,7 @@ impl<S: Storage> Standing<S> {
                 ledger.extend(seq, now().checked_add(by));
             }
             // Other leases may have ended, too.
-            self.note_change(progress, core);
+            self.note_change(locked, core);
         }
         checked
     }
@@ -181,21 +181,21 @@ impl<S: Storage> Standing<S> {
     /// the caller drops them without a lock.
     pub(crate) fn set_redelivery(&self, core: &Core<S>, rules: Rules) -> Result<Rules> {
         core.check_readable()?;
-        let mut progress = self.progress.lock();
-        let progress = &mut *progress;
-        progress.check(core, self)?;
-        self.take_up_attempts(core, progress)?;
-        let ledger = self.ledger(progress);
+        let mut locked = self.locked.lock();
+        let locked = &mut *locked;
+        locked.check(core, self)?;
+        self.take_up_attempts(core, locked)?;
+        let ledger = self.ledger(locked);
         let before = ledger.redelivery().set_rules(rules);
         ledger.reject_spent();
-        self.note_change(progress, core);
+        self.note_change(locked, core);
         Ok(before)
     }
 
     /// Takes over the row of attempts, if there is one for this consumer that is not taken over.
-    fn take_up_attempts(&self, core: &Core<S>, progress: &mut Progress<S>) -> Result<()> {
-        let (place, has_lanes) = (progress.stored.seq, progress.lanes.is_some());
-        let ledger = self.ledger(progress);
+    fn take_up_attempts(&self, core: &Core<S>, locked: &mut LockedState<S>) -> Result<()> {
+        let (place, has_lanes) = (locked.stored.seq, locked.lanes.is_some());
+        let ledger = self.ledger(locked);
         if !ledger.redelivery().has_row() {
             self.has_redelivery.store(true, Ordering::Release);
             match core.index.attempts_row(self.row, self.name()) {
@@ -206,7 +206,7 @@ impl<S: Storage> Standing<S> {
                     let counted = counted.filter(|seq| has_lanes && is_left(seq));
                     let counted = spots_of_counted(core, counted)?;
                     ledger.take_up(row, place);
-                    progress.take_back(core, counted);
+                    locked.take_back(core, counted);
                 }
                 None => events::not_counted(core.storage.path(), self.name()),
             }
@@ -216,14 +216,14 @@ impl<S: Storage> Standing<S> {
 
     /// Does what is due: the delivery worker calls it.
     pub(crate) fn look_at_deliveries(&self, core: &Core<S>) {
-        let mut progress = self.progress.lock();
-        let progress = &mut *progress;
-        if let Some(ledger) = &mut progress.ledger
+        let mut locked = self.locked.lock();
+        let locked = &mut *locked;
+        if let Some(ledger) = &mut locked.ledger
             && let Some(redelivery) = &mut ledger.redelivery
         {
             redelivery.worker_looks();
             ledger.tick(now());
-            self.note_change(progress, core);
+            self.note_change(locked, core);
         }
     }
 
@@ -232,8 +232,8 @@ impl<S: Storage> Standing<S> {
         if !self.has_redelivery.load(Ordering::Acquire) {
             return None;
         }
-        let mut progress = self.progress.lock();
-        let ledger = progress.ledger.as_mut()?;
+        let mut locked = self.locked.lock();
+        let ledger = locked.ledger.as_mut()?;
         let dead_letters = ledger.pending_dead_letters();
         ledger.redelivery.as_mut()?.time_to_notify(now(), dead_letters)
     }
@@ -243,8 +243,8 @@ impl<S: Storage> Standing<S> {
         if !self.has_redelivery.load(Ordering::Acquire) {
             return None;
         }
-        let progress = self.progress.lock();
-        progress.ledger.as_ref()?.redelivery.as_ref()?.next_due()
+        let locked = self.locked.lock();
+        locked.ledger.as_ref()?.redelivery.as_ref()?.next_due()
     }
 
     /// The rejected messages, if they go to another queue, as `message` makes them.
@@ -253,9 +253,9 @@ impl<S: Storage> Standing<S> {
         core: &Core<S>,
         message: impl Fn(&mut Cursor<S::File>, Record) -> Option<Message>,
     ) -> Option<DeadLetterBatch> {
-        let mut progress = self.progress.lock();
-        let progress = &mut *progress;
-        let ledger = progress.ledger.as_mut().filter(|ledger| ledger.pending_dead_letters() > 0)?;
+        let mut locked = self.locked.lock();
+        let locked = &mut *locked;
+        let ledger = locked.ledger.as_mut().filter(|ledger| ledger.pending_dead_letters() > 0)?;
         let other_queue = ledger.redelivery().rules.dead_letters.clone()?;
         core.check_readable().ok()?;
         let (mut dead_letters, mut bytes) = (Vec::new(), 0);
@@ -293,14 +293,14 @@ impl<S: Storage> Standing<S> {
             }
         }
         ledger.again.release();
-        self.note_change(progress, core);
+        self.note_change(locked, core);
         Some((other_queue, dead_letters))
     }
 
     /// Dead letters that were to be tried again later are tried now: the queue is being closed.
     pub(crate) fn dead_letters_at_once(&self) {
-        let mut progress = self.progress.lock();
-        if let Some(ledger) = &mut progress.ledger {
+        let mut locked = self.locked.lock();
+        if let Some(ledger) = &mut locked.ledger {
             ledger.dead_letters_at_once();
         }
     }
@@ -310,23 +310,23 @@ impl<S: Storage> Standing<S> {
     pub(crate) fn finish_dead_letter(&self, core: &Core<S>, dead_letter: DeadLetterStub) -> bool {
         let DeadLetterStub { seq, epoch, .. } = dead_letter;
         let handed = Handed::new(0, epoch, 0);
-        let mut progress = self.progress.lock();
+        let mut locked = self.locked.lock();
         // A close lets dead letters under way end, as long as the epoch is theirs: else they would
         // go twice.
         let may = if planted!(DeadLettersUnderWayDoubled) {
-            progress.check(core, self).is_ok()
+            locked.check(core, self).is_ok()
         } else {
-            progress.exists()
+            locked.exists()
         };
-        may && matches!(self.end_delivery(&mut progress, core, seq, handed), Ok(Some(true)))
+        may && matches!(self.end_delivery(&mut locked, core, seq, handed), Ok(Some(true)))
     }
 
     /// A dead letter could not go: it is tried again. `put_into` is the queue that took it and
     /// could not make it durable.
     pub(crate) fn dead_letter_failed(&self, dead_letter: DeadLetterStub, put_into: Option<usize>) {
         let DeadLetterStub { seq, attempts, epoch } = dead_letter;
-        let mut progress = self.progress.lock();
-        if let Some(ledger) = progress.ledger.as_mut().filter(|ledger| ledger.epoch == epoch) {
+        let mut locked = self.locked.lock();
+        if let Some(ledger) = locked.ledger.as_mut().filter(|ledger| ledger.epoch == epoch) {
             if let Some(queue) = put_into {
                 ledger.redelivery().note_unflushed(seq, queue);
             }
@@ -341,12 +341,12 @@ impl<S: Storage> Standing<S> {
     /// A dead letter can never go: the next read reports its message as a gap.
     pub(crate) fn dead_letter_refused(&self, core: &Core<S>, dead_letter: DeadLetterStub) {
         let DeadLetterStub { seq, epoch, .. } = dead_letter;
-        let mut progress = self.progress.lock();
-        let progress = &mut *progress;
-        if let Some(ledger) = progress.ledger.as_mut().filter(|ledger| ledger.epoch == epoch) {
+        let mut locked = self.locked.lock();
+        let locked = &mut *locked;
+        if let Some(ledger) = locked.ledger.as_mut().filter(|ledger| ledger.epoch == epoch) {
             ledger.dead_letter_refused(seq);
         }
-        self.note_change(progress, core);
+        self.note_change(locked, core);
     }
 
     /// Where the consumer's rejected messages go, or are about to go. Takes no lock that is held
@@ -370,14 +370,14 @@ impl<S: Storage> Standing<S> {
     }
 
     /// After messages were given back or rejected, or a lease has ended.
-    pub(super) fn note_change(&self, progress: &mut Progress<S>, core: &Core<S>) {
-        if let Some(redelivery) = progress.ledger.as_mut().and_then(|it| it.redelivery.as_mut()) {
+    pub(super) fn note_change(&self, locked: &mut LockedState<S>, core: &Core<S>) {
+        if let Some(redelivery) = locked.ledger.as_mut().and_then(|it| it.redelivery.as_mut()) {
             while let Some(seq) = redelivery.take_rejection() {
                 core.count_rejected(&Gap { first: seq, last: seq, cause: GapCause::Rejected });
             }
         }
-        self.count_in_flight(progress);
-        progress.note_ready(core);
+        self.count_in_flight(locked);
+        locked.note_ready(core);
     }
 }
 

@@ -1,15 +1,15 @@
 //! How a consumer begins to exist, and how it is removed.
 //!
-//! The default consumer has a standing as long as the queue is open: a program may look at its
+//! The default consumer has a state as long as the queue is open: a program may look at its
 //! messages, and ask for its descriptor, before it has read anything. It gets its place in the
 //! index, and keeps messages in the queue, from the first call that reads, and until it is removed.
 
 use std::sync::atomic::Ordering;
 
 use crate::commit::Core;
+use crate::consume::consumer_state::{ConsumerState, LockedState};
 use crate::consume::ledger::Ledger;
 use crate::consume::redelivery::Rules;
-use crate::consume::standing::{Progress, Standing};
 use crate::error::Result;
 use crate::format::Spot;
 use crate::index::{AcksRowIs, PlaceRow};
@@ -21,11 +21,11 @@ pub(crate) enum Existence {
     /// The default consumer before its first read, and after it was removed.
     NotYet,
     Exists,
-    /// For good: another consumer of the same name has another standing.
+    /// For good: another consumer of the same name has another state.
     Removed,
 }
 
-impl<S: Storage> Standing<S> {
+impl<S: Storage> ConsumerState<S> {
     /// Whether the consumer has a place in the index.
     #[inline]
     pub(crate) fn exists(&self) -> bool {
@@ -40,22 +40,22 @@ impl<S: Storage> Standing<S> {
 
     /// Before the default consumer begins: where the index stores its place.
     pub(crate) fn set_row(&self, place_row: PlaceRow<S::File>) {
-        self.progress.lock().place_row = place_row;
+        self.locked.lock().place_row = place_row;
     }
 
     /// The consumer begins to exist at `spot`, which the index has. `moves` is 1 when that is new
     /// to the index.
     pub(crate) fn begin(&self, spot: Spot, moves: u64, ledger: Option<Ledger<S::File>>) {
-        let mut progress = self.progress.lock();
+        let mut locked = self.locked.lock();
         self.cell.begin(spot, moves);
-        progress.cursor.move_to(spot);
-        progress.stored = spot;
-        progress.existence = Existence::Exists;
+        locked.cursor.move_to(spot);
+        locked.stored = spot;
+        locked.existence = Existence::Exists;
         if let Some(ledger) = ledger {
             self.has_ledger.store(true, Ordering::Release);
-            progress.ledger = Some(Box::new(ledger));
+            locked.ledger = Some(Box::new(ledger));
         }
-        progress.special = progress.ledger.is_some() || progress.ready.is_some();
+        locked.special = locked.ledger.is_some() || locked.ready.is_some();
         self.exists.store(true, Ordering::Release);
     }
 
@@ -64,17 +64,17 @@ impl<S: Storage> Standing<S> {
     /// go of them without a lock, for that queue may be closed by it.
     pub(crate) fn remove(&self, core: &Core<S>) -> (Result<()>, Option<Rules>) {
         let rules = {
-            let mut progress = self.progress.lock();
+            let mut locked = self.locked.lock();
             self.exists.store(false, Ordering::Release);
             self.removals.fetch_add(1, Ordering::SeqCst);
-            progress.existence =
+            locked.existence =
                 if self.is_default() { Existence::NotYet } else { Existence::Removed };
-            progress.special = true;
-            progress.release();
-            progress.lanes = None;
-            let redelivery = progress.ledger.as_mut().and_then(|ledger| ledger.release());
-            self.count_in_flight(&progress);
-            progress.note_ready(core);
+            locked.special = true;
+            locked.release();
+            locked.lanes = None;
+            let redelivery = locked.ledger.as_mut().and_then(|ledger| ledger.release());
+            self.count_in_flight(&locked);
+            locked.note_ready(core);
             redelivery.map(|redelivery| redelivery.rules)
         };
         let cleared = core.index.clear_acks(self.row, AcksRowIs::Free);
@@ -88,16 +88,20 @@ impl<S: Storage> Standing<S> {
     }
 }
 
-impl<S: Storage> Progress<S> {
+impl<S: Storage> LockedState<S> {
     pub(crate) fn exists(&self) -> bool {
         self.existence == Existence::Exists
     }
 
     /// As [`check`](Self::check), for a call that looks: the default consumer may not exist.
-    pub(crate) fn check_not_removed(&self, core: &Core<S>, standing: &Standing<S>) -> Result<()> {
+    pub(crate) fn check_not_removed(
+        &self,
+        core: &Core<S>,
+        consumer: &ConsumerState<S>,
+    ) -> Result<()> {
         match self.existence {
             Existence::NotYet => core.check_readable(),
-            _ => self.check(core, standing),
+            _ => self.check(core, consumer),
         }
     }
 

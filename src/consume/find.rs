@@ -2,9 +2,9 @@
 //! next one at the cursor.
 
 use crate::commit::Core;
+use crate::consume::consumer_state::{LockedState, Read};
 use crate::consume::lanes::{Lane, next_stretch};
 use crate::consume::ledger::Ledger;
-use crate::consume::standing::{Progress, Read};
 use crate::error::{Error, Gap, Result};
 use crate::format::Spot;
 use crate::read::{Cursor, Record};
@@ -40,12 +40,12 @@ enum LookedAt {
 /// The next message of the lane; `None` when there is none, or no allowance. A gap is reported
 /// when it is met, unless the caller has messages to hand over first ([`Read::TakeMore`]).
 pub(super) fn find_in_lane<S: Storage>(
-    progress: &mut Progress<S>,
+    locked: &mut LockedState<S>,
     core: &Core<S>,
     what: Read,
     lane: Lane,
 ) -> Result<Option<(FoundAt, Record)>> {
-    let Progress { cursor, ledger, lanes, .. } = progress;
+    let LockedState { cursor, ledger, lanes, .. } = locked;
     loop {
         let mut ledger = ledger.as_deref_mut();
         let mut stretch = None;

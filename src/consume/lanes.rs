@@ -10,8 +10,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::commit::Core;
+use crate::consume::consumer_state::{ConsumerState, Deliver, Handed, LockedState, Read, Step};
 use crate::consume::ledger::Ledger;
-use crate::consume::standing::{Deliver, Handed, Progress, Read, Standing, Step};
 use crate::consume::stretches::LeftBehind;
 use crate::error::{Error, Result};
 use crate::format::{NumberRange, Spot};
@@ -174,18 +174,18 @@ impl<F: StorageFile> TwoLanes<F> {
     }
 }
 
-impl<S: Storage> Standing<S> {
+impl<S: Storage> ConsumerState<S> {
     /// The consumer is read in lanes from now on, by `rules`.
     pub(crate) fn set_lanes(&self, core: &Core<S>, rules: LaneRules) -> Result<()> {
         core.check_readable()?;
-        let mut progress = self.progress.lock();
-        let progress = &mut *progress;
-        progress.check(core, self)?;
-        let counted = self.ledger(progress).counted();
+        let mut locked = self.locked.lock();
+        let locked = &mut *locked;
+        locked.check(core, self)?;
+        let counted = self.ledger(locked).counted();
         // Before anything changes.
         let counted = spots_of_counted(core, counted.into_iter())?;
         let begun = (core.visible.seq.load(Ordering::Acquire), core.storage.now());
-        match &mut progress.lanes {
+        match &mut locked.lanes {
             Some(lanes) => {
                 if !lanes.rules.has_age() {
                     lanes.begun = begun;
@@ -194,13 +194,13 @@ impl<S: Storage> Standing<S> {
             }
             None => {
                 if !planted!(StretchesNotTakenUp) {
-                    progress.take_up_stretches(core)?;
+                    locked.take_up_stretches(core)?;
                 }
-                progress.lanes = Some(Box::new(TwoLanes::new(rules, begun)));
+                locked.lanes = Some(Box::new(TwoLanes::new(rules, begun)));
             }
         }
-        progress.take_back(core, counted);
-        progress.note_ready(core);
+        locked.take_back(core, counted);
+        locked.note_ready(core);
         Ok(())
     }
 
@@ -216,31 +216,31 @@ impl<S: Storage> Standing<S> {
         if let Err(error) = core.check_readable() {
             return step(Err(error.into()));
         }
-        let mut progress = self.progress.lock();
-        let progress = &mut *progress;
-        if let Err(error) = progress.check(core, self) {
+        let mut locked = self.locked.lock();
+        let locked = &mut *locked;
+        if let Err(error) = locked.check(core, self) {
             return step(Err(error.into()));
         }
         if only != Some(Lane::Backlog) {
-            look.has_jumped = progress.jump_if_behind(core);
+            look.has_jumped = locked.jump_if_behind(core);
         }
-        let shared = progress.lanes.as_ref().map_or([Lane::Oldest; 2], |lanes| lanes.order());
+        let shared = locked.lanes.as_ref().map_or([Lane::Oldest; 2], |lanes| lanes.order());
         let only = only.map(|lane| [lane]);
         let mut crossed = false;
         for lane in only.as_ref().map_or(&shared[..], |only| &only[..]) {
             let lane = *lane;
             if lane == Lane::Backlog
-                && let Some(due) = progress.backlog_due()
+                && let Some(due) = locked.backlog_due()
             {
                 look.again = Some(due);
                 continue;
             }
-            let (step, handed) = self.step_in_lane(progress, core, Read::Receive, lane, delivery);
+            let (step, handed) = self.step_in_lane(locked, core, Read::Receive, lane, delivery);
             crossed |= step.crossed;
             if matches!(step.outcome, Ok(None)) {
                 continue;
             }
-            if let (Ok(_), Some(lanes)) = (&step.outcome, &mut progress.lanes) {
+            if let (Ok(_), Some(lanes)) = (&step.outcome, &mut locked.lanes) {
                 lanes.count_turn(lane);
                 if lane == Lane::Backlog {
                     lanes.count_rate();
@@ -254,11 +254,11 @@ impl<S: Storage> Standing<S> {
     /// Leaves what waits behind, and returns its numbers.
     pub(crate) fn jump(&self, core: &Core<S>) -> Result<Range<u64>> {
         core.check_readable()?;
-        let mut progress = self.progress.lock();
-        let progress = &mut *progress;
-        progress.check(core, self)?;
-        let left = progress.jump(core);
-        progress.note_ready(core);
+        let mut locked = self.locked.lock();
+        let locked = &mut *locked;
+        locked.check(core, self)?;
+        let left = locked.jump(core);
+        locked.note_ready(core);
         Ok(left)
     }
 
@@ -267,15 +267,15 @@ impl<S: Storage> Standing<S> {
         if core.check_readable().is_err() {
             return Vec::new();
         }
-        self.with_progress(|progress| {
-            let ledger = progress.ledger.as_deref();
+        self.with_locked(|locked| {
+            let ledger = locked.ledger.as_deref();
             let stretches = ledger.into_iter().flat_map(|ledger| ledger.stretches.iter());
             stretches.map(|left| left.spot.seq..left.end).collect()
         })
     }
 }
 
-impl<S: Storage> Progress<S> {
+impl<S: Storage> LockedState<S> {
     /// When the rate allows the next message of the backlog, if not now and there is one.
     fn backlog_due(&self) -> Option<Instant> {
         let ledger = self.ledger.as_ref()?;

@@ -13,13 +13,13 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use crate::commit::Core;
+use crate::consume::consumer_state::{
+    BeginsDefault, ConsumerState, Deliver, Handed, LockedState, Read, Step, reported,
+};
 use crate::consume::existence::Existence;
 use crate::consume::find::{FoundAt, find_in_lane};
 use crate::consume::lanes::Lane;
 use crate::consume::ledger::Ledger;
-use crate::consume::standing::{
-    BeginsDefault, Deliver, Handed, Progress, Read, Standing, Step, reported,
-};
 use crate::error::{Error, Gap, Result};
 use crate::format::{NumberRange, Spot};
 use crate::read::{Cursor, Record};
@@ -46,17 +46,17 @@ pub(super) enum Done {
     Gap(Gap),
 }
 
-impl<S: Storage> Standing<S> {
+impl<S: Storage> ConsumerState<S> {
     /// The cursor moved, but not over a message: it met a gap.
     #[cold]
     #[inline(never)]
     pub(super) fn pass_over<R>(
         &self,
-        progress: &mut Progress<S>,
+        locked: &mut LockedState<S>,
         core: &Core<S>,
         outcome: &Result<Option<R>, Box<Error>>,
     ) {
-        self.store_move(progress);
+        self.store_move(locked);
         if let Some(gap) = reported(outcome) {
             core.count_gap(&gap);
         }
@@ -67,14 +67,14 @@ impl<S: Storage> Standing<S> {
     #[inline(never)]
     pub(crate) fn step_slowly<D: Deliver<S>>(
         &self,
-        progress: MutexGuard<'_, Progress<S>>,
+        locked: MutexGuard<'_, LockedState<S>>,
         core: &Core<S>,
         what: Read,
         delivery: D,
         if_gone: Option<&dyn BeginsDefault>,
     ) -> Step<D::Delivered> {
-        match self.existing(progress, if_gone) {
-            Ok(mut progress) => self.step_specially(&mut progress, core, what, delivery).0,
+        match self.existing(locked, if_gone) {
+            Ok(mut locked) => self.step_specially(&mut locked, core, what, delivery).0,
             Err(error) => Step::of(Err(error.into())),
         }
     }
@@ -82,18 +82,18 @@ impl<S: Storage> Standing<S> {
     /// The consumer's lock, once a default consumer that does not exist has begun by `if_gone`.
     fn existing<'a>(
         &'a self,
-        mut progress: MutexGuard<'a, Progress<S>>,
+        mut locked: MutexGuard<'a, LockedState<S>>,
         if_gone: Option<&dyn BeginsDefault>,
-    ) -> Result<MutexGuard<'a, Progress<S>>> {
-        while progress.existence == Existence::NotYet
+    ) -> Result<MutexGuard<'a, LockedState<S>>> {
+        while locked.existence == Existence::NotYet
             && !planted!(RemovedBetweenSteps)
             && let Some(engine) = if_gone
         {
-            drop(progress);
+            drop(locked);
             engine.begin_default()?;
-            progress = self.progress.lock();
+            locked = self.locked.lock();
         }
-        Ok(progress)
+        Ok(locked)
     }
 
     /// As [`step_slowly`](Self::step_slowly); the caller holds the consumer's lock. A message that
@@ -102,18 +102,18 @@ impl<S: Storage> Standing<S> {
     #[inline(never)]
     pub(crate) fn step_specially<D: Deliver<S>>(
         &self,
-        progress: &mut Progress<S>,
+        locked: &mut LockedState<S>,
         core: &Core<S>,
         what: Read,
         delivery: D,
     ) -> (Step<D::Delivered>, Handed) {
-        self.step_in_lane(progress, core, what, Lane::Oldest, delivery)
+        self.step_in_lane(locked, core, what, Lane::Oldest, delivery)
     }
 
     /// As [`step_specially`](Self::step_specially), with a message of one lane.
     pub(super) fn step_in_lane<D: Deliver<S>>(
         &self,
-        progress: &mut Progress<S>,
+        locked: &mut LockedState<S>,
         core: &Core<S>,
         what: Read,
         lane: Lane,
@@ -121,39 +121,39 @@ impl<S: Storage> Standing<S> {
     ) -> (Step<D::Delivered>, Handed) {
         // Checked before anything is stored: the index row of a removed consumer may belong to
         // another one by now.
-        if let Err(error) = progress.check(core, self) {
+        if let Err(error) = locked.check(core, self) {
             return (Step::of(Err(error.into())), Handed::default());
         }
-        let clock = progress.ledger.as_mut().and_then(|ledger| ledger.tick_if_needed());
-        let before = progress.ledger.as_ref().and_then(|ledger| ledger.lowest_segment_end());
+        let clock = locked.ledger.as_mut().and_then(|ledger| ledger.tick_if_needed());
+        let before = locked.ledger.as_ref().and_then(|ledger| ledger.lowest_segment_end());
         let mut handed = Handed::default();
         let mut moved = false;
         let outcome = loop {
-            let (at, record) = match find_in_lane(progress, core, what, lane) {
+            let (at, record) = match find_in_lane(locked, core, what, lane) {
                 Ok(Some(found)) => found,
                 Ok(None) => break Ok(None),
                 Err(error) => break Err(error.into()),
             };
-            let Some(delivered) = delivery.deliver(progress.cursor_at(at), record) else {
+            let Some(delivered) = delivery.deliver(locked.cursor_at(at), record) else {
                 // The record is looked for again.
                 continue;
             };
             if what != Read::Look && D::took(&delivered) {
                 moved = what != Read::Receive;
-                handed = progress.take(at, record, what, clock);
+                handed = locked.take(at, record, what, clock);
             }
             if at == FoundAt::Again {
-                progress.cursor_at(at).release();
+                locked.cursor_at(at).release();
             }
             break Ok(Some(delivered));
         };
         let reported = reported(&outcome);
         let done = reported.map_or(if moved { Done::Message } else { Done::Nothing }, Done::Gap);
-        let crossed = self.store_progress(progress, core, before, done);
+        let crossed = self.store_progress(locked, core, before, done);
         // The read may have met messages that an earlier run rejected: the caller wakes the
         // delivery worker.
         let has_dead_letters =
-            progress.ledger.as_ref().is_some_and(|ledger| ledger.pending_dead_letters() > 0);
+            locked.ledger.as_ref().is_some_and(|ledger| ledger.pending_dead_letters() > 0);
         (Step { outcome, crossed: crossed || has_dead_letters, moved }, handed)
     }
 
@@ -162,33 +162,33 @@ impl<S: Storage> Standing<S> {
     /// left a segment behind.
     pub(super) fn store_progress(
         &self,
-        progress: &mut Progress<S>,
+        locked: &mut LockedState<S>,
         core: &Core<S>,
         before: Option<u64>,
         done: Done,
     ) -> bool {
-        let cursor = progress.cursor.spot();
-        let spot = match &progress.ledger {
+        let cursor = locked.cursor.spot();
+        let spot = match &locked.ledger {
             // (One that was taken back lies at the cursor or beyond it.)
             Some(ledger) if !planted!(HandedOutIsDone) => {
                 ledger.lowest().map_or(cursor, |lowest| lowest.min(cursor))
             }
             _ => cursor,
         };
-        let moves = spot != progress.stored;
+        let moves = spot != locked.stored;
         let mut changed = false;
-        if let Some(ledger) = &mut progress.ledger {
+        if let Some(ledger) = &mut locked.ledger {
             changed = ledger.forget_before(spot);
         }
         if moves || changed || done != Done::Nothing {
             if moves {
-                progress.store(&self.cell, spot);
+                locked.store(&self.cell, spot);
             }
             if changed
                 && !planted!(AcksNotStored)
-                && let Some(ledger) = &mut progress.ledger
+                && let Some(ledger) = &mut locked.ledger
             {
-                ledger.store(progress.stored, || core.acks_row(self.row, self.name()));
+                ledger.store(locked.stored, || core.acks_row(self.row, self.name()));
             }
             self.cell.count_move();
             match done {
@@ -197,9 +197,9 @@ impl<S: Storage> Standing<S> {
                 Done::Nothing => {}
             }
         }
-        self.note_change(progress, core);
+        self.note_change(locked, core);
         // No `||`: the cursors' flags must be taken in any case.
-        progress.take_crossed() | before.is_some_and(|end| spot.position >= end)
+        locked.take_crossed() | before.is_some_and(|end| spot.position >= end)
     }
 
     /// Hands the next message out, to be acknowledged.
@@ -210,20 +210,20 @@ impl<S: Storage> Standing<S> {
         if_gone: Option<&dyn BeginsDefault>,
     ) -> (Step<D::Delivered>, Handed) {
         let existing =
-            core.check_readable().and_then(|()| self.existing(self.progress.lock(), if_gone));
-        let mut progress = match existing {
-            Ok(progress) => progress,
+            core.check_readable().and_then(|()| self.existing(self.locked.lock(), if_gone));
+        let mut locked = match existing {
+            Ok(locked) => locked,
             Err(error) => return (Step::of(Err(error.into())), Handed::default()),
         };
-        self.ledger(&mut progress);
-        self.step_specially(&mut progress, core, Read::Receive, delivery)
+        self.ledger(&mut locked);
+        self.step_specially(&mut locked, core, Read::Receive, delivery)
     }
 
     /// The ledger. The first call makes it.
-    pub(super) fn ledger<'a>(&self, progress: &'a mut Progress<S>) -> &'a mut Ledger<S::File> {
-        progress.special = true;
+    pub(super) fn ledger<'a>(&self, locked: &'a mut LockedState<S>) -> &'a mut Ledger<S::File> {
+        locked.special = true;
         self.has_ledger.store(true, Ordering::Release);
-        progress.ledger.get_or_insert_with(|| Box::new(Ledger::new(&[], None)))
+        locked.ledger.get_or_insert_with(|| Box::new(Ledger::new(&[], None)))
     }
 
     /// How many messages are in flight, read without the lock.
@@ -232,8 +232,8 @@ impl<S: Storage> Standing<S> {
     }
 
     /// Publishes how many messages are in flight.
-    pub(crate) fn count_in_flight(&self, progress: &Progress<S>) {
-        let in_flight = progress.ledger.as_ref().map_or(0, |ledger| ledger.in_flight() as u64);
+    pub(crate) fn count_in_flight(&self, locked: &LockedState<S>) {
+        let in_flight = locked.ledger.as_ref().map_or(0, |ledger| ledger.in_flight() as u64);
         self.cell.in_flight.store(in_flight, Ordering::Relaxed);
     }
 
@@ -243,9 +243,9 @@ impl<S: Storage> Standing<S> {
         if core.forked() {
             return 0;
         }
-        let counted = self.glance(core, |progress| {
-            let done = progress.ledger.iter().flat_map(|ledger| ledger.done());
-            core.len_from(progress.stored.seq, done)
+        let counted = self.glance(core, |locked| {
+            let done = locked.ledger.iter().flat_map(|ledger| ledger.done());
+            core.len_from(locked.stored.seq, done)
         });
         counted.unwrap_or_else(|| core.len_from(self.seq(), std::iter::empty()))
     }
@@ -253,10 +253,10 @@ impl<S: Storage> Standing<S> {
     /// Where the consumer stands. While [`glance`](Self::glance) finds it busy, messages
     /// acknowledged out of order count as waiting.
     pub(crate) fn stand(&self, core: &Core<S>) -> Stand {
-        let stand = self.glance(core, |progress| Stand {
-            place: progress.stored,
-            done: progress.ledger.iter().flat_map(|ledger| ledger.done()).collect(),
-            in_flight: progress.ledger.as_ref().map_or(0, |ledger| ledger.in_flight() as u64),
+        let stand = self.glance(core, |locked| Stand {
+            place: locked.stored,
+            done: locked.ledger.iter().flat_map(|ledger| ledger.done()).collect(),
+            in_flight: locked.ledger.as_ref().map_or(0, |ledger| ledger.in_flight() as u64),
         });
         stand.unwrap_or_else(|| Stand {
             place: self.cell.spot(),
@@ -268,26 +268,25 @@ impl<S: Storage> Standing<S> {
     /// Runs `look` under the lock when there is a ledger: the number of messages does not follow
     /// from the place alone. `None` when there is none, and when a thread that fills a message in
     /// place would have to wait for a reader: the reader may wait for it.
-    fn glance<R>(&self, core: &Core<S>, look: impl FnOnce(&Progress<S>) -> R) -> Option<R> {
+    fn glance<R>(&self, core: &Core<S>, look: impl FnOnce(&LockedState<S>) -> R) -> Option<R> {
         if !self.has_ledger.load(Ordering::Acquire) {
             return None;
         }
-        let progress =
-            if core.is_filling() { self.progress.try_lock()? } else { self.progress.lock() };
-        Some(look(&progress))
+        let locked = if core.is_filling() { self.locked.try_lock()? } else { self.locked.lock() };
+        Some(look(&locked))
     }
 
     /// Keeps the descriptor up to date from now on.
     pub(crate) fn set_ready(&self, core: &Core<S>, ready: Arc<Ready>) {
         let _ = self.ready.set(Arc::clone(&ready));
-        let mut progress = self.progress.lock();
-        progress.ready = Some(ready);
-        progress.special = true;
-        progress.note_ready(core);
+        let mut locked = self.locked.lock();
+        locked.ready = Some(ready);
+        locked.special = true;
+        locked.note_ready(core);
     }
 }
 
-impl<S: Storage> Progress<S> {
+impl<S: Storage> LockedState<S> {
     fn cursor_at(&mut self, at: FoundAt) -> &mut Cursor<S::File> {
         match (at, &mut self.lanes, &mut self.ledger) {
             (FoundAt::Behind(_), Some(lanes), _) => &mut lanes.cursor,

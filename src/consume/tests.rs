@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use rustix::io::Errno;
 
-use crate::consume::standing::{Handed, Read, Standing};
+use crate::consume::consumer_state::{ConsumerState, Handed, Read};
 use crate::engine::{Engine, reading};
 use crate::error::Error;
 use crate::format::INDEX_NAME;
@@ -18,7 +18,7 @@ use crate::tests::sim::{Call, SimStorage};
 struct Bench {
     storage: SimStorage,
     engine: Engine<SimStorage>,
-    standing: Arc<Standing<SimStorage>>,
+    consumer: Arc<ConsumerState<SimStorage>>,
 }
 
 impl Bench {
@@ -28,19 +28,19 @@ impl Bench {
         let engine =
             Engine::open_without_workers(storage.clone(), &Options::new().arena_size(4096))
                 .unwrap();
-        let standing = engine.consumer("c").unwrap();
+        let consumer = engine.consumer("c").unwrap();
         for number in 0..10u8 {
             engine.enqueue(&[number; 20]).unwrap();
         }
-        Bench { storage, engine, standing }
+        Bench { storage, engine, consumer }
     }
 
     fn read(&self, what: Read) -> Option<u64> {
-        reading::next(&self.engine, &self.standing, what).unwrap().map(|message| message.seq())
+        reading::next(&self.engine, &self.consumer, what).unwrap().map(|message| message.seq())
     }
 
     fn receive(&self) -> Option<(u64, Handed)> {
-        let received = self.engine.receive(&self.standing, reading::AsMessage).unwrap();
+        let received = self.engine.receive(&self.consumer, reading::AsMessage).unwrap();
         received.map(|(message, handed)| (message.seq(), handed))
     }
 
@@ -55,10 +55,10 @@ impl Bench {
 
     /// The number at which the consumer stands: `stored`, the cell and the index agree.
     fn place(&self) -> u64 {
-        let stored = self.standing.with_progress(|progress| progress.stored);
+        let stored = self.consumer.with_locked(|locked| locked.stored);
         let row = self.in_index();
         assert_eq!((row.place.position, row.place.seq), (stored.position, stored.seq), "the index");
-        let cell = &self.standing.cell;
+        let cell = &self.consumer.cell;
         let reported = (cell.position.load(Ordering::Relaxed), cell.seq.load(Ordering::Relaxed));
         assert_eq!(reported, (stored.position, stored.seq), "the cell");
         stored.seq
@@ -66,9 +66,8 @@ impl Bench {
 
     /// The ranges that are done beyond the place.
     fn done(&self) -> Vec<(u64, u64)> {
-        let ledger: Vec<_> = self
-            .standing
-            .with_progress(|progress| progress.ledger.as_ref().unwrap().done().collect());
+        let ledger: Vec<_> =
+            self.consumer.with_locked(|locked| locked.ledger.as_ref().unwrap().done().collect());
         // A power cut may leave an older place: the numbers from there on are stored as done too.
         let mut acks = self.in_index().acks;
         let place = self.place();
@@ -92,10 +91,10 @@ fn the_place_is_stored_after_each_step_and_a_look_moves_nothing() {
         let taken = match number % 3 {
             0 => bench.read(Read::Take),
             1 => bench.read(Read::TakeMore),
-            _ => reading::skip(&bench.engine, &bench.standing).unwrap(),
+            _ => reading::skip(&bench.engine, &bench.consumer).unwrap(),
         };
         assert_eq!(
-            (taken, bench.place(), bench.standing.len(&bench.engine.core)),
+            (taken, bench.place(), bench.consumer.len(&bench.engine.core)),
             (Some(number), number + 1, 9 - number)
         );
     }
@@ -107,7 +106,7 @@ fn the_place_stays_before_the_lowest_open_message_and_what_is_done_behind_it_is_
     let bench = Bench::new();
     let handed = bench.receive_all();
     let ack =
-        |number: u64| bench.engine.ack(&bench.standing, number, handed[number as usize]).unwrap();
+        |number: u64| bench.engine.ack(&bench.consumer, number, handed[number as usize]).unwrap();
     type Ranges<'a> = &'a [(u64, u64)];
     let expected: [(u64, u64, Ranges); 10] = [
         (3, 0, &[(3, 3)]),
@@ -128,8 +127,8 @@ fn the_place_stays_before_the_lowest_open_message_and_what_is_done_behind_it_is_
             (place, done),
             "{number} was acknowledged"
         );
-        assert_eq!(bench.standing.in_flight(&bench.engine.core), 9 - nth as u64);
-        assert_eq!(bench.standing.len(&bench.engine.core), 9 - nth as u64);
+        assert_eq!(bench.consumer.in_flight(&bench.engine.core), 9 - nth as u64);
+        assert_eq!(bench.consumer.len(&bench.engine.core), 9 - nth as u64);
     }
 }
 
@@ -139,19 +138,19 @@ fn an_acknowledgement_counts_once() {
     let handed = bench.receive_all();
     let acknowledge = |number: u64| {
         bench
-            .standing
+            .consumer
             .acknowledge(&bench.engine.core, number, handed[number as usize])
             .unwrap()
             .is_some()
     };
-    let taken = || bench.standing.cell.taken.load(Ordering::Relaxed);
+    let taken = || bench.consumer.cell.taken.load(Ordering::Relaxed);
     assert!(acknowledge(4) && !acknowledge(4));
     assert_eq!(
-        (taken(), bench.standing.in_flight(&bench.engine.core), bench.done()),
+        (taken(), bench.consumer.in_flight(&bench.engine.core), bench.done()),
         (1, 9, vec![(4, 4)])
     );
     // A message that was not handed out.
-    assert!(bench.standing.acknowledge(&bench.engine.core, 77, handed[0]).unwrap().is_none());
+    assert!(bench.consumer.acknowledge(&bench.engine.core, 77, handed[0]).unwrap().is_none());
     assert_eq!(taken(), 1);
 }
 
@@ -160,15 +159,15 @@ fn what_is_given_back_comes_again_before_what_is_new_the_oldest_first() {
     let bench = Bench::new();
     let handed: Vec<Handed> = (0..4).map(|_| bench.receive().unwrap().1).collect();
     for number in [2, 1] {
-        assert!(bench.standing.give_back(
+        assert!(bench.consumer.give_back(
             &bench.engine.core,
             number,
             handed[number as usize],
             None
         ));
     }
-    assert!(!bench.standing.give_back(&bench.engine.core, 1, handed[1], None), "it is back");
-    assert_eq!((bench.standing.in_flight(&bench.engine.core), bench.place()), (2, 0));
+    assert!(!bench.consumer.give_back(&bench.engine.core, 1, handed[1], None), "it is back");
+    assert_eq!((bench.consumer.in_flight(&bench.engine.core), bench.place()), (2, 0));
     assert_eq!(bench.read(Read::Look), Some(1));
     assert_eq!(bench.receive().map(|(seq, handed)| (seq, handed.attempts)), Some((1, 2)));
     assert_eq!(bench.read(Read::Take), Some(2));
@@ -179,34 +178,34 @@ fn what_is_given_back_comes_again_before_what_is_new_the_oldest_first() {
 #[test]
 fn no_more_is_handed_out_than_may_be_in_flight() {
     let bench = Bench::new();
-    bench.engine.set_max_in_flight(&bench.standing, Some(2)).unwrap();
+    bench.engine.set_max_in_flight(&bench.consumer, Some(2)).unwrap();
     let first = bench.receive().unwrap().1;
     assert_eq!(bench.receive().map(|(seq, _)| seq), Some(1));
     assert!(bench.receive().is_none());
     assert_eq!(bench.read(Read::Take), Some(2), "who takes hands nothing out");
-    bench.engine.ack(&bench.standing, 0, first).unwrap();
+    bench.engine.ack(&bench.consumer, 0, first).unwrap();
     assert_eq!(bench.receive().map(|(seq, _)| seq), Some(3));
     assert_eq!((bench.receive().is_none(), bench.place(), bench.done()), (true, 1, vec![(2, 2)]));
-    assert!(bench.engine.set_max_in_flight(&bench.standing, Some(0)).is_err());
+    assert!(bench.engine.set_max_in_flight(&bench.consumer, Some(0)).is_err());
 }
 
 #[test]
 fn a_seek_calls_off_what_is_in_flight_and_forgets_what_is_done() {
     let bench = Bench::new();
     let handed = bench.receive_all();
-    bench.engine.ack(&bench.standing, 5, handed[5]).unwrap();
-    bench.engine.seek(&bench.standing, 3).unwrap();
+    bench.engine.ack(&bench.consumer, 5, handed[5]).unwrap();
+    bench.engine.seek(&bench.consumer, 3).unwrap();
     assert_eq!(
-        (bench.place(), bench.done(), bench.standing.in_flight(&bench.engine.core)),
+        (bench.place(), bench.done(), bench.consumer.in_flight(&bench.engine.core)),
         (3, vec![], 0)
     );
     assert_eq!(in_index(&bench.storage.power_cut_losing_all()).map(|row| row.acks), Some(vec![]));
     let again: Vec<u64> = std::iter::from_fn(|| bench.receive().map(|(seq, _)| seq)).collect();
     assert_eq!(again, (3..10).collect::<Vec<_>>());
     // A delivery of an earlier epoch changes none of these.
-    bench.engine.ack(&bench.standing, 3, handed[3]).unwrap();
-    assert!(!bench.standing.give_back(&bench.engine.core, 4, handed[4], None));
-    assert_eq!((bench.place(), bench.standing.in_flight(&bench.engine.core)), (3, 7));
+    bench.engine.ack(&bench.consumer, 3, handed[3]).unwrap();
+    assert!(!bench.consumer.give_back(&bench.engine.core, 4, handed[4], None));
+    assert_eq!((bench.place(), bench.consumer.in_flight(&bench.engine.core)), (3, 7));
 }
 
 #[test]
@@ -214,12 +213,12 @@ fn a_seek_that_cannot_be_made_durable_changes_nothing() {
     let bench = Bench::new();
     let handed = bench.receive_all();
     for number in [0, 5] {
-        bench.engine.ack(&bench.standing, number, handed[number as usize]).unwrap();
+        bench.engine.ack(&bench.consumer, number, handed[number as usize]).unwrap();
     }
     bench.storage.fail_after(Call::SyncFile, 1, Errno::IO, false);
-    assert!(bench.engine.seek(&bench.standing, 3).is_err());
+    assert!(bench.engine.seek(&bench.consumer, 3).is_err());
     assert_eq!(
-        (bench.place(), bench.done(), bench.standing.in_flight(&bench.engine.core)),
+        (bench.place(), bench.done(), bench.consumer.in_flight(&bench.engine.core)),
         (1, vec![(5, 5)], 8)
     );
 }
@@ -228,26 +227,25 @@ fn a_seek_that_cannot_be_made_durable_changes_nothing() {
 fn a_removed_consumer_has_no_place_and_is_refused() {
     let bench = Bench::new();
     let handed = bench.receive_all();
-    bench.engine.ack(&bench.standing, 2, handed[2]).unwrap();
+    bench.engine.ack(&bench.consumer, 2, handed[2]).unwrap();
     bench.engine.remove_consumer("c").unwrap();
     assert_eq!(in_index(&bench.storage), None);
     let refused = |answer: Result<(), Error>| matches!(answer, Err(Error::NotFound { .. }));
-    assert!(refused(reading::next(&bench.engine, &bench.standing, Read::Take).map(drop)));
-    assert!(refused(bench.engine.ack(&bench.standing, 3, handed[3])));
-    assert!(refused(bench.engine.seek(&bench.standing, 0)));
-    assert!(!bench.standing.give_back(&bench.engine.core, 3, handed[3], None));
-    assert_eq!((in_index(&bench.storage), bench.standing.in_flight(&bench.engine.core)), (None, 0));
+    assert!(refused(reading::next(&bench.engine, &bench.consumer, Read::Take).map(drop)));
+    assert!(refused(bench.engine.ack(&bench.consumer, 3, handed[3])));
+    assert!(refused(bench.engine.seek(&bench.consumer, 0)));
+    assert!(!bench.consumer.give_back(&bench.engine.core, 3, handed[3], None));
+    assert_eq!((in_index(&bench.storage), bench.consumer.in_flight(&bench.engine.core)), (None, 0));
 }
 
 #[test]
 fn what_is_open_for_a_consumer_is_released_when_it_has_not_moved() {
     let bench = Bench::new();
     assert_eq!(bench.read(Read::Take), Some(0));
-    let holds =
-        || bench.standing.with_progress(|progress| progress.cursor.segment_life().is_some());
-    bench.standing.release_if_idle();
+    let holds = || bench.consumer.with_locked(|locked| locked.cursor.segment_life().is_some());
+    bench.consumer.release_if_idle();
     assert!(holds(), "it has moved since this was asked last");
-    bench.standing.release_if_idle();
+    bench.consumer.release_if_idle();
     assert!(!holds());
     assert_eq!((bench.read(Read::Take), bench.place()), (Some(1), 2));
 }
@@ -257,9 +255,9 @@ fn a_message_is_rejected_once() {
     let bench = Bench::new();
     let handed = bench.receive_all();
     let reject = |number: u64| {
-        bench.standing.reject(&bench.engine.core, number, handed[number as usize]).unwrap()
+        bench.consumer.reject(&bench.engine.core, number, handed[number as usize]).unwrap()
     };
-    bench.engine.ack(&bench.standing, 2, handed[2]).unwrap();
+    bench.engine.ack(&bench.consumer, 2, handed[2]).unwrap();
     assert_eq!([4, 4, 2].map(reject), [true, false, false]);
     assert_eq!((bench.engine.stats().rejected, bench.done()), (1, vec![(2, 2)]));
 }
@@ -274,11 +272,11 @@ fn a_message_that_was_given_back_and_cannot_be_read_is_not_lost() {
     }
     bench.engine.core.flush().unwrap();
     let handed = bench.receive().unwrap().1;
-    assert!(bench.standing.give_back(&bench.engine.core, 0, handed, None));
-    bench.standing.release();
+    assert!(bench.consumer.give_back(&bench.engine.core, 0, handed, None));
+    bench.consumer.release();
     for what in [Read::Receive, Read::Take, Read::TakeMore, Read::Look] {
         bench.storage.fail_after(Call::Open, 1, Errno::IO, false);
-        let read = reading::next(&bench.engine, &bench.standing, what).map(drop);
+        let read = reading::next(&bench.engine, &bench.consumer, what).map(drop);
         assert!(matches!(&read, Err(Error::Io { op: "open", .. })), "{what:?}: {read:?}");
     }
     assert_eq!(bench.receive().map(|(seq, handed)| (seq, handed.attempts)), Some((0, 2)));

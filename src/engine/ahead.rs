@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::commit::Core;
+use crate::consume::consumer_state::ConsumerState;
 use crate::consume::ledger::Ledger;
-use crate::consume::standing::Standing;
 use crate::engine::Engine;
 use crate::engine::reading::message;
 use crate::error::{Error, Gap, Result};
@@ -18,7 +18,7 @@ use crate::storage::Storage;
 #[derive(Debug)]
 pub(crate) struct Ahead<S: Storage> {
     engine: Arc<Engine<S>>,
-    standing: Arc<Standing<S>>,
+    consumer: Arc<ConsumerState<S>>,
     cursor: Cursor<S::File>,
     /// A read failed with an error other than a gap: there is no next message.
     failed: bool,
@@ -27,14 +27,16 @@ pub(crate) struct Ahead<S: Storage> {
 }
 
 impl<S: Storage> Ahead<S> {
-    pub(crate) fn new(engine: &Arc<Engine<S>>, standing: &Arc<Standing<S>>) -> Result<Ahead<S>> {
+    pub(crate) fn new(
+        engine: &Arc<Engine<S>>,
+        consumer: &Arc<ConsumerState<S>>,
+    ) -> Result<Ahead<S>> {
         engine.core.check_readable()?;
-        let place =
-            standing.with_progress(|progress| progress.exists().then(|| progress.next_spot()));
+        let place = consumer.with_locked(|locked| locked.exists().then(|| locked.next_spot()));
         let spot = place.unwrap_or_else(|| engine.core.oldest(engine.core.visible.spot()));
         Ok(Ahead {
             engine: Arc::clone(engine),
-            standing: Arc::clone(standing),
+            consumer: Arc::clone(consumer),
             cursor: Cursor::new(spot),
             failed: false,
             pieces: Vec::new(),
@@ -49,10 +51,10 @@ impl<S: Storage> Ahead<S> {
     #[cfg(feature = "forward")]
     pub(crate) fn at(
         engine: &Arc<Engine<S>>,
-        standing: &Arc<Standing<S>>,
+        consumer: &Arc<ConsumerState<S>>,
         seq: u64,
     ) -> Result<Ahead<S>> {
-        let mut ahead = Ahead::new(engine, standing)?;
+        let mut ahead = Ahead::new(engine, consumer)?;
         let end = engine.core.visible_end();
         let _nothing_goes = engine.core.places.giving_back.write();
         ahead.cursor.move_to(Cursor::spot_of(&engine.core, seq, end)?);
@@ -78,18 +80,18 @@ impl<S: Storage> Ahead<S> {
     /// The next message. While it looks, no segment from where it begins on is given back.
     fn look(&mut self) -> Result<Option<Message>> {
         let engine = Arc::clone(&self.engine);
-        let standing = Arc::clone(&self.standing);
+        let consumer = Arc::clone(&self.consumer);
         let core = &*engine.core;
         core.check_readable()?;
         // The consumer's place keeps the segments while its lock is held.
         let of_place = |ahead: &mut Ahead<S>| {
-            standing.with_progress(|progress| {
-                progress.check_not_removed(core, &standing)?;
-                if !progress.exists() {
+            consumer.with_locked(|locked| {
+                locked.check_not_removed(core, &consumer)?;
+                if !locked.exists() {
                     return Ok(None);
                 }
-                let ledger = progress.ledger.as_deref();
-                ahead.look_from(core, progress.next_spot(), ledger).map(Some)
+                let ledger = locked.ledger.as_deref();
+                ahead.look_from(core, locked.next_spot(), ledger).map(Some)
             })
         };
         if let Some(found) = of_place(self)? {

@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 
 use super::Engine;
 use super::waited_for::Carriers;
+use crate::consume::consumer_state::{BeginsDefault, ConsumerState};
 use crate::consume::ledger::Ledger;
-use crate::consume::standing::{BeginsDefault, Standing};
 use crate::error::{Error, Result};
 use crate::events;
 use crate::format::{NumberRange, Place, Spot};
@@ -26,9 +26,9 @@ const DEFAULT: &str = "";
 /// The consumers that exist.
 #[derive(Debug)]
 pub(crate) struct Consumers<S: Storage> {
-    pub(crate) by_name: Mutex<BTreeMap<String, Arc<Standing<S>>>>,
+    pub(crate) by_name: Mutex<BTreeMap<String, Arc<ConsumerState<S>>>>,
     /// The default consumer, also when it does not exist.
-    default: Arc<Standing<S>>,
+    default: Arc<ConsumerState<S>>,
     /// Held by the thread that makes, moves or removes a consumer: see [`Engine::registry`].
     pub(crate) registry: Mutex<()>,
     pub(super) carriers: Carriers,
@@ -38,7 +38,7 @@ impl<S: Storage> Consumers<S> {
     pub(super) fn new(default_row: PlaceRow<S::File>) -> Consumers<S> {
         Consumers {
             by_name: Mutex::default(),
-            default: Arc::new(Standing::new(DEFAULT, DEFAULT_ROW, default_row)),
+            default: Arc::new(ConsumerState::new(DEFAULT, DEFAULT_ROW, default_row)),
             registry: ranked(Rank::Registry, ()),
             carriers: Carriers::default(),
         }
@@ -56,7 +56,7 @@ enum Begins {
 impl<S: Storage> Engine<S> {
     /// The default consumer, for a call that reads: the first one has it begin.
     #[inline]
-    pub(crate) fn default_consumer(&self) -> Result<&Arc<Standing<S>>> {
+    pub(crate) fn default_consumer(&self) -> Result<&Arc<ConsumerState<S>>> {
         let default = &self.consumers.default;
         if !default.exists() {
             self.begin_default()?;
@@ -65,7 +65,7 @@ impl<S: Storage> Engine<S> {
     }
 
     /// The default consumer, for a call that looks: it may not exist.
-    pub(crate) fn default_standing(&self) -> &Arc<Standing<S>> {
+    pub(crate) fn default_consumer_state(&self) -> &Arc<ConsumerState<S>> {
         &self.consumers.default
     }
 
@@ -87,32 +87,32 @@ impl<S: Storage> Engine<S> {
     }
 
     /// The default consumer, if it exists.
-    pub(crate) fn existing_default(&self) -> Option<&Arc<Standing<S>>> {
+    pub(crate) fn existing_default(&self) -> Option<&Arc<ConsumerState<S>>> {
         Some(&self.consumers.default).filter(|default| default.exists())
     }
 
     /// The consumer `name`. A new one is made at the oldest message held.
-    pub(crate) fn consumer(&self, name: &str) -> Result<Arc<Standing<S>>> {
+    pub(crate) fn consumer(&self, name: &str) -> Result<Arc<ConsumerState<S>>> {
         self.consumer_at(name, Start::Oldest)
     }
 
     /// The consumer `name`. A new one is made at `start`.
-    pub(crate) fn consumer_at(&self, name: &str, start: Start) -> Result<Arc<Standing<S>>> {
+    pub(crate) fn consumer_at(&self, name: &str, start: Start) -> Result<Arc<ConsumerState<S>>> {
         self.core.check_readable()?;
         let consumers = self.consumers.by_name.lock();
-        if let Some(standing) = consumers.get(name) {
-            return Ok(Arc::clone(standing));
+        if let Some(consumer) = consumers.get(name) {
+            return Ok(Arc::clone(consumer));
         }
         drop(consumers);
         self.begin_consumer(name, start)
     }
 
     /// Makes the consumer `name` at `start`. One that exists stays as it is.
-    pub(crate) fn begin_consumer(&self, name: &str, start: Start) -> Result<Arc<Standing<S>>> {
+    pub(crate) fn begin_consumer(&self, name: &str, start: Start) -> Result<Arc<ConsumerState<S>>> {
         let _events = events::at_end();
         let _one_at_a_time = self.registry()?;
-        if let Some(standing) = self.consumers.by_name.lock().get(name) {
-            return Ok(Arc::clone(standing));
+        if let Some(consumer) = self.consumers.by_name.lock().get(name) {
+            return Ok(Arc::clone(consumer));
         }
         self.add_consumer(name, Begins::Start(start), &[])
     }
@@ -124,7 +124,7 @@ impl<S: Storage> Engine<S> {
         name: &str,
         at: Begins,
         done: &[NumberRange],
-    ) -> Result<Arc<Standing<S>>> {
+    ) -> Result<Arc<ConsumerState<S>>> {
         // The stand-in's cell keeps the segments from `spot` on until the consumer's own cell does.
         let stand_in = Arc::new(PlaceCell { is_stand_in: true, ..PlaceCell::default() });
         let end = self.core.visible_end();
@@ -187,7 +187,11 @@ impl<S: Storage> Engine<S> {
     }
 
     /// Makes the consumer `name` at the place of `from`, with the same messages done.
-    pub(crate) fn fork(&self, from: &Standing<S>, name: &str) -> Result<Arc<Standing<S>>> {
+    pub(crate) fn fork(
+        &self,
+        from: &ConsumerState<S>,
+        name: &str,
+    ) -> Result<Arc<ConsumerState<S>>> {
         let _events = events::at_end();
         let _one_at_a_time = self.registry()?;
         if self.consumers.by_name.lock().contains_key(name) {
@@ -199,30 +203,30 @@ impl<S: Storage> Engine<S> {
             ));
         }
         if planted!(ForkedWithoutItsLock) {
-            let spot = from.with_progress(|progress| progress.stored);
+            let spot = from.with_locked(|locked| locked.stored);
             return self.add_consumer(name, Begins::Spot(spot), &[]);
         }
         // While the lock of `from` is held, its place keeps the segments.
-        from.with_progress(|progress| {
-            progress.check(&self.core, from)?;
-            let done = progress.ledger.iter().flat_map(|ledger| ledger.done()).collect::<Vec<_>>();
-            self.add_consumer(name, Begins::Spot(progress.stored), &done)
+        from.with_locked(|locked| {
+            locked.check(&self.core, from)?;
+            let done = locked.ledger.iter().flat_map(|ledger| ledger.done()).collect::<Vec<_>>();
+            self.add_consumer(name, Begins::Spot(locked.stored), &done)
         })
     }
 
     /// Moves a consumer to the message `seq`.
-    pub(crate) fn seek(&self, standing: &Standing<S>, seq: u64) -> Result<()> {
+    pub(crate) fn seek(&self, consumer: &ConsumerState<S>, seq: u64) -> Result<()> {
         let _events = events::at_end();
         let core = &*self.core;
         // `fork` takes a consumer's lock and `giving_back` in the other order: the registry's lock
         // keeps the two apart.
         let one_at_a_time = self.registry()?;
-        standing.with_progress(|progress| progress.check(core, standing))?;
+        consumer.with_locked(|locked| locked.check(core, consumer))?;
         let end = core.visible_end();
         {
             // No segment is given back until the consumer stands at its new place.
             let _nothing_goes = core.places.giving_back.write();
-            standing.move_to(core, Cursor::spot_of(core, seq, end)?)?;
+            consumer.move_to(core, Cursor::spot_of(core, seq, end)?)?;
         }
         drop(one_at_a_time);
         self.give_space_back();
@@ -244,15 +248,15 @@ impl<S: Storage> Engine<S> {
     pub(crate) fn remove_consumer(&self, name: &str) -> Result<()> {
         let _events = events::at_end();
         let one_at_a_time = self.registry()?;
-        let Some(standing) = self.consumers.by_name.lock().remove(name) else {
+        let Some(consumer) = self.consumers.by_name.lock().remove(name) else {
             return Err(Error::no_consumer(self.core.storage.path(), name));
         };
         // If it is the last one, what expires from here on is reported to whoever comes next.
         self.core.segments.list().expired_from = None;
-        let (removed, rules) = standing.remove(&self.core);
+        let (removed, rules) = consumer.remove(&self.core);
         // The default consumer's descriptor stays readable for messages: the next read has it
         // begin.
-        if !standing.is_default() && self.core.waiters.remove_ready(standing.row) {
+        if !consumer.is_default() && self.core.waiters.remove_ready(consumer.row) {
             self.core.message_waiters.fetch_sub(1, Ordering::SeqCst);
         }
         drop(one_at_a_time);
@@ -272,7 +276,7 @@ impl<S: Storage> Engine<S> {
         name: &str,
         place: Place,
         acks: &[NumberRange],
-    ) -> Result<Arc<Standing<S>>> {
+    ) -> Result<Arc<ConsumerState<S>>> {
         let core = &self.core;
         let (row, place_row) =
             core.with_index_room(|room| core.index.add_consumer(known, name, place, room))?;
@@ -287,16 +291,16 @@ impl<S: Storage> Engine<S> {
             // The row is new: it has no acknowledgements yet.
             ledger.store(spot, || None);
         }
-        let standing = if name == DEFAULT {
+        let consumer = if name == DEFAULT {
             self.consumers.default.set_row(place_row);
             Arc::clone(&self.consumers.default)
         } else {
-            Arc::new(Standing::new(name, row, place_row))
+            Arc::new(ConsumerState::new(name, row, place_row))
         };
-        standing.begin(spot, u64::from(known.is_none()), ledger);
-        core.places.cells.write().push(Arc::clone(&standing.cell));
-        self.consumers.by_name.lock().insert(name.to_owned(), Arc::clone(&standing));
-        Ok(standing)
+        consumer.begin(spot, u64::from(known.is_none()), ledger);
+        core.places.cells.write().push(Arc::clone(&consumer.cell));
+        self.consumers.by_name.lock().insert(name.to_owned(), Arc::clone(&consumer));
+        Ok(consumer)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Engine;
-use crate::consume::standing::{Deliver, Handed, Read, Standing, Step};
+use crate::consume::consumer_state::{ConsumerState, Deliver, Handed, Read, Step};
 use crate::error::{Error, Result};
 use crate::events;
 use crate::read::Check;
@@ -14,25 +14,25 @@ impl<S: Storage> Engine<S> {
     #[inline(always)]
     pub(crate) fn read<D: Deliver<S>>(
         &self,
-        standing: &Standing<S>,
+        consumer: &ConsumerState<S>,
         what: Read,
         check: Check,
         delivery: D,
     ) -> Result<Option<D::Delivered>> {
-        self.read_boxed(standing, what, check, delivery).map_err(|error| *error)
+        self.read_boxed(consumer, what, check, delivery).map_err(|error| *error)
     }
 
     /// As [`read`](Self::read), with the error boxed: the result stays small.
     #[inline(always)]
     pub(crate) fn read_boxed<D: Deliver<S>>(
         &self,
-        standing: &Standing<S>,
+        consumer: &ConsumerState<S>,
         what: Read,
         check: Check,
         delivery: D,
     ) -> Result<Option<D::Delivered>, Box<Error>> {
         let _events = events::at_end();
-        self.after(standing, standing.step(&self.core, what, check, delivery, Some(self)))
+        self.after(consumer, consumer.step(&self.core, what, check, delivery, Some(self)))
     }
 
     /// As [`read`](Self::read), for a call that waits: a default consumer that was removed does not
@@ -40,20 +40,24 @@ impl<S: Storage> Engine<S> {
     #[inline(always)]
     pub(crate) fn read_awaited<D: Deliver<S>>(
         &self,
-        standing: &Standing<S>,
+        consumer: &ConsumerState<S>,
         what: Read,
         delivery: D,
     ) -> Result<Option<D::Delivered>> {
         let _events = events::at_end();
-        let step = standing.step(&self.core, what, Check::Now, delivery, None);
-        self.after(standing, step).map_err(|error| *error)
+        let step = consumer.step(&self.core, what, Check::Now, delivery, None);
+        self.after(consumer, step).map_err(|error| *error)
     }
 
     /// What follows a read.
     #[inline(always)]
-    fn after<R>(&self, standing: &Standing<S>, step: Step<R>) -> Result<Option<R>, Box<Error>> {
+    fn after<R>(
+        &self,
+        consumer: &ConsumerState<S>,
+        step: Step<R>,
+    ) -> Result<Option<R>, Box<Error>> {
         if step.crossed {
-            self.crossed(standing);
+            self.crossed(consumer);
         }
         if step.moved
             && self.options.flush_every_ops.is_some()
@@ -90,55 +94,55 @@ impl<S: Storage> Engine<S> {
     #[inline]
     pub(crate) fn receive<D: Deliver<S>>(
         &self,
-        standing: &Standing<S>,
+        consumer: &ConsumerState<S>,
         delivery: D,
     ) -> Result<Option<(D::Delivered, Handed)>> {
         let _events = events::at_end();
-        let (step, handed) = standing.receive(&self.core, delivery, Some(self));
-        self.received(standing, step, handed)
+        let (step, handed) = consumer.receive(&self.core, delivery, Some(self));
+        self.received(consumer, step, handed)
     }
 
     /// As [`receive`](Self::receive), for a call that waits: a default consumer that was removed
     /// does not begin again.
     pub(crate) fn receive_awaited<D: Deliver<S>>(
         &self,
-        standing: &Standing<S>,
+        consumer: &ConsumerState<S>,
         delivery: D,
     ) -> Result<Option<(D::Delivered, Handed)>> {
         let _events = events::at_end();
-        let (step, handed) = standing.receive(&self.core, delivery, None);
-        self.received(standing, step, handed)
+        let (step, handed) = consumer.receive(&self.core, delivery, None);
+        self.received(consumer, step, handed)
     }
 
     /// What follows a read that hands a message out.
     #[inline(always)]
     pub(super) fn received<R>(
         &self,
-        standing: &Standing<S>,
+        consumer: &ConsumerState<S>,
         step: Step<R>,
         handed: Handed,
     ) -> Result<Option<(R, Handed)>> {
         if step.crossed {
-            self.crossed(standing);
+            self.crossed(consumer);
         }
         let received = step.outcome.map_err(|error| *error)?;
         // (In a child of a fork, which is refused above, a lock may be held for ever.)
-        self.arm(standing);
+        self.arm(consumer);
         Ok(received.map(|message| (message, handed)))
     }
 
     /// Acknowledges a delivery. One that was called off or is done already changes nothing.
     #[inline]
-    pub(crate) fn ack(&self, standing: &Standing<S>, seq: u64, handed: Handed) -> Result<()> {
+    pub(crate) fn ack(&self, consumer: &ConsumerState<S>, seq: u64, handed: Handed) -> Result<()> {
         let _events = events::at_end();
-        let Some(crossed) = standing.acknowledge(&self.core, seq, handed)? else {
+        let Some(crossed) = consumer.acknowledge(&self.core, seq, handed)? else {
             return Ok(());
         };
         if crossed {
             self.give_space_back();
         }
         if !planted!(AckWakesNobody) {
-            self.core.wake_reader(standing.row);
+            self.core.wake_reader(consumer.row);
         }
         if self.options.flush_every_ops.is_some() { self.count_read() } else { Ok(()) }
     }
@@ -146,42 +150,42 @@ impl<S: Storage> Engine<S> {
     /// Gives a delivery back: its message comes again, after `delay` or else as the rules say.
     pub(crate) fn nack(
         &self,
-        standing: &Standing<S>,
+        consumer: &ConsumerState<S>,
         seq: u64,
         handed: Handed,
         delay: Option<Duration>,
     ) {
         let _events = events::at_end();
         if !self.core.forked()
-            && standing.give_back(&self.core, seq, handed, delay)
+            && consumer.give_back(&self.core, seq, handed, delay)
             && !planted!(NackWakesNobody)
         {
-            self.arm(standing);
-            self.core.wake_reader(standing.row);
+            self.arm(consumer);
+            self.core.wake_reader(consumer.row);
         }
     }
 
     /// Limits the consumer's messages in flight. Waiters look again: there may be more allowance.
     pub(crate) fn set_max_in_flight(
         &self,
-        standing: &Standing<S>,
+        consumer: &ConsumerState<S>,
         limit: Option<u32>,
     ) -> Result<()> {
-        standing.set_max_in_flight(&self.core, limit)?;
+        consumer.set_max_in_flight(&self.core, limit)?;
         self.core.wake_readers(u64::MAX);
         Ok(())
     }
 
     /// The default consumer's messages in flight.
     pub(crate) fn in_flight(&self) -> u64 {
-        self.existing_default().map_or(0, |standing| standing.in_flight(&self.core))
+        self.existing_default().map_or(0, |consumer| consumer.in_flight(&self.core))
     }
 
     /// How many messages wait for the default consumer. Where there is none: how many any consumer
     /// has yet to deal with.
     pub(crate) fn len(&self) -> u64 {
         match self.existing_default() {
-            Some(standing) => standing.len(&self.core),
+            Some(consumer) => consumer.len(&self.core),
             None if self.core.forked() => 0,
             None => self.core.len_from(self.lowest_place().seq, std::iter::empty()),
         }

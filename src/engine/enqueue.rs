@@ -212,7 +212,7 @@ impl<S: Storage> Engine<S> {
         if let Error::Full { held_by, .. } = &mut error {
             let end = self.core.visible.spot();
             let consumers = self.consumers.by_name.lock();
-            let places = consumers.values().map(|standing| (standing.cell.spot(), standing.name()));
+            let places = consumers.values().map(|consumer| (consumer.cell.spot(), consumer.name()));
             let lowest = places.min().filter(|(place, _)| place.position < end.position);
             *held_by = lowest.map(|(place, name)| Box::new(HeldBy::new(name, place.seq)));
         }

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::commit::Core;
+use crate::consume::consumer_state::ConsumerState;
 use crate::consume::slow::Stand;
-use crate::consume::standing::Standing;
 use crate::engine::Engine;
 use crate::error::GapCause;
 use crate::format::{Figures, Spot, padded};
@@ -98,7 +98,7 @@ impl<S: Storage> Engine<S> {
         }
         let PlaceCounts { consumers, taken, .. } = core.places.count();
         let stand = match self.existing_default() {
-            Some(standing) => standing.stand(core),
+            Some(consumer) => consumer.stand(core),
             None => Stand { place: self.lowest_place(), ..Stand::default() },
         };
         let durable_seq = core.durable.lock().spot.seq;
@@ -143,18 +143,18 @@ impl<S: Storage> Engine<S> {
     /// The lowest place of all consumers; zero without any.
     pub(super) fn lowest_place(&self) -> Spot {
         let consumers = self.consumers.by_name.lock();
-        consumers.values().map(|standing| standing.cell.spot()).min().unwrap_or_default()
+        consumers.values().map(|consumer| consumer.cell.spot()).min().unwrap_or_default()
     }
 
     /// The figures of one consumer.
-    pub(crate) fn stats_of(&self, standing: &Standing<S>) -> ConsumerStats {
+    pub(crate) fn stats_of(&self, consumer: &ConsumerState<S>) -> ConsumerStats {
         let core = &*self.core;
         if core.forked() {
-            return ConsumerStats { name: standing.name().to_owned(), ..ConsumerStats::default() };
+            return ConsumerStats { name: consumer.name().to_owned(), ..ConsumerStats::default() };
         }
-        let stand = standing.stand(core);
+        let stand = consumer.stand(core);
         let lowest = core.places.lowest().unwrap_or(0);
-        Reading::begin(core).of(standing.name(), &stand, lowest)
+        Reading::begin(core).of(consumer.name(), &stand, lowest)
     }
 
     /// The figures of all consumers, in the order of their names, up to the same end.
@@ -163,12 +163,12 @@ impl<S: Storage> Engine<S> {
         if core.forked() {
             return Vec::new();
         }
-        let standings: Vec<_> = self.consumers.by_name.lock().values().map(Arc::clone).collect();
-        let stands: Vec<_> = standings.iter().map(|standing| standing.stand(core)).collect();
+        let consumers: Vec<_> = self.consumers.by_name.lock().values().map(Arc::clone).collect();
+        let stands: Vec<_> = consumers.iter().map(|consumer| consumer.stand(core)).collect();
         let lowest = stands.iter().map(|stand| stand.place.position).min().unwrap_or(0);
         let reading = Reading::begin(core);
-        let both = standings.iter().zip(&stands);
-        both.map(|(standing, stand)| reading.of(standing.name(), stand, lowest)).collect()
+        let both = consumers.iter().zip(&stands);
+        both.map(|(consumer, stand)| reading.of(consumer.name(), stand, lowest)).collect()
     }
 }
 

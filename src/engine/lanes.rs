@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use super::Engine;
+use crate::consume::consumer_state::{ConsumerState, Deliver, Handed};
 use crate::consume::lanes::{Lane, LaneLook, LaneRules, Within};
-use crate::consume::standing::{Deliver, Handed, Standing};
 use crate::error::Result;
 use crate::events;
 use crate::storage::Storage;
@@ -13,18 +13,18 @@ use crate::threads::now;
 
 impl<S: Storage> Engine<S> {
     /// The consumer is read in lanes from now on.
-    pub(crate) fn set_lanes(&self, standing: &Standing<S>, rules: LaneRules) -> Result<()> {
+    pub(crate) fn set_lanes(&self, consumer: &ConsumerState<S>, rules: LaneRules) -> Result<()> {
         let _events = events::at_end();
         // No other thread moves or removes the consumer meanwhile.
         let one_at_a_time = self.registry()?;
-        standing.set_lanes(&self.core, rules)?;
+        consumer.set_lanes(&self.core, rules)?;
         drop(one_at_a_time);
         if let Within::Millis(age) = rules.within {
             self.core.writer.lock().mark_write_times(&self.core, Duration::from_millis(age));
         }
         // What an earlier run rejected may go to its dead letters now.
         if !planted!(DeadLettersNotNotified) {
-            self.arm(standing);
+            self.arm(consumer);
         }
         self.core.wake_readers(u64::MAX);
         Ok(())
@@ -34,35 +34,35 @@ impl<S: Storage> Engine<S> {
     /// holds a message back, `again` is when it allows the next one.
     pub(crate) fn receive_in_lanes<D: Deliver<S> + Copy>(
         &self,
-        standing: &Standing<S>,
+        consumer: &ConsumerState<S>,
         delivery: D,
         only: Option<Lane>,
         again: &mut Option<Instant>,
     ) -> Result<Option<(D::Delivered, Handed)>> {
         let _events = events::at_end();
         let mut look = LaneLook::default();
-        let (step, handed) = standing.receive_in_lanes(&self.core, delivery, only, &mut look);
+        let (step, handed) = consumer.receive_in_lanes(&self.core, delivery, only, &mut look);
         *again = look.again;
         if look.has_jumped && !planted!(JumpWakesNobody) {
             self.core.wake_readers(u64::MAX);
         }
-        self.received(standing, step, handed)
+        self.received(consumer, step, handed)
     }
 
     /// As [`wait`](Self::wait), for an `attempt` that receives in lanes.
     pub(crate) fn wait_in_lanes<R>(
         &self,
-        standing: &Standing<S>,
+        consumer: &ConsumerState<S>,
         timeout: Duration,
         attempt: impl FnMut(&mut Option<Instant>) -> Result<Option<R>>,
     ) -> Result<Option<R>> {
         // A timeout that overflows the clock is for ever.
-        self.wait_and_look(standing, now().checked_add(timeout), attempt)
+        self.wait_and_look(consumer, now().checked_add(timeout), attempt)
     }
 
     /// Leaves what waits behind, and returns its numbers.
-    pub(crate) fn jump(&self, standing: &Standing<S>) -> Result<Range<u64>> {
-        let left = standing.jump(&self.core)?;
+    pub(crate) fn jump(&self, consumer: &ConsumerState<S>) -> Result<Range<u64>> {
+        let left = consumer.jump(&self.core)?;
         // A thread that waits for the backlog.
         self.core.wake_readers(u64::MAX);
         Ok(left)

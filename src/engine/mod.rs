@@ -223,7 +223,7 @@ impl<S: Storage> Engine<S> {
         if !planted!(LastDeadLettersStay) {
             self.consumers.send_last_dead_letters(core);
         }
-        let standings = {
+        let consumers = {
             // Threads that write, or make or move a consumer, finish first; no thread begins again.
             let registry = &self.consumers.registry;
             let _one_at_a_time = (!planted!(ClosedWhileConsumersAreMade)).then(|| registry.lock());
@@ -245,8 +245,8 @@ impl<S: Storage> Engine<S> {
             self.consumers.carriers.wait_for_all();
         }
         // Threads that read finish first.
-        for standing in &standings {
-            standing.end_run(core);
+        for consumer in &consumers {
+            consumer.end_run(core);
         }
         core.drain_passed();
         core.drain_long_tail();

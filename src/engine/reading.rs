@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::consume::standing::{Deliver, Read, Standing};
+use crate::consume::consumer_state::{ConsumerState, Deliver, Read};
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::memory::Window;
@@ -44,10 +44,10 @@ pub(crate) fn message<F: StorageFile>(cursor: &mut Cursor<F>, record: Record) ->
 #[inline]
 pub(crate) fn next<S: Storage>(
     engine: &Engine<S>,
-    standing: &Standing<S>,
+    consumer: &ConsumerState<S>,
     what: Read,
 ) -> Result<Option<Message>> {
-    engine.read(standing, what, Check::Now, AsMessage)
+    engine.read(consumer, what, Check::Now, AsMessage)
 }
 
 /// Delivers a [`Message`].
@@ -66,21 +66,21 @@ impl<S: Storage> Deliver<S> for AsMessage {
 /// Takes the next message, for a call that waits.
 pub(crate) fn take_awaited<S: Storage>(
     engine: &Engine<S>,
-    standing: &Standing<S>,
+    consumer: &ConsumerState<S>,
 ) -> Result<Option<Message>> {
-    engine.read_awaited(standing, Read::Take, AsMessage)
+    engine.read_awaited(consumer, Read::Take, AsMessage)
 }
 
 /// The next message's number, its payload in `buffer`.
 #[inline(always)]
 pub(crate) fn next_into<S: Storage>(
     engine: &Engine<S>,
-    standing: &Standing<S>,
+    consumer: &ConsumerState<S>,
     what: Read,
     buffer: &mut Vec<u8>,
 ) -> Result<Option<u64>> {
     let then = if what == Read::Take { Then::StepsOver } else { Then::Stays };
-    engine.read(standing, what, Check::Later, IntoBuffer { buffer, then })
+    engine.read(consumer, what, Check::Later, IntoBuffer { buffer, then })
 }
 
 /// Delivers into a buffer, whose content is replaced.
@@ -111,11 +111,11 @@ pub(crate) enum Fit {
 #[inline(always)]
 pub(crate) fn next_fitting<'a, S: Storage>(
     engine: &Engine<S>,
-    standing: &Standing<S>,
+    consumer: &ConsumerState<S>,
     what: Read,
     room: impl Fn(usize) -> Option<&'a mut [u8]>,
 ) -> Result<Option<Fit>, Box<crate::error::Error>> {
-    engine.read_boxed(standing, what, Check::Later, Fitting { room })
+    engine.read_boxed(consumer, what, Check::Later, Fitting { room })
 }
 
 #[cfg(feature = "capi")]
@@ -152,18 +152,24 @@ impl<'a, S: Storage, R: Fn(usize) -> Option<&'a mut [u8]>> Deliver<S> for Fittin
 
 /// Steps over the next message, whose payload is not read. Its number, or `None`.
 #[inline]
-pub(crate) fn skip<S: Storage>(engine: &Engine<S>, standing: &Standing<S>) -> Result<Option<u64>> {
-    engine.read(standing, Read::Skip, Check::Never, Unseen)
+pub(crate) fn skip<S: Storage>(
+    engine: &Engine<S>,
+    consumer: &ConsumerState<S>,
+) -> Result<Option<u64>> {
+    engine.read(consumer, Read::Skip, Check::Never, Unseen)
 }
 
 /// As [`skip`], but `flush_every_ops` does not count it: who moves a place over what another engine
 /// holds makes that durable when it sees fit.
 #[cfg(feature = "forward")]
-pub(crate) fn pass<S: Storage>(engine: &Engine<S>, standing: &Standing<S>) -> Result<Option<u64>> {
+pub(crate) fn pass<S: Storage>(
+    engine: &Engine<S>,
+    consumer: &ConsumerState<S>,
+) -> Result<Option<u64>> {
     let _events = crate::events::at_end();
-    let step = standing.step(&engine.core, Read::Skip, Check::Never, Unseen, None);
+    let step = consumer.step(&engine.core, Read::Skip, Check::Never, Unseen, None);
     if step.crossed {
-        engine.crossed(standing);
+        engine.crossed(consumer);
     }
     step.outcome.map_err(|error| *error)
 }
@@ -183,13 +189,13 @@ impl<S: Storage> Deliver<S> for Unseen {
 /// Takes up to `max` messages, fewer at the end of the queue or in front of a gap.
 pub(crate) fn batch<S: Storage>(
     engine: &Engine<S>,
-    standing: &Standing<S>,
+    consumer: &ConsumerState<S>,
     max: usize,
 ) -> Result<Vec<Message>> {
     let mut messages = Vec::new();
     while messages.len() < max {
         let what = if messages.is_empty() { Read::Take } else { Read::TakeMore };
-        match next(engine, standing, what) {
+        match next(engine, consumer, what) {
             Ok(Some(message)) => messages.push(message),
             Ok(None) => break,
             // The messages taken so far are handed over. The next call meets the error again.
@@ -203,9 +209,9 @@ pub(crate) fn batch<S: Storage>(
 /// Takes the next message; waits for one at most `timeout`.
 pub(crate) fn next_waiting<S: Storage>(
     engine: &Engine<S>,
-    standing: &Standing<S>,
+    consumer: &ConsumerState<S>,
     timeout: Duration,
 ) -> Result<Option<Message>> {
     // A timeout that overflows the clock is for ever.
-    engine.wait(standing, now().checked_add(timeout), || take_awaited(engine, standing))
+    engine.wait(consumer, now().checked_add(timeout), || take_awaited(engine, consumer))
 }

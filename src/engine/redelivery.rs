@@ -7,9 +7,9 @@ use std::time::Duration;
 use super::Engine;
 use super::consumers::Consumers;
 use crate::commit::Core;
+use crate::consume::consumer_state::{ConsumerState, Handed};
 use crate::consume::deliveries::DeadLetter;
 use crate::consume::redelivery::{DeadLetters, Rules};
-use crate::consume::standing::{Handed, Standing};
 use crate::engine::reading::message;
 use crate::error::{Error, Result};
 use crate::events;
@@ -48,12 +48,12 @@ impl<S: Storage> Engine<S> {
             // A lock that another of the parent's threads held at the fork is held for ever.
             return Vec::new();
         }
-        let standings = self.consumers.all();
-        standings.iter().flat_map(|standing| standing.dead_letters()).collect()
+        let consumers = self.consumers.all();
+        consumers.iter().flat_map(|consumer| consumer.dead_letters()).collect()
     }
 
     /// Sets when the consumer's messages come again.
-    pub(crate) fn set_redelivery(&self, standing: &Standing<S>, rules: Rules) -> Result<()> {
+    pub(crate) fn set_redelivery(&self, consumer: &ConsumerState<S>, rules: Rules) -> Result<()> {
         let _events = events::at_end();
         self.core.check_may_wait()?;
         let dead = rules.dead_letters.clone();
@@ -61,17 +61,17 @@ impl<S: Storage> Engine<S> {
             dead.check()?;
             // Said before the look: of two threads that close a circle, one at least sees the
             // other.
-            standing.lead_to(dead);
+            consumer.lead_to(dead);
         }
         let checked = dead.as_ref().map_or(Ok(()), |dead| self.check_for_circle(dead));
-        let before = checked.and_then(|()| standing.set_redelivery(&self.core, rules));
+        let before = checked.and_then(|()| consumer.set_redelivery(&self.core, rules));
         let left = before.as_ref().map_or(&dead, |before| &before.dead_letters);
         if let Some(left) = left {
-            standing.lead_no_more_to(left);
+            consumer.lead_no_more_to(left);
         }
         // Dropped without a lock: it may be the last holder of a queue, which it closes then.
         drop(before?);
-        self.arm(standing);
+        self.arm(consumer);
         self.core.wake_readers(u64::MAX);
         Ok(())
     }
@@ -94,8 +94,8 @@ impl<S: Storage> Engine<S> {
     /// Has the delivery worker look at the consumer's deliveries when something will be due, if it
     /// does not know yet.
     #[inline]
-    pub(crate) fn arm(&self, standing: &Standing<S>) {
-        if let Some(due) = standing.time_to_notify()
+    pub(crate) fn arm(&self, consumer: &ConsumerState<S>) {
+        if let Some(due) = consumer.time_to_notify()
             && !self.core.delivery_worker.request(|wanted| wanted.look_at_deliveries(due))
             && due <= now()
         {
@@ -104,11 +104,16 @@ impl<S: Storage> Engine<S> {
     }
 
     /// A message is handed out no more.
-    pub(crate) fn reject(&self, standing: &Standing<S>, seq: u64, handed: Handed) -> Result<()> {
+    pub(crate) fn reject(
+        &self,
+        consumer: &ConsumerState<S>,
+        seq: u64,
+        handed: Handed,
+    ) -> Result<()> {
         let _events = events::at_end();
-        if standing.reject(&self.core, seq, handed)? {
-            self.arm(standing);
-            self.core.wake_reader(standing.row);
+        if consumer.reject(&self.core, seq, handed)? {
+            self.arm(consumer);
+            self.core.wake_reader(consumer.row);
         }
         Ok(())
     }
@@ -116,32 +121,32 @@ impl<S: Storage> Engine<S> {
     /// Has the lease of a delivery end `by` from now.
     pub(crate) fn extend(
         &self,
-        standing: &Standing<S>,
+        consumer: &ConsumerState<S>,
         seq: u64,
         handed: Handed,
         by: Duration,
     ) -> Result<()> {
-        standing.extend(&self.core, seq, handed, by)?;
-        self.arm(standing);
+        consumer.extend(&self.core, seq, handed, by)?;
+        self.arm(consumer);
         Ok(())
     }
 }
 
 impl<S: Storage> Consumers<S> {
-    fn all(&self) -> Vec<Arc<Standing<S>>> {
+    fn all(&self) -> Vec<Arc<ConsumerState<S>>> {
         self.by_name.lock().values().cloned().collect()
     }
 
     /// Ends leases and delays that are over, and has dead letters go. The caller holds no lock.
     pub(crate) fn look_at_deliveries(&self, core: &Core<S>) {
-        for standing in self.all() {
-            standing.look_at_deliveries(core);
-            self.post(core, &standing);
-            if let Some(due) = standing.time_to_notify() {
+        for consumer in self.all() {
+            consumer.look_at_deliveries(core);
+            self.post(core, &consumer);
+            if let Some(due) = consumer.time_to_notify() {
                 core.delivery_worker.request(|wanted| wanted.look_at_deliveries(due));
             }
-            if standing.with_progress(|progress| progress.has_waiting(core)) {
-                core.wake_reader(standing.row);
+            if consumer.with_locked(|locked| locked.has_waiting(core)) {
+                core.wake_reader(consumer.row);
             }
         }
     }
@@ -149,10 +154,10 @@ impl<S: Storage> Consumers<S> {
     /// Before a close: sends the dead letters that can go, but not for ever.
     pub(super) fn send_last_dead_letters(&self, core: &Core<S>) {
         let began = now();
-        for standing in self.all() {
-            standing.dead_letters_at_once();
+        for consumer in self.all() {
+            consumer.dead_letters_at_once();
         }
-        while self.all().iter().any(|standing| self.post(core, standing) > 0)
+        while self.all().iter().any(|consumer| self.post(core, consumer) > 0)
             && now().saturating_duration_since(began) < LAST_DEAD_LETTERS
         {}
     }
@@ -163,10 +168,10 @@ impl<S: Storage> Consumers<S> {
     /// caller holds no lock.
     #[cold]
     #[inline(never)]
-    fn post(&self, core: &Core<S>, standing: &Standing<S>) -> usize {
+    fn post(&self, core: &Core<S>, consumer: &ConsumerState<S>) -> usize {
         // Before the look whether the queue is closed: a close waits until this is dropped.
         let carrying = self.carriers.begin();
-        let Some((dead, dead_letters)) = standing.take_dead_letters(core, message) else {
+        let Some((dead, dead_letters)) = consumer.take_dead_letters(core, message) else {
             return 0;
         };
         let (mut sent, mut too_large, mut refused) = (BTreeSet::new(), BTreeSet::new(), None);
@@ -208,19 +213,19 @@ impl<S: Storage> Consumers<S> {
         let gone = sent.len() + too_large.len();
         if let Some(error) = refused {
             let left = dead_letters.len() - gone;
-            events::dead_letters_stay(core.storage.path(), standing.name(), left, &error);
+            events::dead_letters_stay(core.storage.path(), consumer.name(), left, &error);
         }
         let mut crossed = false;
         for dead_letter in dead_letters {
             // The message releases its segment, which may be given back then.
             let dead_letter = dead_letter.stub();
             if sent.contains(&dead_letter.seq) {
-                crossed |= standing.finish_dead_letter(core, dead_letter);
+                crossed |= consumer.finish_dead_letter(core, dead_letter);
             } else if too_large.contains(&dead_letter.seq) {
-                standing.dead_letter_refused(core, dead_letter);
+                consumer.dead_letter_refused(core, dead_letter);
             } else {
                 let put_into = unflushed.contains(&dead_letter.seq).then(|| dead.id());
-                standing.dead_letter_failed(dead_letter, put_into);
+                consumer.dead_letter_failed(dead_letter, put_into);
             }
         }
         drop(carrying);

@@ -8,7 +8,7 @@ use super::Engine;
 use super::consumers::Consumers;
 use crate::commit::Core;
 use crate::commit::storage_worker::Release;
-use crate::consume::standing::Standing;
+use crate::consume::consumer_state::ConsumerState;
 use crate::error::{Error, GapCause, Result};
 use crate::options::OnFull;
 use crate::storage::Storage;
@@ -125,9 +125,9 @@ impl<S: Storage> Engine<S> {
     /// lock.
     #[cold]
     pub(super) fn wait_for_dropped(&self) {
-        let standings: Vec<_> = self.consumers.by_name.lock().values().cloned().collect();
-        for standing in standings {
-            standing.wait_and_release_if_drained(&self.core);
+        let consumers: Vec<_> = self.consumers.by_name.lock().values().cloned().collect();
+        for consumer in consumers {
+            consumer.wait_and_release_if_drained(&self.core);
         }
         self.core.wait_for_leader();
         self.core.pool.unmap_unwanted();
@@ -153,26 +153,26 @@ impl<S: Storage> Engine<S> {
         self.gave_up(0, 0).map(|()| true)
     }
 
-    /// Called after `standing` left a segment behind, wanted a window or a descriptor, or met
+    /// Called after `consumer` left a segment behind, wanted a window or a descriptor, or met
     /// dead letters: gives segments back, has other consumers release theirs, and wakes the
     /// workers.
     #[cold]
-    pub(super) fn crossed(&self, standing: &Standing<S>) {
+    pub(super) fn crossed(&self, consumer: &ConsumerState<S>) {
         self.give_space_back();
-        self.arm(standing);
+        self.arm(consumer);
         if self.core.window_wanted.swap(false, Ordering::Relaxed) {
             // Under a tight cap, the window of an idle consumer must not make the others copy.
             for other in self.consumers.by_name.lock().values() {
-                if !std::ptr::eq(&**other, standing) {
+                if !std::ptr::eq(&**other, consumer) {
                     other.release_if_idle();
                 }
             }
-            standing.reconsider_window();
+            consumer.reconsider_window();
         }
         if self.core.many_open.swap(false, Ordering::Relaxed) {
             // Descriptors stay few, even with every consumer in a segment of its own.
             for other in self.consumers.by_name.lock().values() {
-                if !std::ptr::eq(&**other, standing) {
+                if !std::ptr::eq(&**other, consumer) {
                     other.release();
                 }
             }
@@ -205,8 +205,8 @@ impl<S: Storage> Consumers<S> {
 
     /// Has consumers that are not busy release segments that are no longer part of the queue.
     fn release_if_drained(&self, core: &Core<S>) {
-        for standing in self.by_name.lock().values() {
-            standing.release_if_drained(core);
+        for consumer in self.by_name.lock().values() {
+            consumer.release_if_drained(core);
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::Engine;
-use crate::consume::standing::Standing;
+use crate::consume::consumer_state::ConsumerState;
 use crate::error::{Error, Result};
 use crate::state::Began;
 use crate::storage::Storage;
@@ -24,38 +24,42 @@ pub(crate) struct WaitBegan {
 
 impl<S: Storage> Engine<S> {
     /// Called where a wait for the consumer's next message begins.
-    pub(crate) fn wait_began(&self, standing: &Standing<S>) -> WaitBegan {
-        WaitBegan { interrupts: self.core.began(), removals: standing.removals() }
+    pub(crate) fn wait_began(&self, consumer: &ConsumerState<S>) -> WaitBegan {
+        WaitBegan { interrupts: self.core.began(), removals: consumer.removals() }
     }
 
     /// Refuses to wait on when somebody has interrupted, or removed the consumer, since `began`.
-    pub(crate) fn check_may_wait_on(&self, standing: &Standing<S>, began: WaitBegan) -> Result<()> {
+    pub(crate) fn check_may_wait_on(
+        &self,
+        consumer: &ConsumerState<S>,
+        began: WaitBegan,
+    ) -> Result<()> {
         self.core.check_uninterrupted(began.interrupts)?;
-        if standing.removals() != began.removals && !planted!(RemovalMissedByWaiters) {
-            return Err(standing.unknown(&self.core));
+        if consumer.removals() != began.removals && !planted!(RemovalMissedByWaiters) {
+            return Err(consumer.unknown(&self.core));
         }
         Ok(())
     }
 
     /// The consumer's descriptor. The first call makes it.
-    pub(crate) fn ready_fd<'a>(&self, standing: &'a Standing<S>) -> Result<BorrowedFd<'a>> {
+    pub(crate) fn ready_fd<'a>(&self, consumer: &'a ConsumerState<S>) -> Result<BorrowedFd<'a>> {
         self.core.check_may_wait()?;
-        if let Some(ready) = standing.ready.get() {
+        if let Some(ready) = consumer.ready.get() {
             return Ok(ready.descriptor());
         }
         let _one_at_a_time = self.registry()?;
-        standing.with_progress(|progress| progress.check_not_removed(&self.core, standing))?;
-        if standing.ready.get().is_none() {
+        consumer.with_locked(|locked| locked.check_not_removed(&self.core, consumer))?;
+        if consumer.ready.get().is_none() {
             let path = self.core.storage.path();
             let ready = Arc::new(
                 Ready::new().map_err(|error| Error::io("make a descriptor for", path, error))?,
             );
-            self.core.waiters.add_ready(standing.row, &ready);
+            self.core.waiters.add_ready(consumer.row, &ready);
             // From here on producers raise it. `set_ready` looks for messages that came before.
             self.count_waiter(None);
-            standing.set_ready(&self.core, ready);
+            consumer.set_ready(&self.core, ready);
         }
-        let ready = standing.ready.get().map(|ready| ready.descriptor());
+        let ready = consumer.ready.get().map(|ready| ready.descriptor());
         let missing = || {
             Error::internal(self.core.storage.path(), "the descriptor was made and is not there")
         };
@@ -86,32 +90,32 @@ impl<S: Storage> Engine<S> {
 
     /// Puts a waiter at the end of the consumer's line.
     #[cfg(any(test, feature = "async"))]
-    pub(crate) fn join(&self, standing: &Standing<S>, signal: Signal) -> Result<Ticket> {
+    pub(crate) fn join(&self, consumer: &ConsumerState<S>, signal: Signal) -> Result<Ticket> {
         self.count_waiter(None);
-        Ok(self.core.waiters.join(standing.row, signal))
+        Ok(self.core.waiters.join(consumer.row, signal))
     }
 
     /// Takes a waiter out of the line. When there is something left to read, wakes the first one.
-    pub(crate) fn leave(&self, standing: &Standing<S>, ticket: Ticket) {
+    pub(crate) fn leave(&self, consumer: &ConsumerState<S>, ticket: Ticket) {
         if self.core.forked() {
             return;
         }
         self.core.waiters.leave(ticket);
         self.core.message_waiters.fetch_sub(1, Ordering::SeqCst);
         if !planted!(LeaverKeepsTheNews) {
-            self.pass_on(standing, None);
+            self.pass_on(consumer, None);
         }
     }
 
     /// Wakes one waiter of the consumer when there is something to read, which the caller cannot
     /// use. With `after`, only a waiter that came later than that one.
-    pub(crate) fn pass_on(&self, standing: &Standing<S>, after: Option<Ticket>) {
+    pub(crate) fn pass_on(&self, consumer: &ConsumerState<S>, after: Option<Ticket>) {
         let core = &*self.core;
         if core.message_waiters.load(Ordering::Relaxed) != 0
             && !planted!(NewsNotPassedOn)
-            && standing.with_progress(|progress| progress.has_waiting(core))
+            && consumer.with_locked(|locked| locked.has_waiting(core))
         {
-            core.waiters.wake_one(standing.row, after);
+            core.waiters.wake_one(consumer.row, after);
         }
     }
 
@@ -119,37 +123,37 @@ impl<S: Storage> Engine<S> {
     /// between the attempts until it is woken. An interrupt ends it, and a removal of the consumer.
     pub(crate) fn wait<R>(
         &self,
-        standing: &Standing<S>,
+        consumer: &ConsumerState<S>,
         deadline: Option<Instant>,
         mut attempt: impl FnMut() -> Result<Option<R>>,
     ) -> Result<Option<R>> {
-        self.wait_and_look(standing, deadline, |_| attempt())
+        self.wait_and_look(consumer, deadline, |_| attempt())
     }
 
     /// As [`wait`](Self::wait), for an `attempt` that may say when another one is worth it.
     pub(super) fn wait_and_look<R>(
         &self,
-        standing: &Standing<S>,
+        consumer: &ConsumerState<S>,
         deadline: Option<Instant>,
         mut attempt: impl FnMut(&mut Option<Instant>) -> Result<Option<R>>,
     ) -> Result<Option<R>> {
-        let began = self.wait_began(standing);
+        let began = self.wait_began(consumer);
         if let Some(result) = attempt(&mut None)? {
             return Ok(Some(result));
         }
         if !self.count_waiter(deadline) {
-            self.check_may_wait_on(standing, began)?;
+            self.check_may_wait_on(consumer, began)?;
             return attempt(&mut None);
         }
         let signal = || Signal::Thread(current());
-        let ticket = self.core.waiters.join(standing.row, signal());
-        let mut in_line = InLine { engine: self, standing, ticket, has_parked: false };
+        let ticket = self.core.waiters.join(consumer.row, signal());
+        let mut in_line = InLine { engine: self, consumer, ticket, has_parked: false };
         loop {
             self.core.waiters.rearm(ticket, signal());
             if planted!(InterruptedHavingTaken) && self.core.is_interrupted(began.interrupts) {
                 attempt(&mut None)?;
             }
-            self.check_may_wait_on(standing, began)?;
+            self.check_may_wait_on(consumer, began)?;
             if self.core.forked() {
                 return Err(Error::Forked);
             }
@@ -159,10 +163,10 @@ impl<S: Storage> Engine<S> {
             }
             if !self.core.delivery_worker.is_running() {
                 // Nobody else looks when a lease or a delay ends.
-                again = again.into_iter().chain(standing.next_due()).min();
+                again = again.into_iter().chain(consumer.next_due()).min();
             }
             let until = again.into_iter().chain(deadline).min();
-            self.pass_on(standing, Some(ticket));
+            self.pass_on(consumer, Some(ticket));
             while !self.core.waiters.is_woken(ticket) {
                 let left = until.map(|until| until.saturating_duration_since(now()));
                 if left.is_some_and(|left| left.is_zero()) {
@@ -181,14 +185,14 @@ impl<S: Storage> Engine<S> {
 /// A waiter's stand in the line; dropping it leaves the line.
 struct InLine<'a, S: Storage> {
     engine: &'a Engine<S>,
-    standing: &'a Standing<S>,
+    consumer: &'a ConsumerState<S>,
     ticket: Ticket,
     has_parked: bool,
 }
 
 impl<S: Storage> Drop for InLine<'_, S> {
     fn drop(&mut self) {
-        self.engine.leave(self.standing, self.ticket);
+        self.engine.leave(self.consumer, self.ticket);
         if self.has_parked {
             // A token that ended a pause may have been meant for the caller's own `park`.
             current().unpark();

@@ -13,7 +13,7 @@ use super::iter::{IterBody, mmq_iter};
 use super::message::{give_found, give_message, mmq_message};
 use super::pointers::{Array, Buffer, out, out_or_null};
 use super::status::mmq_status;
-use crate::consume::standing::{Deliver, Read, Standing};
+use crate::consume::consumer_state::{ConsumerState, Deliver, Read};
 use crate::consumer::Consumer;
 use crate::engine::Engine;
 use crate::engine::ahead::Ahead;
@@ -23,7 +23,7 @@ use crate::queue::Queue;
 use crate::read::{Check, Cursor, Record};
 use crate::storage::{FileStorage, Storage};
 
-type ReaderRefs<'a> = (&'a Arc<Engine<FileStorage>>, &'a Arc<Standing<FileStorage>>);
+type ReaderRefs<'a> = (&'a Arc<Engine<FileStorage>>, &'a Arc<ConsumerState<FileStorage>>);
 
 /// A queue or a consumer.
 pub(super) trait Reader {
@@ -45,7 +45,7 @@ impl Reader for Queue {
 
     fn parts_to_look(&self) -> Result<ReaderRefs<'_>> {
         let engine = self.engine();
-        Ok((engine, engine.default_standing()))
+        Ok((engine, engine.default_consumer_state()))
     }
 }
 
@@ -105,19 +105,19 @@ impl Drop for Given {
 #[inline(never)]
 fn step_over(
     engine: &Engine<FileStorage>,
-    standing: &Standing<FileStorage>,
+    consumer: &ConsumerState<FileStorage>,
 ) -> Result<Option<u64>> {
-    reading::skip(engine, standing)
+    reading::skip(engine, consumer)
 }
 
 /// A look at the next message, once for queues and consumers. (Takes are in line in both.)
 #[inline(never)]
 fn look(
     engine: &Engine<FileStorage>,
-    standing: &Standing<FileStorage>,
+    consumer: &ConsumerState<FileStorage>,
     given: &mut Given,
 ) -> Result<Option<()>, Box<Error>> {
-    engine.read_boxed(standing, Read::Look, Check::Now, given)
+    engine.read_boxed(consumer, Read::Look, Check::Now, given)
 }
 
 /// # Safety
@@ -135,11 +135,11 @@ where
 {
     // SAFETY: the caller's promise.
     let (body, out) = unsafe { (body(handle)?, out(message, "out")?) };
-    let (engine, standing) = body.reader.parts()?;
+    let (engine, consumer) = body.reader.parts()?;
     let mut given = Given(std::ptr::null_mut());
     let read = match what {
-        Read::Look => look(engine, standing, &mut given),
-        _ => engine.read_boxed(standing, what, Check::Now, &mut given),
+        Read::Look => look(engine, consumer, &mut given),
+        _ => engine.read_boxed(consumer, what, Check::Now, &mut given),
     };
     if body.gaps.note(read)?.is_none() {
         return Ok(mmq_status::MMQ_EMPTY);
@@ -162,9 +162,9 @@ where
 {
     // SAFETY: the caller's promise.
     let (body, out) = unsafe { (body(handle)?, out(message, "out")?) };
-    let (engine, standing) = body.reader.parts()?;
+    let (engine, consumer) = body.reader.parts()?;
     let Some(message) =
-        body.gaps.note(reading::next_waiting(engine, standing, timeout(timeout_ms)))?
+        body.gaps.note(reading::next_waiting(engine, consumer, timeout(timeout_ms)))?
     else {
         return Ok(mmq_status::MMQ_TIMED_OUT);
     };
@@ -180,11 +180,11 @@ where
 #[inline(never)]
 unsafe fn look_into(
     engine: &Engine<FileStorage>,
-    standing: &Standing<FileStorage>,
+    consumer: &ConsumerState<FileStorage>,
     buffer: Buffer,
 ) -> Result<Option<Fit>, Box<Error>> {
     // SAFETY: the caller's promise.
-    reading::next_fitting(engine, standing, Read::Look, |len| unsafe { buffer.room(len) })
+    reading::next_fitting(engine, consumer, Read::Look, |len| unsafe { buffer.room(len) })
 }
 
 /// # Safety
@@ -207,12 +207,12 @@ where
     let (body, len_out, seq_out) =
         unsafe { (body(handle)?, out(len_out, "len_out")?, out_or_null(seq_out, "seq_out")?) };
     let buffer = Buffer::new(buf, cap)?;
-    let (engine, standing) = body.reader.parts()?;
+    let (engine, consumer) = body.reader.parts()?;
     let fit = match what {
         // SAFETY: the caller's promise.
-        Read::Look => unsafe { look_into(engine, standing, buffer) },
+        Read::Look => unsafe { look_into(engine, consumer, buffer) },
         // SAFETY: the caller's promise.
-        _ => reading::next_fitting(engine, standing, what, |len| unsafe { buffer.room(len) }),
+        _ => reading::next_fitting(engine, consumer, what, |len| unsafe { buffer.room(len) }),
     };
     match body.gaps.note(fit)? {
         Some(Fit::Copied { seq, len }) => {
@@ -246,8 +246,8 @@ where
     // SAFETY: the caller's promise.
     let (body, count_out) = unsafe { (body(handle)?, out(count_out, "count_out")?) };
     let array = Array::new(messages, max, "out")?;
-    let (engine, standing) = body.reader.parts()?;
-    let batch = body.gaps.note(reading::batch(engine, standing, max))?;
+    let (engine, consumer) = body.reader.parts()?;
+    let batch = body.gaps.note(reading::batch(engine, consumer, max))?;
     if batch.is_empty() && max != 0 {
         return Ok(mmq_status::MMQ_EMPTY);
     }
@@ -266,9 +266,9 @@ where
 {
     // SAFETY: the caller's promise.
     let (body, iter) = unsafe { (body(handle)?, out(iter, "out")?) };
-    let (engine, standing) = body.reader.parts_to_look()?;
+    let (engine, consumer) = body.reader.parts_to_look()?;
     engine.core.check_readable()?;
-    iter.write(give(IterBody::new(Ahead::new(engine, standing)?)));
+    iter.write(give(IterBody::new(Ahead::new(engine, consumer)?)));
     Ok(mmq_status::MMQ_OK)
 }
 
@@ -283,8 +283,8 @@ where
 {
     // SAFETY: the caller's promise.
     let (body, seq_out) = unsafe { (body(handle)?, out_or_null(seq_out, "seq_out")?) };
-    let (engine, standing) = body.reader.parts()?;
-    let Some(seq) = body.gaps.note(step_over(engine, standing))? else {
+    let (engine, consumer) = body.reader.parts()?;
+    let Some(seq) = body.gaps.note(step_over(engine, consumer))? else {
         return Ok(mmq_status::MMQ_EMPTY);
     };
     if let Some(seq_out) = seq_out {
@@ -321,8 +321,8 @@ where
 {
     // SAFETY: the caller's promise.
     let (body, delivery) = unsafe { (body(handle)?, out(delivery, "out")?) };
-    let (engine, standing) = body.reader.parts()?;
-    let Some(received) = body.gaps.note(crate::delivery::receive(engine, standing))? else {
+    let (engine, consumer) = body.reader.parts()?;
+    let Some(received) = body.gaps.note(crate::delivery::receive(engine, consumer))? else {
         return Ok(mmq_status::MMQ_EMPTY);
     };
     delivery.write(give_delivery(received));
@@ -343,8 +343,8 @@ where
 {
     // SAFETY: the caller's promise.
     let (body, delivery) = unsafe { (body(handle)?, out(delivery, "out")?) };
-    let (engine, standing) = body.reader.parts()?;
-    let received = crate::delivery::receive_waiting(engine, standing, timeout(timeout_ms));
+    let (engine, consumer) = body.reader.parts()?;
+    let received = crate::delivery::receive_waiting(engine, consumer, timeout(timeout_ms));
     let Some(received) = body.gaps.note(received)? else {
         return Ok(mmq_status::MMQ_TIMED_OUT);
     };
@@ -362,8 +362,8 @@ where
 {
     // SAFETY: the caller's promise.
     let body = unsafe { body(handle) }?;
-    let (engine, standing) = body.reader.parts()?;
-    engine.set_max_in_flight(standing, (messages != 0).then_some(messages))?;
+    let (engine, consumer) = body.reader.parts()?;
+    engine.set_max_in_flight(consumer, (messages != 0).then_some(messages))?;
     Ok(mmq_status::MMQ_OK)
 }
 
@@ -377,10 +377,10 @@ where
 {
     // SAFETY: the caller's promise.
     let (body, descriptor) = unsafe { (body(handle)?, out(descriptor, "out")?) };
-    let (engine, standing) = body.reader.parts_to_look()?;
+    let (engine, consumer) = body.reader.parts_to_look()?;
     // Refused after a close, also where the descriptor exists already: C has no lifetime that would
     // end with the queue.
     engine.core.check_readable()?;
-    descriptor.write(engine.ready_fd(standing)?.as_raw_fd());
+    descriptor.write(engine.ready_fd(consumer)?.as_raw_fd());
     Ok(mmq_status::MMQ_OK)
 }

@@ -46,8 +46,8 @@ where
         // SAFETY: the caller's promise.
         redelivery = redelivery.dead_letters_to(unsafe { body(dead) }?.reader.engine());
     }
-    let (engine, standing) = reader.reader.parts()?;
-    engine.set_redelivery(standing, redelivery.rules(engine)?)?;
+    let (engine, consumer) = reader.reader.parts()?;
+    engine.set_redelivery(consumer, redelivery.rules(engine)?)?;
     Ok(mmq_status::MMQ_OK)
 }
 

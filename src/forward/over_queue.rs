@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::consume::standing::Standing;
+use crate::consume::consumer_state::ConsumerState;
 use crate::engine::Engine;
 use crate::engine::ahead::Ahead;
 use crate::engine::reading::pass;
@@ -23,7 +23,7 @@ pub(super) fn kept_name(name: &str) -> String {
     format!("{name}.kept")
 }
 
-type Marker = Arc<Standing<FileStorage>>;
+type Marker = Arc<ConsumerState<FileStorage>>;
 
 #[derive(Debug)]
 pub(super) struct QueueLocal {
@@ -112,11 +112,11 @@ impl Local for QueueLocal {
     }
 
     fn sum(&mut self, seq: u64) -> Result<Option<u32>> {
-        let standing = self.kept.as_ref().unwrap_or(&self.place);
+        let consumer = self.kept.as_ref().unwrap_or(&self.place);
         if seq < self.oldest() {
             return Ok(None);
         }
-        let mut ahead = match Ahead::at(&self.engine, standing, seq) {
+        let mut ahead = match Ahead::at(&self.engine, consumer, seq) {
             Err(Error::NotFound { .. }) => return Ok(None),
             ahead => ahead?,
         };

@@ -15,7 +15,7 @@ use std::task::{Context, Poll};
 
 use futures_core::Stream;
 
-use crate::consume::standing::Standing;
+use crate::consume::consumer_state::ConsumerState;
 use crate::delivery::{self, Delivery};
 use crate::engine::Engine;
 use crate::engine::reading;
@@ -35,10 +35,11 @@ fn polled_again() -> Error {
 }
 
 /// A queue and one of its consumers.
-pub(crate) type ReaderParts = (Arc<Engine<FileStorage>>, Arc<Standing<FileStorage>>);
+pub(crate) type ReaderParts = (Arc<Engine<FileStorage>>, Arc<ConsumerState<FileStorage>>);
 
 /// One try to get a message or a delivery.
-type Attempt<R> = fn(&Arc<Engine<FileStorage>>, &Arc<Standing<FileStorage>>) -> Result<Option<R>>;
+type Attempt<R> =
+    fn(&Arc<Engine<FileStorage>>, &Arc<ConsumerState<FileStorage>>) -> Result<Option<R>>;
 
 /// A future's wait for something of one consumer.
 struct Wait {
@@ -51,13 +52,13 @@ struct Wait {
 
 impl Wait {
     fn new(reader: Result<ReaderParts>) -> Wait {
-        let reader_began = |(engine, standing): &ReaderParts| engine.wait_began(standing);
+        let reader_began = |(engine, consumer): &ReaderParts| engine.wait_began(consumer);
         let began = reader.as_ref().ok().map(reader_began);
         Wait { reader: reader.map_err(Some), began, ticket: None }
     }
 
     fn poll<R>(&mut self, context: &Context<'_>, attempt: Attempt<R>) -> Poll<Result<R>> {
-        let (engine, standing) = match &mut self.reader {
+        let (engine, consumer) = match &mut self.reader {
             Ok(reader) => reader,
             Err(error) => {
                 return Poll::Ready(Err(error.take().unwrap_or_else(polled_again)));
@@ -72,12 +73,12 @@ impl Wait {
         match self.ticket {
             Some(ticket) => engine.core.waiters.rearm(ticket, signal),
             None => {
-                match attempt(engine, standing) {
+                match attempt(engine, consumer) {
                     Ok(None) => {}
                     Ok(Some(result)) => return Poll::Ready(Ok(result)),
                     Err(error) => return Poll::Ready(Err(error)),
                 }
-                match engine.join(standing, signal) {
+                match engine.join(consumer, signal) {
                     Ok(ticket) => self.ticket = Some(ticket),
                     Err(error) => return Poll::Ready(Err(error)),
                 }
@@ -86,16 +87,16 @@ impl Wait {
         // The task has a ticket now: a message, an interrupt or a removal that comes later wakes
         // it, one that came before is found here.
         let may_wait_on = match self.began {
-            Some(began) => engine.check_may_wait_on(standing, began),
+            Some(began) => engine.check_may_wait_on(consumer, began),
             None => Ok(()),
         };
         if may_wait_on.is_err() {
             // A stream is polled on.
-            self.began = Some(engine.wait_began(standing));
+            self.began = Some(engine.wait_began(consumer));
         }
-        match may_wait_on.and_then(|()| attempt(engine, standing)) {
+        match may_wait_on.and_then(|()| attempt(engine, consumer)) {
             Ok(None) => {
-                engine.pass_on(standing, self.ticket);
+                engine.pass_on(consumer, self.ticket);
                 Poll::Pending
             }
             Ok(Some(result)) => {
@@ -128,9 +129,9 @@ impl Wait {
     }
 
     fn leave(&mut self) {
-        if let (Some(ticket), Ok((engine, standing))) = (self.ticket.take(), &self.reader) {
-            let standing = Arc::clone(standing);
-            engine.now_or_later(move |engine| engine.leave(&standing, ticket));
+        if let (Some(ticket), Ok((engine, consumer))) = (self.ticket.take(), &self.reader) {
+            let consumer = Arc::clone(consumer);
+            engine.now_or_later(move |engine| engine.leave(&consumer, ticket));
         }
     }
 }
@@ -242,9 +243,9 @@ impl Deliveries {
 
 fn take(
     engine: &Arc<Engine<FileStorage>>,
-    standing: &Arc<Standing<FileStorage>>,
+    consumer: &Arc<ConsumerState<FileStorage>>,
 ) -> Result<Option<Message>> {
-    reading::take_awaited(engine, standing)
+    reading::take_awaited(engine, consumer)
 }
 
 impl Future for Recv {

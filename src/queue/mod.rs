@@ -221,8 +221,8 @@ impl Queue {
     #[doc(alias = "NewConsumer")]
     pub fn consumer(&self, name: &str) -> Result<Consumer> {
         check_name(self.path(), name)?;
-        let standing = self.engine.consumer(name)?;
-        Ok(Consumer::new(Arc::clone(&self.engine), standing))
+        let consumer = self.engine.consumer(name)?;
+        Ok(Consumer::new(Arc::clone(&self.engine), consumer))
     }
 
     /// The names of all consumers, in order. The queue's own (default) consumer has no name.
@@ -257,8 +257,8 @@ impl Queue {
     /// yet: no consumer is made.
     pub fn consumer_at(&self, name: &str, start: Start) -> Result<Consumer> {
         check_name(self.path(), name)?;
-        let standing = self.engine.consumer_at(name, start)?;
-        Ok(Consumer::new(Arc::clone(&self.engine), standing))
+        let consumer = self.engine.consumer_at(name, start)?;
+        Ok(Consumer::new(Arc::clone(&self.engine), consumer))
     }
 
     /// Removes the consumer called `name`: the queue keeps no messages for it any more. Its handles

@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::consume::standing::Read;
+use crate::consume::consumer_state::Read;
 use crate::consumer::{Consumer, check_name};
 use crate::delivery::{self, Delivery};
 use crate::engine::ahead::Ahead;
@@ -196,8 +196,8 @@ impl Queue {
     /// As [`Consumer::fork`].
     pub fn fork(&self, name: &str) -> Result<Consumer> {
         check_name(self.path(), name)?;
-        let standing = self.engine.fork(self.engine.default_consumer()?, name)?;
-        Ok(Consumer::new(Arc::clone(&self.engine), standing))
+        let consumer = self.engine.fork(self.engine.default_consumer()?, name)?;
+        Ok(Consumer::new(Arc::clone(&self.engine), consumer))
     }
 
     /// A descriptor that is readable while a message or an unreported gap waits for the queue's
@@ -207,7 +207,7 @@ impl Queue {
     ///
     /// As [`Consumer::ready_fd`].
     pub fn ready_fd(&self) -> Result<BorrowedFd<'_>> {
-        self.engine.ready_fd(self.engine.default_standing())
+        self.engine.ready_fd(self.engine.default_consumer_state())
     }
 
     /// A future that takes the next message. It waits without a thread, on any executor.
@@ -258,7 +258,7 @@ impl Queue {
     ///
     /// [`Error::Closed`], and [`Error::Io`] from the files.
     pub fn iter(&self) -> Iter {
-        Iter::new(Ahead::new(&self.engine, self.engine.default_standing()))
+        Iter::new(Ahead::new(&self.engine, self.engine.default_consumer_state()))
     }
 
     /// Ends all waits, and leaves the queue open: every call that waits and that began before this
@@ -357,7 +357,7 @@ impl Queue {
 
     #[cfg(feature = "async")]
     fn default_reader(&self) -> Result<crate::futures::ReaderParts> {
-        let standing = self.engine.default_consumer()?;
-        Ok((Arc::clone(&self.engine), Arc::clone(standing)))
+        let consumer = self.engine.default_consumer()?;
+        Ok((Arc::clone(&self.engine), Arc::clone(consumer)))
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::consume::standing::{Read, Standing};
+use crate::consume::consumer_state::{ConsumerState, Read};
 use crate::engine::Engine;
 use crate::engine::reading;
 use crate::error::{Error, GapCause};
@@ -23,9 +23,9 @@ fn open(dir: &tempfile::TempDir, options: &Options) -> Engine<FileStorage> {
 /// The next message, and whether its bytes were lent in place.
 fn next(
     engine: &Engine<FileStorage>,
-    standing: &Arc<Standing<FileStorage>>,
+    consumer: &Arc<ConsumerState<FileStorage>>,
 ) -> Option<(u64, bool)> {
-    reading::next(engine, standing, Read::Take)
+    reading::next(engine, consumer, Read::Take)
         .unwrap()
         .map(|message| (message.seq(), message.is_lent()))
 }
@@ -70,8 +70,8 @@ fn consumers_that_read_in_turn_keep_their_windows() {
         engine.enqueue(&vec![7; 100_000]).unwrap();
     }
     for seq in 0..400 {
-        for standing in [&one, &other] {
-            let (came, lent) = next(&engine, standing).unwrap();
+        for consumer in [&one, &other] {
+            let (came, lent) = next(&engine, consumer).unwrap();
             assert_eq!(came, seq);
             // What runs over a segment's end is copied whatever is mapped.
             assert!(
@@ -132,8 +132,8 @@ fn a_poll_loop_on_a_descriptor_of_either_kind_misses_nothing() {
     with_both_kinds(|| {
         let dir = crate::tests::guard::tempdir().unwrap();
         let engine = open(&dir, &Options::new().arena_size(64 << 10));
-        let standing = engine.consumer("").unwrap();
-        let ready = engine.ready_fd(&standing).unwrap();
+        let consumer = engine.consumer("").unwrap();
+        let ready = engine.ready_fd(&consumer).unwrap();
         const TOTAL: u64 = 20_000;
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -154,15 +154,15 @@ fn a_poll_loop_on_a_descriptor_of_either_kind_misses_nothing() {
                     1,
                     "nothing wakes for message {came}"
                 );
-                if let Some((seq, _)) = next(&engine, &standing) {
+                if let Some((seq, _)) = next(&engine, &consumer) {
                     assert_eq!(seq, came);
                     came += 1;
                 }
             }
-            assert!(!is_readable(standing.ready.get().unwrap()));
+            assert!(!is_readable(consumer.ready.get().unwrap()));
         });
         engine.close().unwrap();
-        assert!(is_readable(standing.ready.get().unwrap()), "the end is news");
+        assert!(is_readable(consumer.ready.get().unwrap()), "the end is news");
     });
 }
 
@@ -177,8 +177,8 @@ fn consumers_beyond_the_first_rows_need_space_and_say_so_when_there_is_none() {
         engine.enqueue(&[n; 100]).unwrap();
     }
     let take = |engine: &Engine<SimStorage>, name: &str| {
-        let standing = engine.consumer(name).unwrap();
-        reading::next(engine, &standing, Read::Take).unwrap().map(|message| message.seq())
+        let consumer = engine.consumer(name).unwrap();
+        reading::next(engine, &consumer, Read::Take).unwrap().map(|message| message.seq())
     };
     // The first row is the default consumer's.
     for n in 1..CONSUMER_ROWS {
@@ -239,8 +239,8 @@ fn a_clock_that_is_turned_back_makes_no_message_expire_early() {
         (0..count).for_each(|_| _ = engine.enqueue(&[7; 500]).unwrap());
     };
     let read = |engine: &Engine<FileStorage>| {
-        let standing = engine.consumer("").unwrap();
-        reading::next(engine, &standing, Read::Take)
+        let consumer = engine.consumer("").unwrap();
+        reading::next(engine, &consumer, Read::Take)
             .map(|message| message.map(|message| message.seq()))
     };
     engine.consumer("").unwrap();
@@ -299,7 +299,7 @@ fn a_message_wakes_one_waiter_of_each_consumer_the_one_that_came_first() {
     use crate::threads::waiting::Signal;
     let dir = crate::tests::guard::tempdir().unwrap();
     let engine = open(&dir, &Options::new().arena_size(64 << 10));
-    let standings = [engine.consumer("a").unwrap(), engine.consumer("b").unwrap()];
+    let consumers = [engine.consumer("a").unwrap(), engine.consumer("b").unwrap()];
     struct Counting(AtomicU64);
     impl std::task::Wake for Counting {
         fn wake(self: Arc<Self>) {
@@ -308,10 +308,10 @@ fn a_message_wakes_one_waiter_of_each_consumer_the_one_that_came_first() {
     }
     let mut waiters = Vec::new();
     for _ in 0..50 {
-        for standing in &standings {
+        for consumer in &consumers {
             let woken = Arc::new(Counting(AtomicU64::new(0)));
-            let ticket = engine.join(standing, Signal::Task(Arc::clone(&woken).into())).unwrap();
-            waiters.push((standing, ticket, woken));
+            let ticket = engine.join(consumer, Signal::Task(Arc::clone(&woken).into())).unwrap();
+            waiters.push((consumer, ticket, woken));
         }
     }
     let woken =
@@ -322,8 +322,8 @@ fn a_message_wakes_one_waiter_of_each_consumer_the_one_that_came_first() {
         engine.enqueue(b"m").unwrap();
     }
     assert_eq!(woken(), vec![1; 100]);
-    for (standing, ticket, _) in &waiters {
-        engine.leave(standing, *ticket);
+    for (consumer, ticket, _) in &waiters {
+        engine.leave(consumer, *ticket);
     }
     // Nobody waits: a message is nobody's business.
     assert_eq!(engine.core.message_waiters.load(Ordering::Relaxed), 0);
@@ -354,13 +354,13 @@ fn killed_while_the_oldest_are_dropped_the_figures_are_right() {
         for (image, cut) in [(killed.power_cut(nth), true), (killed, false)] {
             let engine = Engine::open_without_workers(image, &options).unwrap();
             let (len, stats) = (engine.len(), engine.stats());
-            let standing = engine.consumer("").unwrap();
+            let consumer = engine.consumer("").unwrap();
             let (mut came, mut next) = (0, 0);
             // Before each step: how many are counted, how many came so far.
             let mut steps = Vec::new();
             loop {
                 steps.push((engine.len(), came));
-                match reading::next(&engine, &standing, Read::Take) {
+                match reading::next(&engine, &consumer, Read::Take) {
                     Ok(Some(message)) => {
                         assert_eq!(message.seq(), next, "call {nth}");
                         (came, next) = (came + 1, next + 1);
@@ -416,12 +416,12 @@ fn what_is_lent_from_space_that_a_file_grew_by_stays_after_the_close() {
 fn lent_stays_after_the_close(messages: u8, options: &Options) {
     let dir = crate::tests::guard::tempdir().unwrap();
     let engine = open(&dir, options);
-    let standing = engine.consumer("").unwrap();
+    let consumer = engine.consumer("").unwrap();
     let mut held = Vec::new();
     for number in 0..messages {
         let len = if number == 0 { 100 } else { 300_000 };
         engine.enqueue(&vec![number; len]).unwrap();
-        held.push(reading::next(&engine, &standing, Read::Take).unwrap().unwrap());
+        held.push(reading::next(&engine, &consumer, Read::Take).unwrap().unwrap());
     }
     engine.close().unwrap();
     // The next owner may do so.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use byteorder::{ByteOrder, LittleEndian};
 
-use crate::consume::standing::Read;
+use crate::consume::consumer_state::Read;
 use crate::engine::reading;
 use crate::engine::{Background, Engine};
 use crate::error::Error;
@@ -32,8 +32,8 @@ fn new() -> SimStorage {
 }
 
 fn take(engine: &Engine<SimStorage>) -> Result<Option<u64>, Error> {
-    let standing = engine.consumer("").unwrap();
-    Ok(reading::next(engine, &standing, Read::Take)?.map(|message| message.seq()))
+    let consumer = engine.consumer("").unwrap();
+    Ok(reading::next(engine, &consumer, Read::Take)?.map(|message| message.seq()))
 }
 
 /// The first number that is not known to be durable.

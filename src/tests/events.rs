@@ -7,7 +7,7 @@ mod listener;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::consume::standing::Read;
+use crate::consume::consumer_state::Read;
 use crate::engine::Engine;
 use crate::engine::reading::{self, AsMessage};
 use crate::format::Spot;
@@ -26,8 +26,8 @@ fn take_every_lock(engine: &Queue) {
     // behind it.
     for name in ["another", ""] {
         // None once the queue is closed.
-        if let Ok(standing) = engine.consumer(name) {
-            let _ = (reading::next(engine, &standing, Read::Look), engine.seek(&standing, 0));
+        if let Ok(consumer) = engine.consumer(name) {
+            let _ = (reading::next(engine, &consumer, Read::Look), engine.seek(&consumer, 0));
         }
     }
     let _ = (engine.enqueue(b"told"), engine.stats(), core.committed_spot(), core.visible_end());

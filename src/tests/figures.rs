@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use crate::consume::standing::Read;
+use crate::consume::consumer_state::Read;
 use crate::engine::reading::{self, AsMessage};
 use crate::engine::{Background, Engine};
 use crate::error::Error;
@@ -95,12 +95,12 @@ fn what_a_killed_holder_counted_can_be_read() {
     };
     assert_eq!(opened, of_options);
     assert!(opened.nonce != 0 && opened.opened_at != 0);
-    let standing = queue.consumer("c").unwrap();
+    let consumer = queue.consumer("c").unwrap();
     for _ in 0..20 {
         queue.enqueue(&[1; 100]).unwrap();
     }
-    let _handed = [(); 3].map(|()| queue.receive(&standing, AsMessage).unwrap().unwrap());
-    reading::next(&queue, &standing, Read::Take).unwrap().unwrap();
+    let _handed = [(); 3].map(|()| queue.receive(&consumer, AsMessage).unwrap().unwrap());
+    reading::next(&queue, &consumer, Read::Take).unwrap().unwrap();
     storage.advance_clock(5000);
     queue.core.flush().unwrap();
     let flushed = same(&storage, &queue);
@@ -178,8 +178,8 @@ fn what_goes_wrong_is_there_at_once() {
 
     let wait = small.clone().on_full(OnFull::Wait(Some(Duration::from_millis(1))));
     let queue = open(&storage, &wait);
-    let standing = queue.consumer("").unwrap();
-    let reported = reading::next(&queue, &standing, Read::Take);
+    let consumer = queue.consumer("").unwrap();
+    let reported = reading::next(&queue, &consumer, Read::Take);
     assert!(matches!(reported, Err(Error::Gap(_))), "{reported:?}");
     let figures = same(&storage, &queue);
     assert_eq!((figures.gaps_reported, figures.lost_damaged, figures.wait_time), (1, 1, 0));
@@ -187,7 +187,7 @@ fn what_goes_wrong_is_there_at_once() {
     let figures = same(&storage, &queue);
     assert!(figures.refused == 1 && figures.wait_time > 0, "{figures:?}");
 
-    while reading::next(&queue, &standing, Read::Take).unwrap().is_some() {}
+    while reading::next(&queue, &consumer, Read::Take).unwrap().is_some() {}
     queue.enqueue(b"to be flushed").unwrap();
     storage.advance_clock(77);
     storage.fail_after(Call::SyncFile, 1, Errno::IO, true);
@@ -218,8 +218,8 @@ fn a_new_segment_and_a_close_bring_them_up_to_date() {
     }
     assert!(stale > 20, "{stale}");
     queue.core.flush().unwrap();
-    let standing = queue.consumer("").unwrap();
-    reading::next(&queue, &standing, Read::Take).unwrap().unwrap();
+    let consumer = queue.consumer("").unwrap();
+    reading::next(&queue, &consumer, Read::Take).unwrap().unwrap();
     queue.core.flush_places().unwrap();
     queue.close().unwrap();
     let closed = seen(&storage, &queue).unwrap();
@@ -248,9 +248,9 @@ fn figures_that_cannot_be_written_change_nothing_else() {
     assert_eq!((figures.refused, figures.number), (2, before.number + 1));
     // While other bytes wait, figures do not.
     queue.enqueue(b"two").unwrap();
-    let standing = queue.consumer("").unwrap();
+    let consumer = queue.consumer("").unwrap();
     storage.fail_after(Call::Write, 1, Errno::NOSPC, true);
-    reading::next(&queue, &standing, Read::Take).unwrap().unwrap();
+    reading::next(&queue, &consumer, Read::Take).unwrap().unwrap();
     let refused = storage.failed(Call::Write);
     queue.core.count_refused();
     assert_eq!(storage.failed(Call::Write), refused, "the disk is not asked");

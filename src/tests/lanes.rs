@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::consume::consumer_state::{ConsumerState, Handed, Read};
 use crate::consume::lanes::{Lane, LaneRules, Within};
-use crate::consume::standing::{Handed, Read, Standing};
 use crate::engine::{Engine, reading};
 use crate::error::Error;
 use crate::options::{OnFull, Options};
@@ -147,7 +147,7 @@ impl Model {
 
 struct Run {
     queue: Queue,
-    consumer: Arc<Standing<SimStorage>>,
+    consumer: Arc<ConsumerState<SimStorage>>,
     model: Model,
 }
 
@@ -314,7 +314,7 @@ fn what_is_dropped_is_reported_once_in_the_lane_that_has_it() {
 
 fn receive(
     queue: &Queue,
-    consumer: &Arc<Standing<SimStorage>>,
+    consumer: &Arc<ConsumerState<SimStorage>>,
     came: &mut BTreeSet<u64>,
     last: &mut [Option<u64>; 2],
 ) {
@@ -350,7 +350,7 @@ fn what_is_too_old_is_left_behind() {
     }
     let mut consumer = queue.consumer("link").unwrap();
     queue.set_lanes(&consumer, rules).unwrap();
-    let next = |queue: &Queue, consumer: &Arc<Standing<SimStorage>>| {
+    let next = |queue: &Queue, consumer: &Arc<ConsumerState<SimStorage>>| {
         let received =
             queue.receive_in_lanes(consumer, reading::AsMessage, None, &mut None).unwrap();
         received.map(|(message, handed)| {

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::consume::consumer_state::{ConsumerState, Handed};
 use crate::consume::lanes::{Lane, LaneRules, Within};
 use crate::consume::redelivery::Rules;
-use crate::consume::standing::{Handed, Standing};
 use crate::engine::{Engine, reading};
 use crate::options::Options;
 use crate::state::WriteTimes;
@@ -14,7 +14,7 @@ use crate::tests::mutants::Mutant;
 use crate::tests::sim::SimStorage;
 
 type Queue = Arc<Engine<SimStorage>>;
-type Link = Arc<Standing<SimStorage>>;
+type Link = Arc<ConsumerState<SimStorage>>;
 
 const OUTAGES: u32 = 150;
 
@@ -105,7 +105,7 @@ fn the_descriptor_is_readable_for_a_message_that_receive_hands_out() {
     let (seq, handed) = try_receive(&queue, &link, Some(Lane::Fresh)).unwrap();
     queue.ack(&link, seq, handed).unwrap();
     assert!(seq_of(try_receive(&queue, &link, Some(Lane::Fresh))).is_some());
-    let has_news = link.with_progress(|progress| progress.has_news(&queue.core));
+    let has_news = link.with_locked(|locked| locked.has_news(&queue.core));
     let received = seq_of(try_receive(&queue, &link, None));
     assert!(received.is_none() || has_news, "{received:?} came; the descriptor was not readable");
 }

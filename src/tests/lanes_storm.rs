@@ -4,16 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::consume::consumer_state::{ConsumerState, Handed, Read};
 use crate::consume::lanes::{Lane, LaneRules, Within};
 use crate::consume::redelivery::Rules;
-use crate::consume::standing::{Handed, Read, Standing};
 use crate::engine::{Engine, reading};
 use crate::error::{Error, Result};
 use crate::options::{OnFull, Options};
 use crate::tests::sim::{Rng, SimStorage};
 
 type Queue = Arc<Engine<SimStorage>>;
-type Link = Arc<Standing<SimStorage>>;
+type Link = Arc<ConsumerState<SimStorage>>;
 
 fn disk(seed: u64) -> SimStorage {
     SimStorage::new(seed).with_file_capacity(256 << 10)

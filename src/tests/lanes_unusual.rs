@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
+use crate::consume::consumer_state::{ConsumerState, Handed, Read};
 use crate::consume::lanes::{Lane, LaneRules, Within};
 use crate::consume::redelivery::Rules;
-use crate::consume::standing::{Handed, Read, Standing};
 use crate::engine::{Engine, reading};
 use crate::error::{Error, Gap, Result};
 use crate::options::Options;
@@ -17,7 +17,7 @@ use crate::segment::geometry::LENGTH_HERE;
 use crate::tests::sim::{Call, SimStorage};
 
 type Queue = Engine<SimStorage>;
-type Link = Standing<SimStorage>;
+type Link = ConsumerState<SimStorage>;
 type Begin = fn(&Queue, &Link) -> Result<()>;
 
 const LANES: LaneRules =
@@ -118,7 +118,7 @@ fn an_age_that_is_set_again_makes_nothing_fresh_for_longer() {
 /// The oldest message is suspected of a death, and another one is in flight.
 #[test]
 fn the_descriptor_tells_what_one_lane_may_hand_out_though_the_oldest_may_not_go() {
-    let news = |queue: &Queue, link: &Link| link.with_progress(|it| it.has_news(&queue.core));
+    let news = |queue: &Queue, link: &Link| link.with_locked(|it| it.has_news(&queue.core));
     // The suspect was handed out of the backlog.
     let queue = new();
     let link = queue.consumer("link").unwrap();

@@ -7,7 +7,7 @@ use std::thread;
 
 use rustix::io::Errno;
 
-use crate::consume::standing::{Handed, Read, Standing};
+use crate::consume::consumer_state::{ConsumerState, Handed, Read};
 use crate::engine::Engine;
 use crate::engine::ahead::Ahead;
 use crate::engine::reading::{self, AsMessage};
@@ -35,17 +35,17 @@ pub(super) fn disk() -> SimStorage {
 #[test]
 fn a_call_that_found_the_queue_open_and_went_on_when_it_was_closed_is_refused() {
     type Late =
-        fn(&Queue, &Standing<SimStorage>, &mut Ahead<SimStorage>, Handed) -> Result<(), Error>;
+        fn(&Queue, &ConsumerState<SimStorage>, &mut Ahead<SimStorage>, Handed) -> Result<(), Error>;
     let read: [Late; 8] = [
-        |queue, standing, _, _| reading::next(queue, standing, Read::Take).map(drop),
-        |queue, standing, _, _| reading::next(queue, standing, Read::Look).map(drop),
-        |queue, standing, _, _| reading::skip(queue, standing).map(drop),
-        |queue, standing, _, _| reading::batch(queue, standing, 3).map(drop),
-        |queue, standing, _, _| {
-            reading::next_into(queue, standing, Read::Take, &mut Vec::new()).map(drop)
+        |queue, consumer, _, _| reading::next(queue, consumer, Read::Take).map(drop),
+        |queue, consumer, _, _| reading::next(queue, consumer, Read::Look).map(drop),
+        |queue, consumer, _, _| reading::skip(queue, consumer).map(drop),
+        |queue, consumer, _, _| reading::batch(queue, consumer, 3).map(drop),
+        |queue, consumer, _, _| {
+            reading::next_into(queue, consumer, Read::Take, &mut Vec::new()).map(drop)
         },
-        |queue, standing, _, _| queue.receive(standing, AsMessage).map(drop),
-        |queue, standing, _, handed| queue.ack(standing, 0, handed),
+        |queue, consumer, _, _| queue.receive(consumer, AsMessage).map(drop),
+        |queue, consumer, _, handed| queue.ack(consumer, 0, handed),
         |_, _, ahead, _| ahead.next().transpose().map(drop),
     ];
     for (nth, call) in read.into_iter().enumerate() {
@@ -54,12 +54,12 @@ fn a_call_that_found_the_queue_open_and_went_on_when_it_was_closed_is_refused() 
         for number in 0..9u8 {
             queue.enqueue(&[number; 100]).unwrap();
         }
-        let standing = queue.consumer("c").unwrap();
+        let consumer = queue.consumer("c").unwrap();
         let handed = match nth {
-            6 => queue.receive(&standing, AsMessage).unwrap().unwrap().1,
+            6 => queue.receive(&consumer, AsMessage).unwrap().unwrap().1,
             _ => Handed::default(),
         };
-        let mut ahead = Ahead::new(&queue, &standing).unwrap();
+        let mut ahead = Ahead::new(&queue, &consumer).unwrap();
         let (closing, disk) = (Arc::clone(&queue), storage.clone());
         let (send, other) = std::sync::mpsc::channel();
         meanwhile("found open", move || {
@@ -71,7 +71,7 @@ fn a_call_that_found_the_queue_open_and_went_on_when_it_was_closed_is_refused() 
                 .seq();
             send.send((disk.read_file(INDEX_NAME), taken, other)).unwrap();
         });
-        let answer = call(&queue, &standing, &mut ahead, handed);
+        let answer = call(&queue, &consumer, &mut ahead, handed);
         let (index, taken, other) = other.try_recv().expect("the queue was closed meanwhile");
         assert!(matches!(answer, Err(Error::Closed)), "call {nth}: {answer:?}");
         assert!(
@@ -117,8 +117,8 @@ fn a_flush_during_which_a_close_failed_fails() {
     queue.enqueue(b"a message").unwrap();
     let (closing, disk) = (Arc::clone(&queue), storage.clone());
     meanwhile("behind a flush's messages", move || {
-        let standing = closing.consumer("c").unwrap();
-        assert!(reading::next(&closing, &standing, Read::Take).unwrap().is_some());
+        let consumer = closing.consumer("c").unwrap();
+        assert!(reading::next(&closing, &consumer, Read::Take).unwrap().is_some());
         disk.fail_after(Call::SyncFile, 1, Errno::IO, true);
         closing.close().unwrap_err();
         disk.clear_faults();
@@ -138,22 +138,22 @@ fn a_seek_on_a_poisoned_queue_forgets_nothing_that_was_acknowledged() {
         for _ in 0..4 {
             queue.enqueue(b"a message").unwrap();
         }
-        let standing = queue.consumer("c").unwrap();
+        let consumer = queue.consumer("c").unwrap();
         let handed: Vec<_> =
-            (0..3).map(|_| queue.receive(&standing, AsMessage).unwrap().unwrap().1).collect();
-        queue.ack(&standing, 1, handed[1]).unwrap();
+            (0..3).map(|_| queue.receive(&consumer, AsMessage).unwrap().unwrap().1).collect();
+        queue.ack(&consumer, 1, handed[1]).unwrap();
         queue.core.flush().unwrap();
         queue.enqueue(b"another").unwrap();
         storage.fail_after(Call::SyncFile, 1, Errno::IO, false);
         queue.core.flush().unwrap_err();
         storage.freeze_at_store(nth);
-        assert!(matches!(queue.seek(&standing, 0), Err(Error::Poisoned { .. })));
+        assert!(matches!(queue.seek(&consumer, 0), Err(Error::Poisoned { .. })));
         storage.disarm();
         let frozen = storage.frozen();
         met += u32::from(frozen.is_some());
         let again = open(&frozen.clone().unwrap_or_else(|| storage.process_kill()));
-        let standing = again.consumer("c").unwrap();
-        let next = |_| again.receive(&standing, AsMessage).unwrap().unwrap().0.seq();
+        let consumer = again.consumer("c").unwrap();
+        let next = |_| again.receive(&consumer, AsMessage).unwrap().unwrap().0.seq();
         assert_eq!((0..3).map(next).collect::<Vec<_>>(), [0, 2, 3], "store {nth}");
         if frozen.is_none() {
             break;

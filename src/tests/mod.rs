@@ -2,6 +2,7 @@
 //! two steps.
 
 mod ages;
+mod consumer_state;
 mod consumers;
 pub(crate) mod crash;
 mod dead_letters;
@@ -30,6 +31,5 @@ mod reserved;
 mod room;
 pub(crate) mod schedule;
 pub(crate) mod sim;
-mod standing;
 mod together;
 mod world;

@@ -10,7 +10,7 @@ use std::thread;
 
 use rustix::io::Errno;
 
-use crate::consume::standing::Read;
+use crate::consume::consumer_state::Read;
 use crate::engine::Engine;
 use crate::engine::reading;
 use crate::error::Error;
@@ -20,8 +20,8 @@ use crate::tests::late::{Queue, disk, open};
 use crate::tests::sim::{Call, forget_meanwhile, meanwhile};
 
 fn take(queue: &Queue) -> Option<u64> {
-    let standing = queue.consumer("c").unwrap();
-    reading::next(queue, &standing, Read::Take).unwrap().map(|message| message.seq())
+    let consumer = queue.consumer("c").unwrap();
+    reading::next(queue, &consumer, Read::Take).unwrap().map(|message| message.seq())
 }
 
 /// Any write of an enqueue is refused, where stores are calls. Nobody has taken a message whose

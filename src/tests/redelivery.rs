@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::consume::consumer_state::{ConsumerState, Handed};
 use crate::consume::lanes::{LaneRules, Within};
 use crate::consume::redelivery::{DeadLetters, Rules};
-use crate::consume::standing::{Handed, Standing};
 use crate::engine::{Engine, reading};
 use crate::error::{Error, Result};
 use crate::format::Origin;
@@ -99,7 +99,7 @@ impl Model {
 
 struct Run {
     queue: Queue,
-    workers: Arc<Standing<SimStorage>>,
+    workers: Arc<ConsumerState<SimStorage>>,
     dead_letters: Arc<DeadLetterQueue>,
     model: Model,
 }
@@ -199,10 +199,13 @@ impl Run {
         assert_eq!(all, (0..MESSAGES).collect(), "seed {seed}");
     }
 
-    fn read(&self, dead: &Arc<Standing<SimStorage>>) -> Option<u64> {
-        let dead_letter =
-            reading::next(&self.dead_letters.queue, dead, crate::consume::standing::Read::Take)
-                .unwrap()?;
+    fn read(&self, dead: &Arc<ConsumerState<SimStorage>>) -> Option<u64> {
+        let dead_letter = reading::next(
+            &self.dead_letters.queue,
+            dead,
+            crate::consume::consumer_state::Read::Take,
+        )
+        .unwrap()?;
         let origin = dead_letter.origin().unwrap();
         assert_eq!(
             (origin.queue_id, dead_letter[0]),

@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use crate::consume::consumer_state::{ConsumerState, Handed, Read};
 use crate::consume::redelivery::{DeadLetters, Rules};
-use crate::consume::standing::{Handed, Read, Standing};
 use crate::engine::{Engine, reading};
 use crate::error::{Error, GapCause, Result};
 use crate::format::Origin;
@@ -32,7 +32,7 @@ fn filled(count: u64) -> Engine<SimStorage> {
     queue
 }
 
-fn workers(queue: &Engine<SimStorage>, rules: Rules) -> Arc<Standing<SimStorage>> {
+fn workers(queue: &Engine<SimStorage>, rules: Rules) -> Arc<ConsumerState<SimStorage>> {
     let workers = queue.consumer("workers").unwrap();
     queue.set_redelivery(&workers, rules).unwrap();
     workers
@@ -40,13 +40,13 @@ fn workers(queue: &Engine<SimStorage>, rules: Rules) -> Arc<Standing<SimStorage>
 
 type Received = Option<(u64, Handed)>;
 
-fn receive(queue: &Engine<SimStorage>, workers: &Standing<SimStorage>) -> Received {
+fn receive(queue: &Engine<SimStorage>, workers: &ConsumerState<SimStorage>) -> Received {
     let received = queue.receive(workers, reading::AsMessage).unwrap();
     received.map(|(message, handed)| (message.seq(), handed))
 }
 
 /// Receives the next message and gives it back, to come again after a long time.
-fn put_off(queue: &Engine<SimStorage>, workers: &Standing<SimStorage>) {
+fn put_off(queue: &Engine<SimStorage>, workers: &ConsumerState<SimStorage>) {
     let (seq, handed) = receive(queue, workers).unwrap();
     queue.nack(workers, seq, handed, Some(LONG));
 }
@@ -55,17 +55,17 @@ fn put_off(queue: &Engine<SimStorage>, workers: &Standing<SimStorage>) {
 #[test]
 fn a_death_with_a_full_row_of_attempts_holds_nothing_back_for_ever() {
     let queue = filled(FULL + 3);
-    let standing = workers(&queue, Rules::default());
+    let consumer = workers(&queue, Rules::default());
     for _ in 0..FULL {
-        put_off(&queue, &standing);
+        put_off(&queue, &consumer);
     }
-    assert_eq!(receive(&queue, &standing).unwrap().0, FULL);
+    assert_eq!(receive(&queue, &consumer).unwrap().0, FULL);
     let queue = open(queue.core.storage.process_kill());
-    let standing = workers(&queue, Rules::default());
+    let consumer = workers(&queue, Rules::default());
     for seq in 0..FULL + 3 {
-        let (came, handed) = receive(&queue, &standing).unwrap();
+        let (came, handed) = receive(&queue, &consumer).unwrap();
         assert_eq!((came, handed.attempts), (seq, if seq <= FULL { 2 } else { 1 }));
-        queue.ack(&standing, came, handed).unwrap();
+        queue.ack(&consumer, came, handed).unwrap();
     }
 }
 
@@ -73,28 +73,28 @@ fn a_death_with_a_full_row_of_attempts_holds_nothing_back_for_ever() {
 #[test]
 fn messages_that_are_taken_leave_the_row_of_attempts() {
     let queue = filled(FULL + 3);
-    let standing = workers(&queue, Rules::default());
+    let consumer = workers(&queue, Rules::default());
     for _ in 0..FULL {
-        put_off(&queue, &standing);
+        put_off(&queue, &consumer);
     }
     queue.close().unwrap();
     let queue = open(queue.core.storage.process_kill());
-    let standing = workers(&queue, Rules::default());
+    let consumer = workers(&queue, Rules::default());
     for _ in 0..FULL {
-        reading::next(&queue, &standing, Read::Take).unwrap().unwrap();
+        reading::next(&queue, &consumer, Read::Take).unwrap().unwrap();
     }
-    put_off(&queue, &standing);
-    assert_eq!(receive(&queue, &standing).unwrap().0, FULL + 1);
+    put_off(&queue, &consumer);
+    assert_eq!(receive(&queue, &consumer).unwrap().0, FULL + 1);
 }
 
 /// A message that is given back very often is not taken for a rejected one.
 #[test]
 fn any_number_of_attempts_rejects_no_message() {
     let queue = filled(1);
-    let standing = workers(&queue, Rules::default());
-    let (seq, _) = receive(&queue, &standing).unwrap();
-    let mut progress = standing.progress.lock();
-    let redelivery = progress.ledger.as_mut().unwrap().redelivery();
+    let consumer = workers(&queue, Rules::default());
+    let (seq, _) = receive(&queue, &consumer).unwrap();
+    let mut locked = consumer.locked.lock();
+    let redelivery = locked.ledger.as_mut().unwrap().redelivery();
     for attempts in [(1 << 31) - 1, 1 << 31, u32::MAX] {
         redelivery.note_back(seq, attempts);
         assert!(!redelivery.is_spent(seq), "{attempts}");
@@ -105,38 +105,38 @@ fn any_number_of_attempts_rejects_no_message() {
 #[test]
 fn a_delay_without_end_does_not_end_at_once() {
     let queue = filled(1);
-    let standing = workers(&queue, Rules::default());
-    let (seq, handed) = receive(&queue, &standing).unwrap();
-    queue.nack(&standing, seq, handed, Some(Duration::MAX));
-    assert!(receive(&queue, &standing).is_none());
+    let consumer = workers(&queue, Rules::default());
+    let (seq, handed) = receive(&queue, &consumer).unwrap();
+    queue.nack(&consumer, seq, handed, Some(Duration::MAX));
+    assert!(receive(&queue, &consumer).is_none());
 }
 
 /// A gap that waits to be reported is news, also where no message may be handed out.
 #[test]
 fn a_rejected_message_is_news_where_the_limit_holds_the_others_back() {
     let queue = filled(2);
-    let standing = workers(&queue, Rules::default());
-    queue.set_max_in_flight(&standing, Some(1)).unwrap();
-    let (seq, handed) = receive(&queue, &standing).unwrap();
-    queue.reject(&standing, seq, handed).unwrap();
-    assert!(standing.with_progress(|progress| progress.has_news(&queue.core)));
-    let reported = queue.receive(&standing, reading::AsMessage).map(drop);
+    let consumer = workers(&queue, Rules::default());
+    queue.set_max_in_flight(&consumer, Some(1)).unwrap();
+    let (seq, handed) = receive(&queue, &consumer).unwrap();
+    queue.reject(&consumer, seq, handed).unwrap();
+    assert!(consumer.with_locked(|locked| locked.has_news(&queue.core)));
+    let reported = queue.receive(&consumer, reading::AsMessage).map(drop);
     assert!(matches!(reported, Err(Error::Gap(gap)) if gap.cause == GapCause::Rejected));
-    assert_eq!(receive(&queue, &standing).unwrap().0, 1);
+    assert_eq!(receive(&queue, &consumer).unwrap().0, 1);
 }
 
 /// A death counts also when another run ended in order before the consumer got its rules again.
 #[test]
 fn a_death_counts_though_another_run_comes_between() {
     let queue = filled(1);
-    let standing = workers(&queue, Rules::default());
-    receive(&queue, &standing).unwrap();
+    let consumer = workers(&queue, Rules::default());
+    receive(&queue, &consumer).unwrap();
     let queue = open(queue.core.storage.process_kill());
     queue.enqueue(b"another").unwrap();
     queue.close().unwrap();
     let queue = open(queue.core.storage.process_kill());
-    let standing = workers(&queue, Rules::default());
-    assert_eq!(receive(&queue, &standing).unwrap().1.attempts, 2);
+    let consumer = workers(&queue, Rules::default());
+    assert_eq!(receive(&queue, &consumer).unwrap().1.attempts, 2);
 }
 
 /// A power cut counts against no message, also when a later run dies that had handed out none.
@@ -144,21 +144,21 @@ fn a_death_counts_though_another_run_comes_between() {
 fn the_death_of_a_run_that_handed_out_nothing_counts_against_no_message() {
     let queue = filled(1);
     queue.core.flush().unwrap();
-    let standing = workers(&queue, Rules::default());
-    receive(&queue, &standing).unwrap();
+    let consumer = workers(&queue, Rules::default());
+    receive(&queue, &consumer).unwrap();
     queue.core.flush().unwrap();
     let queue = open(queue.core.storage.power_cut(1));
     let queue = open(queue.core.storage.process_kill());
-    let standing = workers(&queue, Rules::default());
-    assert_eq!(receive(&queue, &standing).unwrap().1.attempts, 1);
+    let consumer = workers(&queue, Rules::default());
+    assert_eq!(receive(&queue, &consumer).unwrap().1.attempts, 1);
 }
 
 /// The opening behind a power cut dies, at any store of it: it had handed out nothing.
 #[test]
 fn a_power_cut_counts_against_no_message_though_the_opening_behind_it_dies() {
     let queue = filled(1);
-    let standing = workers(&queue, Rules::default());
-    receive(&queue, &standing).unwrap();
+    let consumer = workers(&queue, Rules::default());
+    receive(&queue, &consumer).unwrap();
     queue.core.flush().unwrap();
     let cut = queue.core.storage.power_cut(1);
     let mut deaths = 0;
@@ -168,8 +168,8 @@ fn a_power_cut_counts_against_no_message_though_the_opening_behind_it_dies() {
         drop(open(opening.clone()));
         let Some(dead) = opening.frozen() else { break };
         let queue = open(dead);
-        let standing = workers(&queue, Rules::default());
-        assert_eq!(receive(&queue, &standing).unwrap().1.attempts, 1, "dead at store {deaths}");
+        let consumer = workers(&queue, Rules::default());
+        assert_eq!(receive(&queue, &consumer).unwrap().1.attempts, 1, "dead at store {deaths}");
         deaths += 1;
     }
     assert!(deaths > 10, "{deaths}");
@@ -179,18 +179,18 @@ fn a_power_cut_counts_against_no_message_though_the_opening_behind_it_dies() {
 #[test]
 fn fewer_attempts_reject_what_was_given_back_more_often() {
     let queue = filled(3);
-    let standing = workers(&queue, Rules::default());
-    put_off(&queue, &standing);
+    let consumer = workers(&queue, Rules::default());
+    put_off(&queue, &consumer);
     for _ in 0..2 {
-        let (seq, handed) = receive(&queue, &standing).unwrap();
-        queue.nack(&standing, seq, handed, None);
+        let (seq, handed) = receive(&queue, &consumer).unwrap();
+        queue.nack(&consumer, seq, handed, None);
     }
     workers(&queue, Rules { max_attempts: Some(2), ..Rules::default() });
-    let reported = queue.receive(&standing, reading::AsMessage).map(drop);
+    let reported = queue.receive(&consumer, reading::AsMessage).map(drop);
     assert!(matches!(reported, Err(Error::Gap(gap)) if (gap.first, gap.last) == (1, 1)));
-    assert_eq!(receive(&queue, &standing).unwrap().0, 2);
+    assert_eq!(receive(&queue, &consumer).unwrap().0, 2);
     workers(&queue, Rules { max_attempts: Some(1), ..Rules::default() });
-    let reported = queue.receive(&standing, reading::AsMessage).map(drop);
+    let reported = queue.receive(&consumer, reading::AsMessage).map(drop);
     assert!(matches!(reported, Err(Error::Gap(gap)) if (gap.first, gap.last) == (0, 0)));
 }
 
@@ -198,7 +198,7 @@ fn fewer_attempts_reject_what_was_given_back_more_often() {
 /// once, not only after a later read.
 #[test]
 fn a_late_answer_leaves_no_message_in_flight_whose_lease_has_ended() {
-    type Answer = fn(&Engine<SimStorage>, &Standing<SimStorage>, u64, Handed);
+    type Answer = fn(&Engine<SimStorage>, &ConsumerState<SimStorage>, u64, Handed);
     let answers: [Answer; 4] = [
         |queue, workers, seq, handed| assert!(queue.ack(workers, seq, handed).is_err()),
         |queue, workers, seq, handed| assert!(queue.reject(workers, seq, handed).is_err()),
@@ -211,13 +211,13 @@ fn a_late_answer_leaves_no_message_in_flight_whose_lease_has_ended() {
         let queue = filled(1);
         let rules =
             Rules { lease: Some(Duration::from_millis(5)), max_attempts: most, ..Rules::default() };
-        let standing = workers(&queue, rules);
-        let (seq, handed) = receive(&queue, &standing).unwrap();
+        let consumer = workers(&queue, rules);
+        let (seq, handed) = receive(&queue, &consumer).unwrap();
         stop_clock(Some(began + Duration::from_millis(5)));
-        answer(&queue, &standing, seq, handed);
+        answer(&queue, &consumer, seq, handed);
         // (A rejected message stays in flight until it is reported.)
         let rejected = u64::from(most.is_some());
-        assert_eq!((standing.in_flight(&queue.core), queue.stats().rejected), (rejected, rejected));
+        assert_eq!((consumer.in_flight(&queue.core), queue.stats().rejected), (rejected, rejected));
     }
     stop_clock(None);
 }
@@ -296,20 +296,20 @@ fn with_dead_letters(dead_letters: &Arc<Other>) -> Rules {
 fn a_dead_letter_that_is_too_large_does_not_hold_up_those_behind_it() {
     let dead_letters = Other::picky();
     let queue = filled(3);
-    let standing = workers(&queue, Rules::default());
-    for (seq, handed) in [(); 3].map(|()| receive(&queue, &standing).unwrap()) {
-        queue.reject(&standing, seq, handed).unwrap();
+    let consumer = workers(&queue, Rules::default());
+    for (seq, handed) in [(); 3].map(|()| receive(&queue, &consumer).unwrap()) {
+        queue.reject(&consumer, seq, handed).unwrap();
     }
-    queue.set_redelivery(&standing, with_dead_letters(&dead_letters)).unwrap();
+    queue.set_redelivery(&consumer, with_dead_letters(&dead_letters)).unwrap();
     assert_eq!(dead_letters.taken().numbers, [1, 2]);
-    assert_eq!(standing.in_flight(&queue.core), 1);
+    assert_eq!(consumer.in_flight(&queue.core), 1);
     // It can never go: it is reported, and keeps no place.
-    let reported = reading::next(&queue, &standing, Read::Take).unwrap_err();
+    let reported = reading::next(&queue, &consumer, Read::Take).unwrap_err();
     assert!(
         matches!(&reported, Error::Gap(gap) if (gap.first, gap.cause) == (0, GapCause::Rejected)),
         "{reported}"
     );
-    assert_eq!((standing.in_flight(&queue.core), standing.len(&queue.core)), (0, 0));
+    assert_eq!((consumer.in_flight(&queue.core), consumer.len(&queue.core)), (0, 0));
 }
 
 /// The other queue took the dead letters and cannot flush them for a while: each goes in once.
@@ -319,29 +319,29 @@ fn a_flush_that_fails_leaves_no_second_copy_of_a_dead_letter() {
         let dead_letters = Other::answering(|_, _| Ok(()));
         dead_letters.taken().fails_to_flush = true;
         let queue = filled(3);
-        let standing = workers(&queue, with_dead_letters(&dead_letters));
+        let consumer = workers(&queue, with_dead_letters(&dead_letters));
         let began = Instant::now();
         stop_clock(Some(began));
-        for (seq, handed) in [(); 2].map(|()| receive(&queue, &standing).unwrap()) {
-            queue.reject(&standing, seq, handed).unwrap();
+        for (seq, handed) in [(); 2].map(|()| receive(&queue, &consumer).unwrap()) {
+            queue.reject(&consumer, seq, handed).unwrap();
         }
         for minutes in 1..5 {
             stop_clock(Some(began + Duration::from_secs(60 * minutes)));
             queue.consumers.look_at_deliveries(&queue.core);
         }
-        assert_eq!(standing.in_flight(&queue.core), 2);
+        assert_eq!(consumer.in_flight(&queue.core), 2);
         dead_letters.taken().fails_to_flush = false;
         stop_clock(Some(began + LONG));
         queue.consumers.look_at_deliveries(&queue.core);
         stop_clock(None);
         assert_eq!(dead_letters.taken().numbers, [0, 1]);
-        assert_eq!(standing.in_flight(&queue.core), 0);
+        assert_eq!(consumer.in_flight(&queue.core), 0);
         // Another queue has none of them yet.
         dead_letters.taken().fails_to_flush = true;
-        let (seq, handed) = receive(&queue, &standing).unwrap();
-        queue.reject(&standing, seq, handed).unwrap();
+        let (seq, handed) = receive(&queue, &consumer).unwrap();
+        queue.reject(&consumer, seq, handed).unwrap();
         let other = Other::answering(|_, _| Ok(()));
-        queue.set_redelivery(&standing, with_dead_letters(&other)).unwrap();
+        queue.set_redelivery(&consumer, with_dead_letters(&other)).unwrap();
         queue.close().unwrap();
         assert_eq!(dead_letters.taken().numbers, [0, 1, 2]);
         assert_eq!(other.taken().numbers, [2]);
@@ -356,14 +356,14 @@ fn large_dead_letters_do_not_go_all_at_once() {
         let options = Options::new().arena_size(64 << 10);
         let queue = Engine::open_without_workers(storage, &options).unwrap();
         let dead_letters = Other::answering(|_, _| Ok(()));
-        let standing = workers(&queue, Rules::default());
+        let consumer = workers(&queue, Rules::default());
         (0..30).for_each(|seq| assert_eq!(queue.enqueue(&[1; 8 << 10]).unwrap(), seq));
-        let received: Vec<_> = (0..30).map(|_| receive(&queue, &standing).unwrap()).collect();
+        let received: Vec<_> = (0..30).map(|_| receive(&queue, &consumer).unwrap()).collect();
         for (seq, handed) in received {
-            queue.reject(&standing, seq, handed).unwrap();
+            queue.reject(&consumer, seq, handed).unwrap();
         }
-        queue.set_redelivery(&standing, with_dead_letters(&dead_letters)).unwrap();
-        while standing.in_flight(&queue.core) > 0 {
+        queue.set_redelivery(&consumer, with_dead_letters(&dead_letters)).unwrap();
+        while consumer.in_flight(&queue.core) > 0 {
             queue.consumers.look_at_deliveries(&queue.core);
         }
         dead_letters.taken().bytes.1
@@ -385,24 +385,24 @@ fn a_dead_letter_whose_message_was_dropped_is_reported_as_a_gap() {
     let queue = Engine::open_without_workers(storage, &options).unwrap();
     let dead_letters =
         Other::answering(|taken, _| if taken.is_open { Ok(()) } else { Err(Error::Closed) });
-    let standing = workers(&queue, with_dead_letters(&dead_letters));
+    let consumer = workers(&queue, with_dead_letters(&dead_letters));
     (0..2).for_each(|seq| assert_eq!(queue.enqueue(&[1; 3000]).unwrap(), seq));
-    let (seq, handed) = receive(&queue, &standing).unwrap();
-    queue.reject(&standing, seq, handed).unwrap();
+    let (seq, handed) = receive(&queue, &consumer).unwrap();
+    queue.reject(&consumer, seq, handed).unwrap();
     while queue.core.oldest_seq.load(Ordering::Acquire) == 0 {
         queue.enqueue(&[1; 3000]).unwrap();
     }
     dead_letters.taken().is_open = true;
     stop_clock(Some(began + LONG));
     queue.consumers.look_at_deliveries(&queue.core);
-    let reported = queue.receive(&standing, reading::AsMessage).map(drop).unwrap_err();
+    let reported = queue.receive(&consumer, reading::AsMessage).map(drop).unwrap_err();
     stop_clock(None);
     assert!(
         matches!(&reported, Error::Gap(gap) if (gap.first, gap.cause) == (0, GapCause::Dropped)),
         "{reported}"
     );
     assert!(dead_letters.taken().numbers.is_empty());
-    assert_eq!(standing.in_flight(&queue.core), 0);
+    assert_eq!(consumer.in_flight(&queue.core), 0);
 }
 
 /// A read that takes, or looks, finds a message that an earlier run rejected: its dead letter goes.
@@ -411,14 +411,14 @@ fn a_dead_letter_goes_whichever_read_finds_it() {
     for what in [Read::Take, Read::Look] {
         let dead_letters = Other::picky();
         let queue = filled(3);
-        let standing = workers(&queue, Rules::default());
-        let first = receive(&queue, &standing).unwrap();
-        let (seq, handed) = receive(&queue, &standing).unwrap();
-        queue.reject(&standing, seq, handed).unwrap();
-        queue.ack(&standing, first.0, first.1).unwrap();
+        let consumer = workers(&queue, Rules::default());
+        let first = receive(&queue, &consumer).unwrap();
+        let (seq, handed) = receive(&queue, &consumer).unwrap();
+        queue.reject(&consumer, seq, handed).unwrap();
+        queue.ack(&consumer, first.0, first.1).unwrap();
         let queue = open(queue.core.storage.process_kill());
-        let standing = workers(&queue, with_dead_letters(&dead_letters));
-        assert_eq!(reading::next(&queue, &standing, what).unwrap().unwrap().seq(), 2);
+        let consumer = workers(&queue, with_dead_letters(&dead_letters));
+        assert_eq!(reading::next(&queue, &consumer, what).unwrap().unwrap().seq(), 2);
         assert_eq!(dead_letters.taken().numbers, [1], "{what:?}");
     }
 }
@@ -429,8 +429,8 @@ fn a_dead_letter_goes_whichever_read_finds_it() {
 fn a_death_counts_whoever_opens_the_queue_next_and_a_power_cut_never() {
     for is_killed in [true, false] {
         let queue = filled(2);
-        let standing = workers(&queue, Rules::default());
-        assert_eq!(receive(&queue, &standing).unwrap().0, 0);
+        let consumer = workers(&queue, Rules::default());
+        assert_eq!(receive(&queue, &consumer).unwrap().0, 0);
         queue.core.flush().unwrap();
         let storage = &queue.core.storage;
         let between = open(if is_killed { storage.process_kill() } else { storage.power_cut(7) });
@@ -440,10 +440,10 @@ fn a_death_counts_whoever_opens_the_queue_next_and_a_power_cut_never() {
             between.close().unwrap();
         }
         let queue = open(between.core.storage.process_kill());
-        let standing = workers(&queue, Rules::default());
-        let (seq, handed) = receive(&queue, &standing).unwrap();
+        let consumer = workers(&queue, Rules::default());
+        let (seq, handed) = receive(&queue, &consumer).unwrap();
         assert_eq!((seq, handed.attempts), (0, 1 + u32::from(is_killed)));
         // It is under suspicion in both cases.
-        assert!(receive(&queue, &standing).is_none());
+        assert!(receive(&queue, &consumer).is_none());
     }
 }

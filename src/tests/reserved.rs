@@ -1,7 +1,7 @@
 //! Bytes that a later release may have stored in the index stay: reserved bytes, and rows of a kind
 //! that is unknown here.
 
-use crate::consume::standing::Read;
+use crate::consume::consumer_state::Read;
 use crate::engine::Engine;
 use crate::engine::reading;
 use crate::error::{Error, Gap, GapCause};
@@ -24,8 +24,8 @@ fn open(storage: SimStorage) -> Queue {
 /// Takes a message, if there is one. After a power cut numbers may have been reserved in vain;
 /// nothing is damaged.
 fn take(queue: &Queue, name: &str) {
-    let standing = queue.consumer(name).unwrap();
-    match reading::next(queue, &standing, Read::Take) {
+    let consumer = queue.consumer(name).unwrap();
+    match reading::next(queue, &consumer, Read::Take) {
         Ok(_) | Err(Error::Gap(Gap { cause: GapCause::Reserved, .. })) => {}
         Err(error) => panic!("{error}"),
     }

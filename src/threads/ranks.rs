@@ -10,7 +10,7 @@
 pub(crate) enum Rank {
     /// `Consumers::registry`: whoever makes, moves or removes a consumer.
     Registry,
-    /// `Standing::progress`.
+    /// `ConsumerState::locked`.
     Consumer,
     /// `Core::writer`. The storage worker takes this one and those before it by `try_` alone.
     Producers,

@@ -46,7 +46,7 @@ impl Aged {
 
 fn aged() -> Aged {
     let aged = Aged::open(SimStorage::new(1).with_file_capacity(512 << 10), &roomy());
-    aged.standing("");
+    aged.consumer("");
     aged
 }
 
@@ -76,12 +76,12 @@ fn a_file_stays_as_long_as_somebody_reads_from_it() {
     holds_but_for(Mutant::CutUnderReaders, || {
         let aged = aged();
         // It keeps all of them, and has read nothing.
-        aged.standing("other");
+        aged.consumer("other");
         aged.put(2, 3000);
         let lent = {
-            let standing = aged.standing("");
-            let (message, handed) = aged.engine.receive(&standing, AsMessage).unwrap().unwrap();
-            aged.engine.ack(&standing, message.seq(), handed).unwrap();
+            let consumer = aged.consumer("");
+            let (message, handed) = aged.engine.receive(&consumer, AsMessage).unwrap().unwrap();
+            aged.engine.ack(&consumer, message.seq(), handed).unwrap();
             message
         };
         aged.pass(SPAN);
@@ -236,9 +236,10 @@ fn what_was_cut_is_opened_again() {
     }
     aged.put_slowly(1);
     assert_eq!(aged.live(), 4);
-    let standing = aged.standing("");
+    let consumer = aged.consumer("");
     for seq in 0..4 {
-        let read = reading::next(&aged.engine, &standing, crate::consume::standing::Read::Take);
+        let read =
+            reading::next(&aged.engine, &consumer, crate::consume::consumer_state::Read::Take);
         assert_eq!(read.unwrap().unwrap().seq(), seq);
     }
     aged.pass(AGE + SPAN);

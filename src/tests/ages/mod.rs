@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use crate::consume::standing::{Read, Standing};
+use crate::consume::consumer_state::{ConsumerState, Read};
 use crate::engine::{Engine, reading};
 use crate::error::{Error, Gap, GapCause};
 use crate::format::{CONSUMER_ROWS, ConsumerAt, INDEX_NAME, NAME_ROW_LEN, index_at};
@@ -55,12 +55,12 @@ impl Aged {
         (0..count).map(|_| self.engine.enqueue(&vec![7; len]).unwrap()).last().unwrap()
     }
 
-    fn standing(&self, name: &str) -> Arc<Standing<SimStorage>> {
+    fn consumer(&self, name: &str) -> Arc<ConsumerState<SimStorage>> {
         self.engine.consumer(name).unwrap()
     }
 
     fn next_of(&self, name: &str) -> Result<Option<u64>, Gap> {
-        match reading::next(&self.engine, &self.standing(name), Read::Take) {
+        match reading::next(&self.engine, &self.consumer(name), Read::Take) {
             Ok(message) => Ok(message.map(|message| message.seq())),
             Err(Error::Gap(gap)) => Err(gap),
             Err(error) => panic!("{error}"),
@@ -220,7 +220,7 @@ fn a_message_lives_for_its_age_and_at_most_an_eighth_longer() {
 fn the_only_segment_expires_though_nobody_writes_or_reads() {
     for end in ["goes on", "closed", "killed", "power cut"] {
         let mut aged = Aged::new();
-        aged.standing("other");
+        aged.consumer("other");
         aged.put(10, 500);
         assert_eq!((aged.next(), aged.next()), (Ok(Some(0)), Ok(Some(1))));
         if end == "power cut" {
@@ -274,7 +274,7 @@ fn what_expired_before_it_came_is_reported_to_the_first_consumer() {
 #[test]
 fn what_expired_was_not_reported_to_who_could_not_be_made() {
     let aged = Aged::open(SimStorage::new(1).with_file_capacity(4 << 20), &options());
-    aged.standing("former");
+    aged.consumer("former");
     let at = index_at::CONSUMERS + ConsumerAt::new(1, CONSUMER_ROWS as u32).name;
     let name = aged.storage.read_file(INDEX_NAME)[at..][..NAME_ROW_LEN].to_vec();
     aged.engine.remove_consumer("former").unwrap();
@@ -297,10 +297,10 @@ fn who_stands_in_what_has_expired_gets_nothing_more_of_it() {
     let aged = Aged::new();
     aged.put(10, 500);
     assert_eq!(aged.next(), Ok(Some(0)));
-    let standing = aged.standing("");
+    let consumer = aged.consumer("");
     let names = || aged.storage.file_names().len();
     let with = names();
-    standing.with_progress(|_| aged.pass(AGE + SPAN));
+    consumer.with_locked(|_| aged.pass(AGE + SPAN));
     assert!(aged.engine.core.segments.has_removed_open());
     aged.engine.expire();
     assert!(!aged.engine.core.segments.has_removed_open(), "asked once more");
@@ -343,21 +343,21 @@ fn what_is_being_written_does_not_expire() {
 fn deliveries_in_flight_stay_with_who_has_them() {
     let aged = Aged::new();
     aged.put(4, 50);
-    let standing = aged.standing("");
+    let consumer = aged.consumer("");
     let handed: Vec<_> = (0..3)
         .map(|seq| {
             let (message, handed) =
-                aged.engine.receive(&standing, reading::AsMessage).unwrap().unwrap();
+                aged.engine.receive(&consumer, reading::AsMessage).unwrap().unwrap();
             assert_eq!(message.seq(), seq);
             (message, handed)
         })
         .collect();
-    aged.engine.ack(&standing, 1, handed[1].1).unwrap();
+    aged.engine.ack(&consumer, 1, handed[1].1).unwrap();
     aged.pass(2 * AGE);
     assert_eq!(aged.next(), Err(gap(3, 3)));
     assert_eq!(handed[0].0[..], [7; 50]);
-    aged.engine.ack(&standing, 2, handed[2].1).unwrap();
-    aged.engine.nack(&standing, 0, handed[0].1, None);
+    aged.engine.ack(&consumer, 2, handed[2].1).unwrap();
+    aged.engine.nack(&consumer, 0, handed[0].1, None);
     assert_eq!(aged.rest_of(""), [Err(gap(0, 0))], "given back too late");
     assert_eq!(aged.engine.len(), 0);
 }
@@ -392,7 +392,7 @@ fn a_death_while_the_tail_expires_loses_nothing_else() {
     for (in_store, flushed) in [(0, true), (1, true), (0, false), (1, false)] {
         for nth in 1.. {
             let aged = Aged::open(SimStorage::new(nth).with_file_capacity(4 << 20), &options());
-            aged.standing("");
+            aged.consumer("");
             aged.put(60, 700);
             assert_eq!((aged.next(), aged.live()), (Ok(Some(0)), 2));
             if flushed {

@@ -24,7 +24,7 @@ fn a_full_disk_of_what_is_too_old_takes_messages_again() {
         let storage = SimStorage::new(1).with_file_capacity(4 << 20);
         storage.set_capacity(Some(400 << 10));
         let aged = Aged::open(storage, &options.flush_every_ops(every));
-        aged.standing("slow");
+        aged.consumer("slow");
         let mut first = 0;
         for round in 0..5 {
             let mut tail = first;
@@ -64,7 +64,7 @@ fn where_there_is_no_room_for_another_segment_the_tail_takes_what_fits() {
     let options = Options::new().arena_size(4 << 20).max_age(Duration::from_millis(AGE));
     let storage = SimStorage::new(1).with_file_capacity(4 << 20);
     let aged = Aged::open(storage, &options);
-    aged.standing("");
+    aged.consumer("");
     aged.put(1, 3000);
     // A page more, and there would be another one.
     aged.storage.set_capacity(Some((1 << 40) - aged.storage.free_bytes().unwrap() + 4095));

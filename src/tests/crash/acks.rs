@@ -1,17 +1,17 @@
 //! What consumers acknowledged, in the index.
 
 use super::directed::{disk, holds_but_for, options, take_all_of};
-use super::examine::{Queue, open, standing_of};
+use super::examine::{Queue, consumer_of, open};
 use super::model::content;
-use crate::consume::standing::Handed;
+use crate::consume::consumer_state::Handed;
 use crate::engine::reading;
 use crate::format::{INDEX_NAME, SECTOR, SEGMENT_HEADER_LEN, index_at, segment_name};
 use crate::tests::sim::{Mutant, Rng};
 
 /// The next message handed out; `None` when there is none.
 pub(super) fn try_receive(queue: &Queue, name: &str) -> Option<(u64, Handed)> {
-    let standing = standing_of(queue, name).unwrap();
-    let found = queue.receive(&standing, reading::AsMessage).unwrap();
+    let consumer = consumer_of(queue, name).unwrap();
+    let found = queue.receive(&consumer, reading::AsMessage).unwrap();
     found.map(|(message, handed)| (message.seq(), handed))
 }
 
@@ -45,7 +45,7 @@ fn a_flushed_acknowledgement_outlives_a_power_cut() {
                     // Mostly in order: the place moves on.
                     let at = if rng.percent(60) { 0 } else { rng.below(open_ones.len() as u64) };
                     let (seq, handed) = open_ones.remove(at as usize);
-                    queue.ack(&standing_of(&queue, "worker").unwrap(), seq, handed).unwrap();
+                    queue.ack(&consumer_of(&queue, "worker").unwrap(), seq, handed).unwrap();
                     done.push(seq);
                     if rng.percent(30) {
                         queue.core.storage.snapshot();

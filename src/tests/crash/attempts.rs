@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use super::examine::{Bounds, names_of, open, standing_of};
+use super::examine::{Bounds, consumer_of, names_of, open};
 use super::model::{Check, Fate, ensure};
 use crate::consume::redelivery::Rules;
 use crate::engine::reading;
@@ -178,19 +178,19 @@ pub(super) fn attempts_of(
     let queue = open(image, &options.clone().max_age(None))?;
     let mut all = BTreeMap::new();
     for name in names_of(&queue) {
-        let standing = standing_of(&queue, &name)?;
-        let asked = queue.set_redelivery(&standing, Rules::default());
+        let consumer = consumer_of(&queue, &name)?;
+        let asked = queue.set_redelivery(&consumer, Rules::default());
         asked.map_err(|error| format!("{name:?} cannot be redelivered: {error}"))?;
         let mut found = Stored::default();
         loop {
-            match queue.receive(&standing, reading::AsMessage) {
+            match queue.receive(&consumer, reading::AsMessage) {
                 Ok(Some((message, handed))) => {
                     let seq = message.seq();
                     drop(message);
                     if handed.attempts > 1 {
                         found.counts.insert(seq, handed.attempts - 1);
                     }
-                    let acked = queue.ack(&standing, seq, handed);
+                    let acked = queue.ack(&consumer, seq, handed);
                     acked.map_err(|error| format!("cannot acknowledge {seq}: {error}"))?;
                 }
                 Ok(None) => break,
@@ -224,8 +224,8 @@ impl Bounds<'_> {
     fn check_attempts(&self, name: &str, found: &mut Stored, blame: Blame) -> Check {
         // A consumer may have come into being under way.
         let nothing = Attempts::default();
-        let standings = self.standings(name);
-        let [before, after] = standings.map(|it| it.map_or(&nothing, |it| &it.attempts));
+        let consumers = self.consumers(name);
+        let [before, after] = consumers.map(|it| it.map_or(&nothing, |it| &it.attempts));
         let seqs: BTreeSet<u64> = [&before.stored, &after.stored, found]
             .iter()
             .flat_map(|stored| stored.counts.keys().chain(&stored.rejected))

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use super::examine::{Queue, next_of, oldest_of, open, standing_of};
+use super::examine::{Queue, consumer_of, next_of, oldest_of, open};
 use super::history::{History, Work};
 use super::model::{Check, ensure};
 use crate::engine::ahead::Ahead;
@@ -55,12 +55,12 @@ fn show(queue: &Queue) -> Check<Shown> {
     let names: Vec<String> = default.into_iter().chain(queue.consumer_names()).collect();
     // A new one gets all that is held.
     for name in names.into_iter().chain(["a new one".to_owned()]) {
-        let standing = standing_of(queue, &name)?;
-        let done = standing.with_progress(|progress| {
-            let ranges = progress.ledger.iter().flat_map(|ledger| ledger.done());
+        let consumer = consumer_of(queue, &name)?;
+        let done = consumer.with_locked(|locked| {
+            let ranges = locked.ledger.iter().flat_map(|ledger| ledger.done());
             ranges.map(|range| (range.first, range.last)).collect()
         });
-        let mut ahead = Ahead::new(queue, &standing).map_err(|error| error.to_string())?;
+        let mut ahead = Ahead::new(queue, &consumer).map_err(|error| error.to_string())?;
         let mut reported = Vec::new();
         while let Some(found) = ahead.next() {
             reported.push(match found {
@@ -69,7 +69,7 @@ fn show(queue: &Queue) -> Check<Shown> {
                 Err(error) => Reported::Failed(error.to_string()),
             });
         }
-        shown.consumers.insert(name, (standing.seq(), done, reported));
+        shown.consumers.insert(name, (consumer.seq(), done, reported));
     }
     Ok(shown)
 }

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::io::Errno;
 
 use super::EACH;
-use super::examine::{names_of, next_of, standing_of};
+use super::examine::{consumer_of, names_of, next_of};
 use super::history::{History, Work};
 use crate::engine::Engine;
 use crate::engine::ahead::Ahead;
@@ -216,9 +216,9 @@ fn reported_of(storage: &SimStorage, options: &Options) -> String {
     };
     let mut reported = format!("next {} ", next_of(&queue));
     for name in names_of(&queue) {
-        let standing = standing_of(&queue, &name).unwrap();
-        write!(reported, "{name} at {} ", standing.seq()).unwrap();
-        let Ok(mut ahead) = Ahead::new(&queue, &standing) else { continue };
+        let consumer = consumer_of(&queue, &name).unwrap();
+        write!(reported, "{name} at {} ", consumer.seq()).unwrap();
+        let Ok(mut ahead) = Ahead::new(&queue, &consumer) else { continue };
         while let Some(found) = ahead.next() {
             match found {
                 Ok(message) => write!(reported, "{} {:?} ", message.seq(), &*message).unwrap(),

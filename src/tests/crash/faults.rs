@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rustix::io::Errno;
 
-use super::examine::{Queue, check_accounts, next_of, prepare_ahead, standing_of};
+use super::examine::{Queue, check_accounts, consumer_of, next_of, prepare_ahead};
 use super::model::{Check, content, ensure};
-use crate::consume::standing::{Handed, Read};
+use crate::consume::consumer_state::{Handed, Read};
 use crate::engine::Engine;
 use crate::engine::reading;
 use crate::error::Error;
@@ -92,11 +92,11 @@ impl Seen {
 
     /// Takes one; false when there is none.
     fn take(&mut self, queue: &Queue) -> Check<bool> {
-        let standing = match queue.default_consumer().cloned() {
-            Ok(standing) => standing,
+        let consumer = match queue.default_consumer().cloned() {
+            Ok(consumer) => consumer,
             Err(error) => return self.failed(queue, &error).map(|()| false),
         };
-        match reading::next(queue, &standing, Read::Take) {
+        match reading::next(queue, &consumer, Read::Take) {
             Ok(Some(message)) => {
                 let seq = message.seq();
                 let len = self.acknowledged.get(&seq).or_else(|| self.doubtful.get(&seq));
@@ -119,7 +119,7 @@ impl Seen {
             Err(error) => {
                 self.failed(queue, &error)?;
                 // The flush that belongs to a read comes after it.
-                self.place = standing.seq();
+                self.place = consumer.seq();
                 Ok(false)
             }
         }
@@ -129,12 +129,12 @@ impl Seen {
 impl Seen {
     /// Has messages handed out to the end, and acknowledges all but the first, the last one first.
     fn work(&mut self, queue: &Queue) -> Check {
-        let standing = match queue.consumer(JOBS) {
-            Ok(standing) => standing,
+        let consumer = match queue.consumer(JOBS) {
+            Ok(consumer) => consumer,
             Err(error) => return self.failed(queue, &error),
         };
         loop {
-            match queue.receive(&standing, reading::AsMessage) {
+            match queue.receive(&consumer, reading::AsMessage) {
                 Ok(Some((message, handed))) => {
                     let seq = message.seq();
                     let len = self.acknowledged.get(&seq).or_else(|| self.doubtful.get(&seq));
@@ -161,7 +161,7 @@ impl Seen {
         while self.open.len() > 1
             && let Some((seq, handed)) = self.open.pop()
         {
-            if let Err(error) = queue.ack(&standing, seq, handed) {
+            if let Err(error) = queue.ack(&consumer, seq, handed) {
                 self.failed(queue, &error)?;
             }
             // What failed was a flush.
@@ -172,12 +172,12 @@ impl Seen {
 
     /// Calls off what is in flight, and goes back to the place.
     fn seek(&mut self, queue: &Queue) -> Check {
-        let standing = match queue.consumer(JOBS) {
-            Ok(standing) => standing,
+        let consumer = match queue.consumer(JOBS) {
+            Ok(consumer) => consumer,
             Err(error) => return self.failed(queue, &error),
         };
-        let place = standing.seq();
-        match queue.seek(&standing, place) {
+        let place = consumer.seq();
+        match queue.seek(&consumer, place) {
             Ok(()) => {
                 self.open.clear();
                 self.done.retain(|seq| *seq < place);
@@ -298,7 +298,7 @@ fn round(
             .map_err(|error| format!("does not reopen: {error}"))?,
     );
     ensure!(!queue.core.is_poisoned(), "still poisoned after opening again");
-    let place = standing_of(&queue, "")?.seq();
+    let place = consumer_of(&queue, "")?.seq();
     if seen.unwritten && place < seen.place {
         // What was taken comes again.
         seen.place = place;

@@ -3,9 +3,9 @@
 use rustix::io::Errno;
 
 use super::directed::{disk, is_of_a_cut, options, take_all};
-use super::examine::{PROBE, check_accounts, open, prepare_ahead, standing_of};
+use super::examine::{PROBE, check_accounts, consumer_of, open, prepare_ahead};
 use super::model::content;
-use crate::consume::standing::Read;
+use crate::consume::consumer_state::Read;
 use crate::engine::reading;
 use crate::error::Error;
 use crate::format::{QUARANTINE_SUFFIX, SEGMENT_HEADER_LEN, segment_name, segment_slot};
@@ -166,9 +166,9 @@ fn a_new_file_is_not_taken_for_the_one_whose_name_it_has() {
                 u32::from(bytes.is_some_and(|bytes| bytes.iter().take(128).all(|byte| *byte == 0)));
             let queue = open(image, &options().max_bytes(256 << 10)).unwrap();
             queue.enqueue(b"behind").unwrap();
-            let standing = standing_of(&queue, PROBE).unwrap();
+            let consumer = consumer_of(&queue, PROBE).unwrap();
             loop {
-                match reading::next(&queue, &standing, Read::Take) {
+                match reading::next(&queue, &consumer, Read::Take) {
                     Ok(Some(message)) if message[..] == b"behind"[..] => break,
                     Ok(Some(message)) => assert_eq!(message[..], content(message.seq(), 2000)[..]),
                     Err(Error::Gap(gap)) => {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::attempts::Attempts;
-use crate::consume::standing::Handed;
+use crate::consume::consumer_state::Handed;
 
 /// Whether a consumer would be there after a power cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub(super) enum Presence {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Standing {
+pub(super) struct ConsumerState {
     /// Every place it had, as the number of the next message, the present one last.
     pub(super) had: Vec<u64>,
     /// Which of them was flushed last; nothing before counts any more.
@@ -95,7 +95,7 @@ impl Finished {
     }
 }
 
-impl Standing {
+impl ConsumerState {
     pub(super) fn place(&self) -> u64 {
         self.had.last().copied().unwrap_or(0)
     }

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::attempts::Attempts;
-use super::held::{Finished, Presence, Standing};
-use crate::consume::standing::Handed;
+use super::held::{ConsumerState, Finished, Presence};
+use crate::consume::consumer_state::Handed;
 use crate::error::{Gap, GapCause};
 use crate::tests::sim::Rng;
 
@@ -65,7 +65,7 @@ pub(super) struct Model {
     pub(super) messages: BTreeMap<u64, Sent>,
     /// Numbers that will never come, as recovery reported.
     pub(super) missing: Finished,
-    pub(super) consumers: BTreeMap<String, Standing>,
+    pub(super) consumers: BTreeMap<String, ConsumerState>,
     /// No number at or above it was seen by anybody.
     pub(super) next: u64,
     /// Everything acknowledged below it was said to be durable.
@@ -137,10 +137,10 @@ impl Model {
 
     /// Everybody's place is on disk.
     pub(super) fn flush_places(&mut self) {
-        for standing in self.consumers.values_mut() {
-            standing.flushed = standing.had.len().saturating_sub(1);
-            standing.durable = if standing.exists { Presence::Yes } else { Presence::No };
-            standing.kept = standing.finished.clone();
+        for consumer in self.consumers.values_mut() {
+            consumer.flushed = consumer.had.len().saturating_sub(1);
+            consumer.durable = if consumer.exists { Presence::Yes } else { Presence::No };
+            consumer.kept = consumer.finished.clone();
         }
     }
 
@@ -196,7 +196,7 @@ impl Model {
     }
 
     pub(super) fn add_consumer(&mut self, name: &str, place: u64) {
-        let fresh = Standing {
+        let fresh = ConsumerState {
             had: Vec::new(),
             flushed: 0,
             exists: true,
@@ -209,27 +209,27 @@ impl Model {
             kept: Finished::default(),
             attempts: Attempts::default(),
         };
-        let standing = self.consumers.entry(name.to_owned()).or_insert(fresh);
-        standing.exists = true;
-        standing.start_at(place, Finished::default());
-        standing.kept = Finished::default();
-        standing.delivers = false;
-        let ever = std::mem::take(&mut standing.attempts.ever);
-        standing.attempts = Attempts { ever, ..Attempts::default() };
-        standing.had.push(place);
-        if standing.durable == Presence::No {
-            standing.flushed = standing.had.len() - 1;
-            standing.durable = Presence::Perhaps;
+        let consumer = self.consumers.entry(name.to_owned()).or_insert(fresh);
+        consumer.exists = true;
+        consumer.start_at(place, Finished::default());
+        consumer.kept = Finished::default();
+        consumer.delivers = false;
+        let ever = std::mem::take(&mut consumer.attempts.ever);
+        consumer.attempts = Attempts { ever, ..Attempts::default() };
+        consumer.had.push(place);
+        if consumer.durable == Presence::No {
+            consumer.flushed = consumer.had.len() - 1;
+            consumer.durable = Presence::Perhaps;
         }
     }
 
     pub(super) fn remove_consumer(&mut self, name: &str) {
-        if let Some(standing) = self.consumers.get_mut(name) {
-            standing.exists = false;
+        if let Some(consumer) = self.consumers.get_mut(name) {
+            consumer.exists = false;
             // What it had acknowledged is forgotten before it is gone.
-            (standing.finished, standing.kept) = Default::default();
-            if standing.durable == Presence::Yes {
-                standing.durable = Presence::Perhaps;
+            (consumer.finished, consumer.kept) = Default::default();
+            if consumer.durable == Presence::Yes {
+                consumer.durable = Presence::Perhaps;
             }
         }
         self.note_released();
@@ -237,12 +237,12 @@ impl Model {
 
     /// A seek: what was in flight is called off.
     pub(super) fn move_to(&mut self, name: &str, place: u64) {
-        if let Some(standing) = self.consumers.get_mut(name) {
-            let Attempts { asked, ever, .. } = standing.attempts.clone();
-            standing.had.push(place);
-            standing.start_at(place, Finished::default());
-            standing.kept = Finished::default();
-            standing.attempts = Attempts { asked, ever, ..Attempts::default() };
+        if let Some(consumer) = self.consumers.get_mut(name) {
+            let Attempts { asked, ever, .. } = consumer.attempts.clone();
+            consumer.had.push(place);
+            consumer.start_at(place, Finished::default());
+            consumer.kept = Finished::default();
+            consumer.attempts = Attempts { asked, ever, ..Attempts::default() };
         }
         self.note_released();
     }
@@ -250,21 +250,21 @@ impl Model {
     /// The consumer's place is now this: nothing that is open lies before it, nor anything that
     /// was not reported to it.
     pub(super) fn note_place(&mut self, name: &str, place: u64) -> Check {
-        if let Some(standing) = self.consumers.get_mut(name) {
-            let before = standing.place();
-            let lowest = standing.open.keys().next().copied().unwrap_or(u64::MAX);
-            let limit = standing.finished.next_open(standing.cursor).min(lowest);
+        if let Some(consumer) = self.consumers.get_mut(name) {
+            let before = consumer.place();
+            let lowest = consumer.open.keys().next().copied().unwrap_or(u64::MAX);
+            let limit = consumer.finished.next_open(consumer.cursor).min(lowest);
             ensure!(
                 before <= place && place <= limit,
                 "{name:?} stands at {place}, was at {before}, may be at {limit}"
             );
-            let behind = standing.finished.next_open(place.min(standing.cursor));
+            let behind = consumer.finished.next_open(place.min(consumer.cursor));
             ensure!(
                 behind >= limit,
                 "{name:?} stands at {place} and has dealt with nothing but what is below {behind}"
             );
             if place != before {
-                standing.had.push(place);
+                consumer.had.push(place);
             }
         }
         self.note_released();
@@ -273,17 +273,17 @@ impl Model {
 
     fn note_released(&mut self) {
         let places =
-            self.consumers.values().filter(|standing| standing.exists).map(Standing::place);
+            self.consumers.values().filter(|consumer| consumer.exists).map(ConsumerState::place);
         self.released = places.min().unwrap_or(0).max(self.released);
     }
 
     pub(super) fn place(&self, name: &str) -> Option<u64> {
-        self.consumers.get(name).filter(|standing| standing.exists).map(Standing::place)
+        self.consumers.get(name).filter(|consumer| consumer.exists).map(ConsumerState::place)
     }
 
     /// Whether something is stored of deliveries in vain.
     pub(super) fn has_counted(&self) -> bool {
-        let has = |standing: &Standing| standing.attempts != Attempts::default();
+        let has = |consumer: &ConsumerState| consumer.attempts != Attempts::default();
         self.consumers.values().any(has)
     }
 
@@ -294,9 +294,9 @@ impl Model {
 
     /// One of those in flight.
     pub(super) fn in_flight(&self, name: &str, which: u64) -> Option<(u64, Handed)> {
-        let standing = self.consumers.get(name).filter(|standing| standing.exists)?;
-        let mut open: Vec<_> = standing.open.iter().map(|(seq, handed)| (*seq, *handed)).collect();
-        let out = standing.out();
+        let consumer = self.consumers.get(name).filter(|consumer| consumer.exists)?;
+        let mut open: Vec<_> = consumer.open.iter().map(|(seq, handed)| (*seq, *handed)).collect();
+        let out = consumer.out();
         open.retain(|(seq, _)| out.contains(seq));
         let len = open.len().max(1) as u64;
         open.get((which % len) as usize).copied()
@@ -307,9 +307,9 @@ impl Model {
         let Some(other) = self.consumers.get(from).cloned() else {
             return;
         };
-        if let Some(standing) = self.consumers.get_mut(name) {
-            standing.start_at(place, other.finished);
-            standing.delivers = other.delivers;
+        if let Some(consumer) = self.consumers.get_mut(name) {
+            consumer.start_at(place, other.finished);
+            consumer.delivers = other.delivers;
         }
     }
 

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use super::acks::receive;
 use super::directed::{disk, holds_but_for, options, take_all_of};
-use super::examine::{Queue, open, standing_of};
+use super::examine::{Queue, consumer_of, open};
 use super::model::content;
-use crate::consume::standing::Read;
+use crate::consume::consumer_state::Read;
 use crate::engine::reading;
 use crate::error::GapCause;
 use crate::format::{ConsumerAt, INDEX_NAME, NAME_ROW_LEN, Place, SECTOR, index_at};
@@ -18,8 +18,8 @@ const SHORT: &str = "a name of exactly thirty-five bytes";
 const LONG: &str = "a name that is longer than that by one byte or by more";
 
 fn take(queue: &Queue, name: &str) -> u64 {
-    let standing = standing_of(queue, name).unwrap();
-    reading::next(queue, &standing, Read::Take).unwrap().unwrap().seq()
+    let consumer = consumer_of(queue, name).unwrap();
+    reading::next(queue, &consumer, Read::Take).unwrap().unwrap().seq()
 }
 
 /// After any number of moves one sector of the index, whichever it is, holds bytes that nobody
@@ -37,7 +37,7 @@ fn an_invalid_sector_of_the_index_costs_a_consumer_at_most_64_moves() {
     let names = ["", SHORT, LONG].into_iter().chain(filling.iter().map(String::as_str));
     let names: Vec<&str> = names.collect();
     for name in &names {
-        standing_of(&queue, name).unwrap();
+        consumer_of(&queue, name).unwrap();
     }
     queue.core.flush().unwrap();
     let long_row = queue.consumer(LONG).unwrap().row as usize;
@@ -63,9 +63,9 @@ fn an_invalid_sector_of_the_index_costs_a_consumer_at_most_64_moves() {
                 if *name == LONG && sector == long_name {
                     continue;
                 }
-                let standing = consumers.get(*name);
+                let consumer = consumers.get(*name);
                 let place =
-                    standing.unwrap_or_else(|| panic!("sector {sector}: {name:?} is gone")).seq();
+                    consumer.unwrap_or_else(|| panic!("sector {sector}: {name:?} is gone")).seq();
                 let near = last.saturating_sub(64)..=*last;
                 assert!(
                     near.contains(&place),

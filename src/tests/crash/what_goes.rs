@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use super::directed::{disk, fine, holds_but_for, kept_but_for, options, take_all};
 use super::examine::{oldest_of, open};
 use super::model::{Check, content, ensure};
-use crate::consume::standing::Read;
+use crate::consume::consumer_state::Read;
 use crate::engine::reading;
 use crate::error::{Error, Gap, GapCause};
 use crate::format::{FLAG_CHANGING, QUARANTINE_SUFFIX, SegmentHeader, segment_name, segment_slot};
@@ -80,13 +80,13 @@ fn what_was_reported_to_nobody_comes_when_a_power_cut_brings_it_back() {
     for seed in 0..40 {
         let options = options().on_full(OnFull::DropOldest).max_age(Duration::from_secs(5));
         let queue = open(disk(seed), &options).unwrap();
-        let standing = queue.default_consumer().unwrap().clone();
+        let consumer = queue.default_consumer().unwrap().clone();
         for message in 0..40 {
             queue.enqueue(&content(message, 3000)).unwrap();
         }
         queue.core.flush().unwrap();
         queue.core.storage.advance_clock(6000);
-        let reported = reading::next(&queue, &standing, Read::Take);
+        let reported = reading::next(&queue, &consumer, Read::Take);
         assert!(
             matches!(reported, Err(Error::Gap(Gap { first: 0, cause: GapCause::Dropped, .. }))),
             "{reported:?}"
@@ -227,12 +227,12 @@ fn a_spare_does_not_rise_again_when_the_index_is_lost() {
 #[test]
 fn a_lost_index_costs_nothing_of_a_batch_that_is_half_read() {
     let queue = open(disk(1), &options()).unwrap();
-    let standing = queue.default_consumer().unwrap().clone();
+    let consumer = queue.default_consumer().unwrap().clone();
     queue.enqueue_batch(&(0..6).map(|message| content(message, 3000)).collect::<Vec<_>>()).unwrap();
     queue.enqueue_batch(&[content(6, 3000), content(7, 3000)]).unwrap();
     queue.core.flush().unwrap();
     for _ in 0..3 {
-        reading::next(&queue, &standing, Read::Take).unwrap();
+        reading::next(&queue, &consumer, Read::Take).unwrap();
     }
     queue.core.flush().unwrap();
     let held = queue.core.segments.list().live.front().unwrap().header.first_seq;
@@ -267,14 +267,14 @@ fn a_lost_index_leaves_no_doubt_of_what_left_the_directory() {
     LENGTH_HERE.set(Some(16 << 10));
     let options = options().max_bytes(128 << 10);
     let queue = open(disk(1), &options).unwrap();
-    let standing = queue.default_consumer().unwrap().clone();
+    let consumer = queue.default_consumer().unwrap().clone();
     let len = (16 << 10) - 200;
     for message in 0..5 {
         queue.enqueue(&content(message, len)).unwrap();
     }
     for taken in [3, 1] {
         for _ in 0..taken {
-            reading::next(&queue, &standing, Read::Take).unwrap();
+            reading::next(&queue, &consumer, Read::Take).unwrap();
         }
         queue.core.flush().unwrap();
         queue.core.segments.reclaim(&queue.core.context()).unwrap();

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
+use crate::consume::consumer_state::{ConsumerState, Handed};
 use crate::consume::redelivery::{DeadLetters, Rules};
-use crate::consume::standing::{Handed, Standing};
 use crate::engine::{Engine, reading};
 use crate::error::{Error, Result};
 use crate::format::Origin;
@@ -41,7 +41,7 @@ impl DeadLetters for Other {
     }
 }
 
-fn queue() -> (Arc<Queue>, Arc<Standing<SimStorage>>) {
+fn queue() -> (Arc<Queue>, Arc<ConsumerState<SimStorage>>) {
     let storage = SimStorage::new(1).with_file_capacity(256 << 10);
     let queue = Engine::open_without_workers(storage, &Options::new().arena_size(4096)).unwrap();
     let workers = queue.consumer("workers").unwrap();
@@ -51,7 +51,7 @@ fn queue() -> (Arc<Queue>, Arc<Standing<SimStorage>>) {
 }
 
 /// Hands out the first message. Nobody has its segment open then.
-fn receive(queue: &Queue, workers: &Standing<SimStorage>) -> Handed {
+fn receive(queue: &Queue, workers: &ConsumerState<SimStorage>) -> Handed {
     let (message, handed) = queue.receive(workers, reading::AsMessage).unwrap().unwrap();
     assert_eq!(message.seq(), 0);
     drop(message);

@@ -303,9 +303,9 @@ fn a_dead_letter_that_no_queue_of_that_size_holds_is_refused_as_too_long() {
     assert_eq!(engine.core.index.version() as u32, 1);
     for number in 0..3 {
         put_dead_letter(&engine, number, longest);
-        let standing = engine.default_consumer().unwrap();
-        let read = crate::consume::standing::Read::Take;
-        let message = crate::engine::reading::next(&engine, standing, read).unwrap().unwrap();
+        let consumer = engine.default_consumer().unwrap();
+        let read = crate::consume::consumer_state::Read::Take;
+        let message = crate::engine::reading::next(&engine, consumer, read).unwrap().unwrap();
         assert!(*message == *payload(number, longest));
         assert_eq!(message.origin(), Some(origin(number)));
     }

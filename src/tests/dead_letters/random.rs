@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::versions::{Queue, disk, flush, is_reported, open};
 use super::{origin, payload};
-use crate::consume::standing::Read;
+use crate::consume::consumer_state::Read;
 use crate::engine::reading;
 use crate::error::{Error, GapCause};
 use crate::format::Origin;
@@ -52,10 +52,10 @@ fn random_dead_letters_outlive_kills_and_power_cuts() {
             let seen = seen_from_outside(&left);
             // (On a copy: the consumer stays where it was.)
             let queue = open(left.process_kill());
-            let standing = queue.consumer("keeps").unwrap();
+            let consumer = queue.consumer("keeps").unwrap();
             let reported = std::iter::from_fn(|| {
                 loop {
-                    match reading::next(&queue, &standing, Read::Take) {
+                    match reading::next(&queue, &consumer, Read::Take) {
                         Err(Error::Gap(gap)) => assert!(gap.cause != GapCause::Damaged, "{when}"),
                         reported => return reported.unwrap(),
                     }

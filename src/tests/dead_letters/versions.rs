@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use super::{origin, payload, put, put_dead_letter, short};
-use crate::consume::standing::Read;
+use crate::consume::consumer_state::Read;
 use crate::engine::{Engine, reading};
 use crate::error::{Error, GapCause};
 use crate::format::{
@@ -74,10 +74,10 @@ pub(super) fn is_reported(storage: &SimStorage, when: &str) {
 /// Takes all; each message is what was put in, and those below `durable` are there.
 #[track_caller]
 fn takes_all(queue: &Queue, dead_letters: impl Fn(u64) -> bool, durable: u64, when: &str) {
-    let standing = queue.consumer("all").unwrap();
+    let consumer = queue.consumer("all").unwrap();
     let mut next = 0;
     loop {
-        match reading::next(queue, &standing, Read::Take) {
+        match reading::next(queue, &consumer, Read::Take) {
             Ok(None) => break,
             Ok(Some(message)) => {
                 assert_eq!(message.seq(), next, "{when}");
@@ -148,10 +148,10 @@ fn cut_everywhere() {
                     let cut = left.power_cut_losing_all();
                     is_reported(&cut, &when);
                     let queue = open(cut.process_kill());
-                    let standing = queue.consumer("all").unwrap();
+                    let consumer = queue.consumer("all").unwrap();
                     let last = std::iter::from_fn(|| {
                         loop {
-                            match reading::next(&queue, &standing, Read::Take) {
+                            match reading::next(&queue, &consumer, Read::Take) {
                                 Err(Error::Gap(_)) => {}
                                 reported => return reported.unwrap(),
                             }
@@ -342,10 +342,10 @@ fn threads_may_put_in_the_first_dead_letters_at_once() {
             });
         }
     });
-    let standing = queue.consumer("all").unwrap();
+    let consumer = queue.consumer("all").unwrap();
     let mut next = [0; 4];
     for _ in 0..200 {
-        let message = reading::next(&queue, &standing, Read::Take).unwrap().unwrap();
+        let message = reading::next(&queue, &consumer, Read::Take).unwrap().unwrap();
         let [thread, number] = *message.first_chunk().unwrap();
         assert_eq!(number, next[usize::from(thread)]);
         next[usize::from(thread)] += 1;

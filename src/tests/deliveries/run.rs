@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use super::oracle::{Answered, Given, Mood, Oracle, Ticket, Want, Wishes};
 use super::steps::{CONSUMERS, End, Keeper, Step};
+use crate::consume::consumer_state::{ConsumerState, Handed, Read};
 use crate::consume::redelivery::{DeadLetters, Rules};
-use crate::consume::standing::{Handed, Read, Standing};
 use crate::engine::{Engine, reading};
 use crate::error::{Error, Gap, GapCause, Result};
 use crate::format::Origin;
@@ -65,7 +65,7 @@ impl DeadLetters for OtherQueue {
 
 /// A consumer in the queue and in the oracle, with what its workers have.
 struct Side {
-    standing: Option<Arc<Standing<SimStorage>>>,
+    consumer: Option<Arc<ConsumerState<SimStorage>>>,
     oracle: Oracle,
     other: Arc<OtherQueue>,
     tickets: Vec<(Ticket, Handed)>,
@@ -83,8 +83,8 @@ impl Side {
         }
     }
 
-    fn standing(&self) -> &Standing<SimStorage> {
-        self.standing.as_ref().expect("set by each opening")
+    fn consumer(&self) -> &ConsumerState<SimStorage> {
+        self.consumer.as_ref().expect("set by each opening")
     }
 }
 
@@ -117,7 +117,7 @@ impl Run {
         // It stays behind, so that every message is there to be gone back to.
         queue.consumer("last").unwrap();
         let side = |_| Side {
-            standing: None,
+            consumer: None,
             oracle: Oracle::default(),
             other: Arc::default(),
             tickets: Vec::new(),
@@ -152,7 +152,7 @@ impl Run {
             }
             Step::Limit { who, limit } => {
                 let side = &mut self.sides[who];
-                self.queue.set_max_in_flight(side.standing(), limit).unwrap();
+                self.queue.set_max_in_flight(side.consumer(), limit).unwrap();
                 side.oracle.limit = limit;
             }
             // Rules come with the opening, or not at all: counts begin with them.
@@ -163,7 +163,7 @@ impl Run {
             Step::Seek { who, back } => {
                 let side = &mut self.sides[who];
                 let seq = self.end.saturating_sub(back);
-                self.queue.seek(side.standing(), seq).map_err(|error| error.to_string())?;
+                self.queue.seek(side.consumer(), seq).map_err(|error| error.to_string())?;
                 side.oracle.seek(seq);
             }
             Step::DeadLetters { who, mood } => {
@@ -177,7 +177,7 @@ impl Run {
 
     fn set_rules(&mut self, who: usize, wishes: Wishes) {
         let side = &mut self.sides[who];
-        self.queue.set_redelivery(side.standing(), side.rules(wishes)).unwrap();
+        self.queue.set_redelivery(side.consumer(), side.rules(wishes)).unwrap();
         side.oracle.set_wishes(wishes);
         self.attend(who);
     }
@@ -192,14 +192,14 @@ impl Run {
         }
         self.queue = open(self.queue.core.storage.process_kill());
         for who in 0..CONSUMERS {
-            let standing = self.queue.consumer(NAMES[who]).unwrap();
+            let consumer = self.queue.consumer(NAMES[who]).unwrap();
             let side = &mut self.sides[who];
             side.tickets.clear();
             side.oracle.reopen(wishes[who], end == End::Killed);
             if let Some(wishes) = wishes[who] {
-                self.queue.set_redelivery(&standing, side.rules(wishes)).unwrap();
+                self.queue.set_redelivery(&consumer, side.rules(wishes)).unwrap();
             }
-            side.standing = Some(standing);
+            side.consumer = Some(consumer);
         }
     }
 
@@ -213,7 +213,7 @@ impl Run {
 
     fn receive(&mut self, who: usize) -> Check {
         let side = &mut self.sides[who];
-        let received = self.queue.receive(side.standing(), reading::AsMessage);
+        let received = self.queue.receive(side.consumer(), reading::AsMessage);
         let (given, ticket) = side.oracle.read(Want::Receive);
         let (found, handed) = match received {
             Ok(Some((message, handed))) => (Ok(Some(message)), Some(handed)),
@@ -241,7 +241,7 @@ impl Run {
     fn read(&mut self, who: usize, want: Want) -> Check {
         let side = &mut self.sides[who];
         let what = if want == Want::Take { Read::Take } else { Read::Look };
-        let found = reading::next(&self.queue, side.standing(), what);
+        let found = reading::next(&self.queue, side.consumer(), what);
         same(found, side.oracle.read(want).0)?;
         if side.oracle.has_dead_letters_to_post() {
             self.attend(who);
@@ -261,15 +261,15 @@ impl Run {
         if !matches!(step, Step::Extend { .. }) {
             side.tickets.swap_remove(at);
         }
-        let (queue, standing, seq) = (&self.queue, side.standing(), ticket.seq);
+        let (queue, consumer, seq) = (&self.queue, side.consumer(), ticket.seq);
         let answer = match step {
-            Step::Ack { .. } => queue.ack(standing, seq, handed),
-            Step::Reject { .. } => queue.reject(standing, seq, handed),
+            Step::Ack { .. } => queue.ack(consumer, seq, handed),
+            Step::Reject { .. } => queue.reject(consumer, seq, handed),
             Step::Extend { by, .. } => {
-                queue.extend(standing, seq, handed, Duration::from_millis(by))
+                queue.extend(consumer, seq, handed, Duration::from_millis(by))
             }
             Step::Nack { delay, .. } => {
-                queue.nack(standing, seq, handed, delay.map(Duration::from_millis));
+                queue.nack(consumer, seq, handed, delay.map(Duration::from_millis));
                 Ok(())
             }
             _ => return Ok(()),
@@ -303,7 +303,7 @@ impl Run {
     /// What can be seen of both at any time.
     fn compare(&self) -> Check {
         for (side, name) in self.sides.iter().zip(NAMES) {
-            let waiting = side.standing().len(&self.queue.core);
+            let waiting = side.consumer().len(&self.queue.core);
             let expected = side.oracle.waiting();
             ensure!(waiting == expected, "{waiting} wait for {name}, not {expected}");
             let dead_letters = side.other.dead_letters.lock().unwrap();
@@ -326,7 +326,7 @@ impl Run {
     pub(super) fn end(mut self) -> Check {
         self.step(Step::Clock(1, Keeper::Looks))?;
         for (side, name) in self.sides.iter().zip(NAMES) {
-            let in_flight = side.standing().in_flight(&self.queue.core);
+            let in_flight = side.consumer().in_flight(&self.queue.core);
             let expected = side.oracle.in_flight();
             ensure!(in_flight == expected, "{name} has {in_flight} in flight, not {expected}");
         }
@@ -340,7 +340,7 @@ impl Run {
                 self.step(Step::Receive { who })?;
                 self.step(Step::Ack { who, which: 0 })?;
             }
-            let left = self.sides[who].standing().len(&self.queue.core);
+            let left = self.sides[who].consumer().len(&self.queue.core);
             ensure!(left == 0, "{left} wait for {name}, and do not come");
         }
         Ok(())

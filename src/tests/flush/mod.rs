@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use crate::consume::standing::Read;
+use crate::consume::consumer_state::Read;
 use crate::engine::reading;
 use crate::engine::{Background, Engine};
 use crate::error::Error;
@@ -41,10 +41,10 @@ fn open(storage: &SimStorage, options: &Options, background: Background) -> Queu
 /// The numbers of the messages the default consumer is given, to the end, and how many gaps are
 /// reported to it.
 fn take_all(queue: &Queue) -> (Vec<u64>, usize) {
-    let standing = queue.consumer("").unwrap();
+    let consumer = queue.consumer("").unwrap();
     let (mut seqs, mut gaps) = (Vec::new(), 0);
     loop {
-        match reading::next(queue, &standing, Read::Take) {
+        match reading::next(queue, &consumer, Read::Take) {
             Ok(Some(message)) => seqs.push(message.seq()),
             Ok(None) => return (seqs, gaps),
             Err(Error::Gap(_)) => gaps += 1,
@@ -116,7 +116,7 @@ fn a_directory_sync_that_is_under_way_is_waited_for() {
     let storage = SimStorage::new(5).with_file_capacity(256 << 10);
     let options = Options::new().arena_size(16 << 10).max_bytes(256 << 10).flush_every_ops(1);
     let queue = open(&storage, &options, Background::Calls);
-    let standing = queue.consumer("").unwrap();
+    let consumer = queue.consumer("").unwrap();
     for _ in 0..3 {
         queue.enqueue(&[1; 3000]).unwrap();
     }
@@ -128,9 +128,9 @@ fn a_directory_sync_that_is_under_way_is_waited_for() {
     };
     in_file.wait_for_visitor();
     let in_directory = storage.stop_next(Call::SyncDirectory);
-    let consumer = {
+    let reader = {
         let queue = queue.clone();
-        thread::spawn(move || reading::next(&queue, &standing, Read::Take).unwrap().unwrap().seq())
+        thread::spawn(move || reading::next(&queue, &consumer, Read::Take).unwrap().unwrap().seq())
     };
     in_directory.wait_for_visitor();
     in_file.open();
@@ -144,7 +144,7 @@ fn a_directory_sync_that_is_under_way_is_waited_for() {
         thread::yield_now();
     }
     in_directory.open();
-    assert_eq!((producer.join().unwrap(), consumer.join().unwrap()), (3, 0));
+    assert_eq!((producer.join().unwrap(), reader.join().unwrap()), (3, 0));
     let cut = open(&storage.power_cut_losing_all(), &options, Background::Calls);
     assert_eq!(take_all(&cut).0.last(), Some(&3));
 }
@@ -205,9 +205,9 @@ fn nothing_is_stored_again_in_a_segment_that_was_drained() {
     };
     in_sync.wait_for_visitor();
     // The flush is in the first segment. Meanwhile all of them are drained, and spares.
-    let standing = queue.consumer("").unwrap();
+    let consumer = queue.consumer("").unwrap();
     for seq in 0..6 {
-        assert_eq!(reading::next(&queue, &standing, Read::Take).unwrap().unwrap().seq(), seq);
+        assert_eq!(reading::next(&queue, &consumer, Read::Take).unwrap().unwrap().seq(), seq);
     }
     queue.enqueue(&[2; LEN]).unwrap();
     take_all(&queue);
@@ -225,7 +225,7 @@ fn nothing_is_stored_again_in_a_segment_that_was_drained() {
     in_write.open();
     flusher.join().unwrap().unwrap();
     let reported: Vec<_> =
-        std::iter::from_fn(|| reading::next(&queue, &standing, Read::Take).unwrap())
+        std::iter::from_fn(|| reading::next(&queue, &consumer, Read::Take).unwrap())
             .map(|message| message[..] == [3; LEN])
             .collect();
     assert_eq!(reported, [true; 6]);
@@ -386,12 +386,12 @@ fn after_a_failed_sync_nothing_is_reclaimed_and_that_is_no_error() {
 fn a_place_that_moves_during_a_sync_is_synced_by_the_next_flush() {
     let storage = disk();
     let queue = open(&storage, &options(), Background::Calls);
-    let standing = queue.consumer("").unwrap();
+    let consumer = queue.consumer("").unwrap();
     for _ in 0..3 {
         queue.enqueue(&[1; 10]).unwrap();
     }
     queue.core.flush().unwrap();
-    let take = || reading::next(&queue, &standing, Read::Take).unwrap().unwrap().seq();
+    let take = || reading::next(&queue, &consumer, Read::Take).unwrap().unwrap().seq();
     take();
     let gate = storage.stop_next(Call::SyncFile);
     let flushing = {

@@ -11,7 +11,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use crate::consume::standing::Read;
+use crate::consume::consumer_state::Read;
 use crate::engine::Engine;
 use crate::engine::reading;
 use crate::error::{Error, Gap, GapCause, Result};
@@ -163,18 +163,18 @@ fn what_still_fits_behind_what_was_read_keeps_no_room_from_what_follows() {
 #[test]
 fn what_was_acknowledged_in_any_order_makes_room() {
     let queue = open(&disk(1), &options());
-    let standing = queue.consumer("c").unwrap();
+    let consumer = queue.consumer("c").unwrap();
     let first = until_full(&queue, Way::Alone);
     let mut handed = Vec::new();
-    while let Some((message, handed_out)) = queue.receive(&standing, reading::AsMessage).unwrap() {
+    while let Some((message, handed_out)) = queue.receive(&consumer, reading::AsMessage).unwrap() {
         handed.push((message.seq(), handed_out));
     }
     let last = handed.remove(0);
     for (seq, handed_out) in handed.into_iter().rev() {
-        queue.ack(&standing, seq, handed_out).unwrap();
+        queue.ack(&consumer, seq, handed_out).unwrap();
     }
     assert_eq!(until_full(&queue, Way::Alone), first, "one is in flight");
-    queue.ack(&standing, last.0, last.1).unwrap();
+    queue.ack(&consumer, last.0, last.1).unwrap();
     assert!(until_full(&queue, Way::Alone) >= 2 * first - 9);
 }
 
@@ -244,17 +244,17 @@ fn a_segment_is_not_used_again_while_a_message_of_it_is_lent() {
 fn a_consumer_that_is_busy_keeps_no_space_for_itself() {
     for on_full in [OnFull::Reject, OnFull::DropOldest] {
         let queue = open(&disk(1), &options().on_full(on_full));
-        let standing = queue.consumer("c").unwrap();
+        let consumer = queue.consumer("c").unwrap();
         let full = most();
         for seq in 0..full {
             assert_eq!(put(&queue, Way::Alone, seq).unwrap(), seq);
         }
         take_all(&queue, "c");
-        assert!(standing.with_progress(|state| state.cursor.segment_life().is_some()));
+        assert!(consumer.with_locked(|state| state.cursor.segment_life().is_some()));
         let (busy, is_busy) = mpsc::channel();
         let (release, may_go) = mpsc::channel::<()>();
         let reader = thread::spawn(move || {
-            standing.with_progress(|_| {
+            consumer.with_locked(|_| {
                 busy.send(()).unwrap();
                 let _ = may_go.recv();
             });

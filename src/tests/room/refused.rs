@@ -3,7 +3,7 @@
 use rustix::io::Errno;
 
 use super::{LEN, content, look, open, options, take_all};
-use crate::consume::standing::Read;
+use crate::consume::consumer_state::Read;
 use crate::engine::ahead::Ahead;
 use crate::error::{Error, Gap, GapCause};
 use crate::format::Batch;
@@ -23,8 +23,8 @@ fn what_a_refused_batch_left_in_a_segment_that_is_given_back_is_neither_damage_n
         for seq in 0..5 {
             queue.enqueue(&content(seq, LEN)).unwrap();
         }
-        let standing = queue.consumer("a").unwrap();
-        let mut ahead = Ahead::new(&queue, &standing).unwrap();
+        let consumer = queue.consumer("a").unwrap();
+        let mut ahead = Ahead::new(&queue, &consumer).unwrap();
         assert_eq!((0..5).filter(|seq| ahead.next().unwrap().unwrap().seq() == *seq).count(), 5);
         take_all(&queue, "a");
         let refused = queue.write(3, |writer, core| {
@@ -75,8 +75,8 @@ fn nobody_reads_from_a_segment_of_which_nothing_is_committed() {
     let storage = SimStorage::new(1).with_file_capacity(4 << 20);
     // What is visible is asked of no lock that the writer holds.
     let queue = open(&storage, &options().flush_every_ops(1));
-    let standing = queue.consumer("a").unwrap();
-    let mut ahead = Ahead::new(&queue, &standing).unwrap();
+    let consumer = queue.consumer("a").unwrap();
+    let mut ahead = Ahead::new(&queue, &consumer).unwrap();
     for seq in 0..5 {
         queue.enqueue(&content(seq, 100)).unwrap();
     }

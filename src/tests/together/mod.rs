@@ -22,8 +22,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::commit::storage_worker::Leaving;
+use crate::consume::consumer_state::{ConsumerState, Handed, Read};
 use crate::consume::lanes::{Lane, LaneRules, Within};
-use crate::consume::standing::{Handed, Read, Standing};
 use crate::engine::reading::{self, AsMessage};
 use crate::engine::{Background, Engine};
 use crate::error::Error;
@@ -37,7 +37,7 @@ use crate::tests::sim::SimStorage;
 use crate::threads::{self, JoinHandle};
 
 type Queue = Arc<Engine<SimStorage>>;
-type Consumer = Arc<Standing<SimStorage>>;
+type Consumer = Arc<ConsumerState<SimStorage>>;
 
 /// The seeds of that many schedules.
 fn seeds(schedules: u64) -> Range<u64> {

@@ -8,8 +8,8 @@ use std::task::{Wake, Waker};
 use std::time::Duration;
 
 use super::{Queue, go, open, plan, small, under};
+use crate::consume::consumer_state::Read;
 use crate::consume::redelivery::{DeadLetters, Rules};
-use crate::consume::standing::Read;
 use crate::engine::reading::{self, AsMessage};
 use crate::engine::{Background, Engine};
 use crate::error::{Error, GapCause, Result};
@@ -267,12 +267,12 @@ fn the_default_consumer_is_removed_meanwhile() {
     let reader = {
         let queue = Arc::clone(&queue);
         go("reader", move || {
-            let standing = || queue.default_consumer().unwrap();
+            let consumer = || queue.default_consumer().unwrap();
             for _ in 0..2 {
-                assert!(reading::next(&queue, standing(), Read::Look).unwrap().is_some());
-                let received = queue.receive(standing(), AsMessage).unwrap();
+                assert!(reading::next(&queue, consumer(), Read::Look).unwrap().is_some());
+                let received = queue.receive(consumer(), AsMessage).unwrap();
                 let (message, handed) = received.unwrap();
-                queue.nack(standing(), message.seq(), handed, None);
+                queue.nack(consumer(), message.seq(), handed, None);
             }
         })
     };

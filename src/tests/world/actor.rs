@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::Queue;
 use super::acts::{Act, Answer, CLOSER, Cast, Event, NAMES, Reported, content, identity, ids_of};
 use super::script::Script;
-use crate::consume::standing::{Handed, Read, Standing};
+use crate::consume::consumer_state::{ConsumerState, Handed, Read};
 use crate::engine::Engine;
 use crate::engine::reading;
 use crate::error::{Error, Result};
@@ -278,7 +278,7 @@ impl Actor {
         reported.events.len() - 1
     }
 
-    pub(super) fn standing(&self, which: usize) -> Result<Arc<Standing<SimStorage>>> {
+    pub(super) fn consumer(&self, which: usize) -> Result<Arc<ConsumerState<SimStorage>>> {
         self.queue.consumer(NAMES[which])
     }
 
@@ -337,7 +337,7 @@ impl Actor {
         let is_refused = queue.enqueue(b"from within").is_err() && queue.core.flush().is_err();
         let read = queue
             .consumer(NAMES[0])
-            .and_then(|standing| reading::next(queue, &standing, Read::Look).map(|_| ()));
+            .and_then(|consumer| reading::next(queue, &consumer, Read::Look).map(|_| ()));
         assert!(is_refused && read.is_err(), "a call from within enqueue_with is not refused");
     }
 
@@ -346,18 +346,18 @@ impl Actor {
         let queue = &*self.queue;
         match act {
             Act::Limit(which, most) => {
-                queue.set_max_in_flight(&*self.standing(which)?, most)?;
+                queue.set_max_in_flight(&*self.consumer(which)?, most)?;
                 Ok(Answer::Done)
             }
             Act::Receive(which) | Act::ReceiveForever(which) => {
-                let standing = self.standing(which)?;
+                let consumer = self.consumer(which)?;
                 let received = if act == Act::Receive(which) {
-                    queue.receive(&standing, reading::AsMessage)?
+                    queue.receive(&consumer, reading::AsMessage)?
                 } else {
                     let waits = self.notes_wait(held);
-                    queue.wait(&standing, None, || {
+                    queue.wait(&consumer, None, || {
                         waits();
-                        queue.receive_awaited(&standing, reading::AsMessage)
+                        queue.receive_awaited(&consumer, reading::AsMessage)
                     })?
                 };
                 let message = received.map(|(message, handed)| {
@@ -369,11 +369,11 @@ impl Actor {
             _ if held.deliveries.is_empty() => Ok(Answer::Nothing),
             _ => {
                 let (which, seq, handed) = held.deliveries.remove(0);
-                let standing = self.standing(which)?;
+                let consumer = self.consumer(which)?;
                 if act == Act::Ack {
-                    queue.ack(&standing, seq, handed)?;
+                    queue.ack(&consumer, seq, handed)?;
                 } else {
-                    queue.nack(&standing, seq, handed, None);
+                    queue.nack(&consumer, seq, handed, None);
                 }
                 Ok(Answer::Done)
             }

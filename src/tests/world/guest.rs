@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::actor::Actor;
 use super::acts::{Answer, GUEST, identity};
-use crate::consume::standing::{Read, Standing};
+use crate::consume::consumer_state::{ConsumerState, Read};
 use crate::engine::reading;
 use crate::error::{Error, GapCause, Result};
 use crate::tests::sim::{Rng, SimStorage};
@@ -17,18 +17,18 @@ impl Actor {
         let is_shared = rng.percent(40);
         let own = format!("{GUEST} {}", self.number);
         let name = if is_shared { GUEST.to_owned() } else { own.clone() };
-        let mut standing = queue.consumer(&name)?;
+        let mut consumer = queue.consumer(&name)?;
         for _ in 0..1 + rng.below(4) {
             match rng.below(5) {
-                0 => match queue.seek(&standing, rng.below(1 + queue.core.committed_spot().seq)) {
+                0 => match queue.seek(&consumer, rng.below(1 + queue.core.committed_spot().seq)) {
                     Ok(()) | Err(Error::NotFound { .. }) => {}
                     Err(error) => return Err(error),
                 },
                 1 => {
                     let other = format!("{own} fork");
                     let from = match rng.below(4) {
-                        0 => self.standing(rng.below(2) as usize)?,
-                        _ => Arc::clone(&standing),
+                        0 => self.consumer(rng.below(2) as usize)?,
+                        _ => Arc::clone(&consumer),
                     };
                     match queue.fork(&from, &other) {
                         Ok(forked) => {
@@ -42,12 +42,12 @@ impl Actor {
                             queue.remove_consumer(&other)?;
                         }
                         // Another one has removed it.
-                        Err(Error::NotFound { .. }) => standing = queue.consumer(&name)?,
+                        Err(Error::NotFound { .. }) => consumer = queue.consumer(&name)?,
                         Err(error) => return Err(error),
                     }
                 }
-                _ => match self.guest_reads(&standing, !is_shared) {
-                    Err(Error::NotFound { .. }) => standing = queue.consumer(&name)?,
+                _ => match self.guest_reads(&consumer, !is_shared) {
+                    Err(Error::NotFound { .. }) => consumer = queue.consumer(&name)?,
                     read => read?,
                 },
             }
@@ -62,10 +62,10 @@ impl Actor {
     }
 
     /// Nothing false is delivered, and nothing out of order if nobody else moves the consumer.
-    fn guest_reads(&self, standing: &Standing<SimStorage>, is_alone: bool) -> Result<()> {
+    fn guest_reads(&self, consumer: &ConsumerState<SimStorage>, is_alone: bool) -> Result<()> {
         let mut last = None;
         for _ in 0..4 {
-            let message = match reading::next(&self.queue, standing, Read::Take) {
+            let message = match reading::next(&self.queue, consumer, Read::Take) {
                 Ok(Some(message)) => message,
                 Ok(None) => break,
                 Err(Error::Gap(gap)) => {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::actor::{Actor, Asking, Held, identity_of};
 use super::acts::{Act, Answer};
-use crate::consume::standing::Read;
+use crate::consume::consumer_state::Read;
 use crate::engine::ahead::Ahead;
 use crate::engine::reading;
 use crate::error::{Error, Result};
@@ -28,39 +28,39 @@ impl Actor {
             Act::Take(which) | Act::Peek(which) if held.number % 3 == 1 => {
                 let what = if matches!(act, Act::Take(_)) { Read::Take } else { Read::Look };
                 let mut buffer = Vec::new();
-                let seq = reading::next_into(queue, &*self.standing(which)?, what, &mut buffer)?;
+                let seq = reading::next_into(queue, &*self.consumer(which)?, what, &mut buffer)?;
                 return Ok(copied(seq, &buffer));
             }
             #[cfg(feature = "capi")]
             Act::Take(which) if held.number % 3 == 2 => return self.take_fitting(which),
             Act::Peek(which) if held.number % 3 == 2 => {
-                match Ahead::new(&self.queue, &self.standing(which)?)?.next() {
+                match Ahead::new(&self.queue, &self.consumer(which)?)?.next() {
                     // A gap is reported to who looks ahead, besides the consumer.
                     Some(Err(Error::Gap(_))) => return Ok(Answer::Done),
                     found => found.transpose()?,
                 }
             }
-            Act::Take(which) => reading::next(queue, &*self.standing(which)?, Read::Take)?,
-            Act::Peek(which) => reading::next(queue, &*self.standing(which)?, Read::Look)?,
+            Act::Take(which) => reading::next(queue, &*self.consumer(which)?, Read::Take)?,
+            Act::Peek(which) => reading::next(queue, &*self.consumer(which)?, Read::Look)?,
             Act::Wait(which, most) => {
-                let standing = self.standing(which)?;
-                reading::next_waiting(queue, &standing, Duration::from_millis(most))?
+                let consumer = self.consumer(which)?;
+                reading::next_waiting(queue, &consumer, Duration::from_millis(most))?
             }
             Act::WaitForever(which) => {
-                let standing = self.standing(which)?;
+                let consumer = self.consumer(which)?;
                 let waits = self.notes_wait(held);
-                queue.wait(&standing, None, || {
+                queue.wait(&consumer, None, || {
                     waits();
-                    reading::take_awaited(queue, &standing)
+                    reading::take_awaited(queue, &consumer)
                 })?
             }
             Act::Task(which) => self.task(which)?,
             Act::TakeBatch(which, most) => {
-                let taken = reading::batch(queue, &*self.standing(which)?, most)?;
+                let taken = reading::batch(queue, &*self.consumer(which)?, most)?;
                 return Ok(held.keep(taken));
             }
             Act::Skip(which) => {
-                let skipped = reading::skip(queue, &*self.standing(which)?)?;
+                let skipped = reading::skip(queue, &*self.consumer(which)?)?;
                 return Ok(skipped.map_or(Answer::Nothing, Answer::Skipped));
             }
             _ => None,
@@ -72,12 +72,12 @@ impl Actor {
     #[cfg(feature = "capi")]
     fn take_fitting(&self, which: usize) -> Result<Answer> {
         use reading::Fit;
-        let standing = self.standing(which)?;
+        let consumer = self.consumer(which)?;
         let mut bytes = vec![0; 64];
         loop {
             let memory = std::cell::Cell::new(Some(&mut bytes[..]));
             let room = |len| memory.take().and_then(|memory| memory.get_mut(..len));
-            let fit = reading::next_fitting(&self.queue, &standing, Read::Take, room);
+            let fit = reading::next_fitting(&self.queue, &consumer, Read::Take, room);
             match fit.map_err(|error| *error)? {
                 None => return Ok(Answer::Nothing),
                 Some(Fit::Copied { seq, len }) => return Ok(copied(Some(seq), &bytes[..len])),
@@ -88,16 +88,16 @@ impl Actor {
 
     /// Waits by a waker, which asks the queue how much is durable before it wakes anybody.
     fn task(&self, which: usize) -> Result<Option<Message>> {
-        let (queue, standing) = (&*self.queue, self.standing(which)?);
+        let (queue, consumer) = (&*self.queue, self.consumer(which)?);
         let waker = Arc::new(Asking { queue: Arc::clone(&self.queue), thread: threads::current() });
         let waker = Waker::from(waker);
-        if let Some(message) = reading::next(queue, &standing, Read::Take)? {
+        if let Some(message) = reading::next(queue, &consumer, Read::Take)? {
             return Ok(Some(message));
         }
-        let ticket = queue.join(&standing, Signal::Task(waker.clone()))?;
+        let ticket = queue.join(&consumer, Signal::Task(waker.clone()))?;
         let found = loop {
             queue.core.waiters.rearm(ticket, Signal::Task(waker.clone()));
-            match reading::next(queue, &standing, Read::Take) {
+            match reading::next(queue, &consumer, Read::Take) {
                 Ok(None) => {}
                 found => break found,
             }
@@ -105,7 +105,7 @@ impl Actor {
                 threads::park();
             }
         };
-        queue.leave(&standing, ticket);
+        queue.leave(&consumer, ticket);
         found
     }
 }

@@ -8,7 +8,7 @@ use super::Queue;
 use super::acts::{NAMES, identity};
 use super::reported::{Check, ensure};
 use super::script::Script;
-use crate::consume::standing::Read;
+use crate::consume::consumer_state::Read;
 use crate::engine::{Engine, reading};
 use crate::error::{Error, Gap};
 use crate::tests::sim::SimStorage;
@@ -67,11 +67,11 @@ pub(super) fn show(left: &SimStorage, script: &Script) -> Check<Shown> {
         _ => names.iter().any(|other| other == name),
     };
     for name in NAMES.into_iter().filter(|name| is_there(name)) {
-        let standing =
+        let consumer =
             queue.consumer(name).map_err(|error| format!("no consumer {name:?}: {error}"))?;
         let mut upcoming = Vec::new();
         loop {
-            match reading::next(&queue, &standing, Read::Take) {
+            match reading::next(&queue, &consumer, Read::Take) {
                 Ok(Some(message)) => {
                     let id = identity(&message);
                     let id = id.ok_or_else(|| {
@@ -84,7 +84,7 @@ pub(super) fn show(left: &SimStorage, script: &Script) -> Check<Shown> {
                 Err(error) => return Err(format!("{name:?} cannot read: {error}")),
             }
         }
-        let end = standing.with_progress(|progress| progress.cursor.spot().seq);
+        let end = consumer.with_locked(|locked| locked.cursor.spot().seq);
         let next = queue.core.committed_spot().seq;
         ensure!(end >= next, "nothing is reported to {name:?} of the numbers from {end} to {next}");
         let numbers: Vec<_> = upcoming.iter().map(Next::numbers).collect();

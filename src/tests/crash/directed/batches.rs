@@ -3,13 +3,13 @@
 use rustix::io::Errno;
 
 use super::{PAGE, disk, fine, holds_but_for, is_of_a_cut, kept_but_for, options, take_all};
-use crate::consume::standing::Read;
+use crate::consume::consumer_state::Read;
 use crate::engine::reading;
 use crate::format::{INDEX_NAME, SEGMENT_HEADER_LEN, segment_name};
 use crate::options::Options;
 use crate::segment::geometry::LENGTH_HERE;
 use crate::storage::Stores;
-use crate::tests::crash::examine::{Queue, next_of, open, standing_of};
+use crate::tests::crash::examine::{Queue, consumer_of, next_of, open};
 use crate::tests::crash::model::{Check, content, ensure};
 use crate::tests::sim::{Call, Mutant, SimStorage};
 
@@ -169,11 +169,11 @@ fn cut_behind(queue: Queue, seed: u64) -> SimStorage {
 
 fn the_rest_outlives_another_power_cut(image: SimStorage, seed: u64) {
     let queue = open(image, &options()).unwrap();
-    let standing = standing_of(&queue, "").unwrap();
+    let consumer = consumer_of(&queue, "").unwrap();
     for seq in 0..2 {
-        assert_eq!(reading::next(&queue, &standing, Read::Take).unwrap().unwrap().seq(), seq);
+        assert_eq!(reading::next(&queue, &consumer, Read::Take).unwrap().unwrap().seq(), seq);
     }
-    let shown = || reading::next(&queue, &standing, Read::Look);
+    let shown = || reading::next(&queue, &consumer, Read::Look);
     assert_eq!(shown().unwrap().unwrap().seq(), 2);
     let first_seq = queue.core.segments.list().live.front().unwrap().header.first_seq;
     assert_eq!(first_seq, 2, "the first was given back");

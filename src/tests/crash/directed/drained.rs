@@ -4,18 +4,18 @@
 use std::sync::Arc;
 
 use super::{Taken, disk, options, take_all};
-use crate::consume::standing::{Read, Standing};
+use crate::consume::consumer_state::{ConsumerState, Read};
 use crate::engine::reading::AsMessage;
 use crate::error::GapCause;
 use crate::storage::Stores;
-use crate::tests::crash::examine::{Queue, open, standing_of};
+use crate::tests::crash::examine::{Queue, consumer_of, open};
 use crate::tests::crash::model::content;
 use crate::tests::mutants::Mutant;
 use crate::tests::sim::SimStorage;
 
 /// Takes as a reader does, before the storage worker reclaims what was left behind.
-fn take(queue: &Queue, standing: &Standing<SimStorage>) {
-    let step = standing.step(&queue.core, Read::Take, crate::read::Check::Now, AsMessage, None);
+fn take(queue: &Queue, consumer: &ConsumerState<SimStorage>) {
+    let step = consumer.step(&queue.core, Read::Take, crate::read::Check::Now, AsMessage, None);
     if step.crossed {
         queue.core.drain_passed();
     }
@@ -23,12 +23,12 @@ fn take(queue: &Queue, standing: &Standing<SimStorage>) {
 }
 
 /// A batch of three in the first segment, and two messages in the second; all names are durable.
-fn with_a_batch(number: u64, stores: Stores) -> (Queue, Arc<Standing<SimStorage>>) {
+fn with_a_batch(number: u64, stores: Stores) -> (Queue, Arc<ConsumerState<SimStorage>>) {
     let storage = disk(number);
     storage.set_stores(stores);
     let queue = open(storage, &options()).unwrap();
     queue.default_consumer().unwrap();
-    let standing = standing_of(&queue, "").unwrap();
+    let consumer = consumer_of(&queue, "").unwrap();
     let lens = [2500 + 13 * number as usize % 1000, 2500, 2000];
     let batch: Vec<_> = lens.iter().enumerate().map(|(at, len)| content(at as u64, *len)).collect();
     queue.enqueue_batch(&batch).unwrap();
@@ -36,7 +36,7 @@ fn with_a_batch(number: u64, stores: Stores) -> (Queue, Arc<Standing<SimStorage>
     queue.enqueue(&content(4, 100)).unwrap();
     queue.core.sync_directory().unwrap();
     queue.core.flush_places().unwrap();
-    (queue, standing)
+    (queue, consumer)
 }
 
 /// No durable message is missing, none is called damaged, and of the batch all come or what its
@@ -64,11 +64,11 @@ fn cuts(of: &SimStorage) -> Result<(), String> {
 /// Power is cut when a flush has answered that all before it is durable.
 fn behind_a_flush(stores: Stores) -> Result<(), String> {
     (0..20).try_for_each(|number| {
-        let (queue, standing) = with_a_batch(number, stores);
-        (0..4).for_each(|_| take(&queue, &standing));
+        let (queue, consumer) = with_a_batch(number, stores);
+        (0..4).for_each(|_| take(&queue, &consumer));
         if number % 2 == 1 {
             // The only segment is drained, too.
-            take(&queue, &standing);
+            take(&queue, &consumer);
             assert!(queue.core.drain_read(&mut queue.core.writer.lock()));
         }
         assert!(queue.core.segments.list().has_drained());
@@ -92,8 +92,8 @@ fn behind_a_flush(stores: Stores) -> Result<(), String> {
 /// Power is cut at any call of a flush.
 fn within_a_flush() -> Result<(), String> {
     (0..160).try_for_each(|number| {
-        let (queue, standing) = with_a_batch(number % 20, Stores::ByMap);
-        (0..4).for_each(|_| take(&queue, &standing));
+        let (queue, consumer) = with_a_batch(number % 20, Stores::ByMap);
+        (0..4).for_each(|_| take(&queue, &consumer));
         let storage = queue.core.storage.clone();
         storage.freeze_at(1 + number / 20);
         queue.core.flush().unwrap();

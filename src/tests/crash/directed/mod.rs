@@ -11,9 +11,9 @@ mod salvaged;
 mod suspect;
 mod unsynced;
 
-use super::examine::{Queue, next_of, open, standing_of};
+use super::examine::{Queue, consumer_of, next_of, open};
 use super::model::{Check, content, ensure};
-use crate::consume::standing::Read;
+use crate::consume::consumer_state::Read;
 use crate::engine::reading;
 use crate::error::{Error, Gap, GapCause};
 use crate::format::{Checkpoint, INDEX_NAME, SECTOR, decode_index_header, index_at};
@@ -44,10 +44,10 @@ pub(super) fn take_all(queue: &Queue) -> Check<Vec<Taken>> {
 
 /// All that reads report to the consumer of that name, to the end.
 pub(super) fn take_all_of(queue: &Queue, name: &str) -> Check<Vec<Taken>> {
-    let standing = standing_of(queue, name)?;
+    let consumer = consumer_of(queue, name)?;
     let mut reported = Vec::new();
     loop {
-        match reading::next(queue, &standing, Read::Take) {
+        match reading::next(queue, &consumer, Read::Take) {
             Ok(Some(message)) => reported.push(Ok((message.seq(), message.to_vec()))),
             Ok(None) => return Ok(reported),
             Err(Error::Gap(gap)) => reported.push(Err(gap)),
@@ -172,8 +172,8 @@ fn what_a_segment_held_before_it_was_used_again_never_counts() {
             fine(queue.enqueue(&content(message, 1200)))?;
         }
         let queue = open(queue.core.storage.power_cut(number), &options())?;
-        let standing = standing_of(&queue, "")?;
-        let read = || reading::next(&queue, &standing, Read::Take);
+        let consumer = consumer_of(&queue, "")?;
+        let read = || reading::next(&queue, &consumer, Read::Take);
         // What is missing at the tail is not reported yet: its segment stays.
         let hole = matches!(read(), Ok(Some(message)) if message.seq() == 0)
             && matches!(read(), Err(Error::Gap(Gap { first: 1, last: 1, .. })))
@@ -419,9 +419,9 @@ fn a_place_within_what_is_empty_reports_the_same_after_another_power_cut() {
             .enqueue_batch(&[content(1, 10), content(2, 70_000), content(3, 29), content(4, 1500)])
             .unwrap();
         queue.enqueue(&content(5, 500)).unwrap();
-        let standing = standing_of(&queue, "").unwrap();
+        let consumer = consumer_of(&queue, "").unwrap();
         (0..3)
-            .for_each(|_| assert!(reading::next(&queue, &standing, Read::Take).unwrap().is_some()));
+            .for_each(|_| assert!(reading::next(&queue, &consumer, Read::Take).unwrap().is_some()));
         queue.core.index.sync().unwrap();
         let queue = open(queue.core.storage.power_cut(seed), &options).unwrap();
         let reported = |storage: SimStorage| take_all(&open(storage, &options).unwrap()).unwrap();

@@ -1,8 +1,8 @@
 //! The same boot, and another mount: a container that died, or a file system that failed.
 
 use super::{disk, fine, holds_but_for, is_of_a_cut, kept_but_for, options, take_all};
+use crate::consume::consumer_state::Read;
 use crate::consume::redelivery::Rules;
-use crate::consume::standing::Read;
 use crate::engine::reading;
 use crate::engine::reading::AsMessage;
 use crate::error::{Error, Gap, GapCause};
@@ -21,10 +21,10 @@ fn attempts(dies: fn(&SimStorage) -> SimStorage) -> Vec<u32> {
     let mut attempts = Vec::new();
     for _ in 0..6 {
         let queue = open(left, &options()).unwrap();
-        let standing = queue.consumer("c").unwrap();
+        let consumer = queue.consumer("c").unwrap();
         let rules = Rules { max_attempts: Some(3), ..Rules::default() };
-        queue.set_redelivery(&standing, rules).unwrap();
-        match queue.receive(&standing, AsMessage) {
+        queue.set_redelivery(&consumer, rules).unwrap();
+        match queue.receive(&consumer, AsMessage) {
             Ok(received) => attempts.push(received.unwrap().1.attempts),
             Err(Error::Gap(Gap { cause: GapCause::Rejected, .. })) => break,
             Err(error) => panic!("{error}"),
@@ -129,13 +129,13 @@ fn a_place_that_another_mount_has_within_a_hole_leaves_it_again() {
     kept_but_for(Mutant::PlaceLeftInTheMended, |number, images| {
         let options = options().arena_size(16 << 10).max_bytes(256 << 10);
         let queue = open(disk(number), &options)?;
-        let standing = fine(queue.default_consumer())?;
+        let consumer = fine(queue.default_consumer())?;
         fine(queue.core.flush())?;
         for seq in 0..7 {
             fine(queue.enqueue(&content(seq, 1500)))?;
         }
         for _ in 0..1 + number % 3 {
-            fine(reading::next(&queue, standing, Read::Take))?;
+            fine(reading::next(&queue, consumer, Read::Take))?;
         }
         let cut = open(queue.core.storage.power_cut(number), &options)?;
         for seed in 0..4 {

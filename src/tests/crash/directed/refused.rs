@@ -5,7 +5,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use super::{disk, holds_but_for, is_of_a_cut, options, take_all};
-use crate::consume::standing::Read;
+use crate::consume::consumer_state::Read;
 use crate::engine::{Engine, reading};
 use crate::error::{Error, Gap, GapCause};
 use crate::format::{
@@ -13,7 +13,7 @@ use crate::format::{
 };
 use crate::options::{OnFull, Options};
 use crate::storage::{Storage, StorageFile, Stores};
-use crate::tests::crash::examine::{next_of, open, standing_of};
+use crate::tests::crash::examine::{consumer_of, next_of, open};
 use crate::tests::crash::model::content;
 use crate::tests::sim::{Call, Mutant, SimStorage};
 
@@ -62,12 +62,12 @@ fn a_place_that_cannot_be_stored_is_kept_and_stored_later() {
     let storage = disk(1);
     storage.set_stores(Stores::ByCall);
     let queue = open(storage.clone(), &options()).unwrap();
-    let standing = standing_of(&queue, "").unwrap();
+    let consumer = consumer_of(&queue, "").unwrap();
     let take =
-        || reading::next(&queue, &standing, Read::Take).unwrap().map(|message| message.seq());
+        || reading::next(&queue, &consumer, Read::Take).unwrap().map(|message| message.seq());
     let place_after_a_kill = || {
         let killed = open(storage.process_kill(), &options()).unwrap();
-        (standing_of(&killed, "").unwrap().seq(), next_of(&killed))
+        (consumer_of(&killed, "").unwrap().seq(), next_of(&killed))
     };
     for number in 0..6 {
         assert_eq!(queue.enqueue(&content(number, 100)).unwrap(), number);
@@ -169,7 +169,7 @@ fn a_message_in_a_segment_of_its_own_whose_commit_is_refused_was_never_there() {
 fn cut_behind_a_refused_batch(options: &Options) -> (SimStorage, Gap) {
     let storage = disk(3);
     let queue = open(storage.clone(), options).unwrap();
-    standing_of(&queue, "").unwrap();
+    consumer_of(&queue, "").unwrap();
     for number in 0..4 {
         queue.enqueue(&content(number, 700)).unwrap();
     }

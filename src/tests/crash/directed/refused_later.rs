@@ -5,10 +5,10 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use super::{disk, fine, kept_but_for, options, take_all};
-use crate::consume::standing::Read;
+use crate::consume::consumer_state::Read;
 use crate::engine::{Background, Engine, reading};
 use crate::storage::Stores;
-use crate::tests::crash::examine::{Queue, next_of, open, standing_of};
+use crate::tests::crash::examine::{Queue, consumer_of, next_of, open};
 use crate::tests::crash::model::{Check, content, ensure};
 use crate::tests::sim::{Call, Mutant, SimStorage};
 
@@ -41,8 +41,8 @@ fn dies_within(number: u64, nth: u64, at: u64) -> Check<bool> {
     cut.clear_faults();
     cut.freeze_at(at);
     // The first store writes what is late.
-    let standing = standing_of(&queue, "")?;
-    let _ = reading::next(&queue, &standing, Read::Take);
+    let consumer = consumer_of(&queue, "")?;
+    let _ = reading::next(&queue, &consumer, Read::Take);
     let _ = queue.enqueue(b"behind");
     cut.disarm();
     let Some(dead) = cut.frozen() else { return Ok(false) };

@@ -4,11 +4,11 @@
 use rustix::io::Errno;
 
 use super::{disk, fine, holds_but_for, kept_but_for, options, take_all};
-use crate::consume::standing::Read;
+use crate::consume::consumer_state::Read;
 use crate::engine::reading;
 use crate::format::{INDEX_NAME, index_at, live_at, segment_name};
 use crate::storage::Stores;
-use crate::tests::crash::examine::{Queue, open, standing_of};
+use crate::tests::crash::examine::{Queue, consumer_of, open};
 use crate::tests::crash::model::{Check, content, ensure};
 use crate::tests::sim::{Call, Mutant, SimStorage};
 
@@ -59,9 +59,9 @@ fn after_a_failed_sync(
 }
 
 fn take(queue: &Queue, count: u64) -> Check {
-    let standing = standing_of(queue, "")?;
+    let consumer = consumer_of(queue, "")?;
     for _ in 0..count {
-        fine(reading::next(queue, &standing, Read::Take))?;
+        fine(reading::next(queue, &consumer, Read::Take))?;
     }
     Ok(())
 }

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use super::{disk, holds_but_for, options};
-use crate::consume::standing::Read;
+use crate::consume::consumer_state::Read;
 use crate::engine::reading::AsMessage;
 use crate::format::{INDEX_NAME, SegmentHeader, segment_slot};
 use crate::index::image::IndexImage;
 use crate::read::Check;
 use crate::segment::geometry::LENGTH_HERE;
-use crate::tests::crash::examine::{Queue, open, standing_of};
+use crate::tests::crash::examine::{Queue, consumer_of, open};
 use crate::tests::crash::model::content;
 use crate::tests::sim::{Mutant, meanwhile};
 
@@ -27,9 +27,9 @@ fn a_header_says_of_what_was_given_back_no_more_than_the_disk() {
         let leave_one = |queue: &Queue| {
             let base = |queue: &Queue| queue.core.segments.list().live.front().unwrap().header.base;
             let first = base(queue);
-            let standing = standing_of(queue, "").unwrap();
+            let consumer = consumer_of(queue, "").unwrap();
             while base(queue) == first {
-                let step = standing.step(&queue.core, Read::Take, Check::Now, AsMessage, None);
+                let step = consumer.step(&queue.core, Read::Take, Check::Now, AsMessage, None);
                 assert!(step.outcome.unwrap().is_some());
                 queue.core.drain_passed();
             }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{Bounds, Queue, Reported, Shown, dropped_of};
 use crate::error::{Gap, GapCause};
-use crate::tests::crash::held::{Finished, Presence, Standing};
+use crate::tests::crash::held::{ConsumerState, Finished, Presence};
 use crate::tests::crash::model::{Check, Fate, Model, Sent, content, ensure};
 
 impl Model {
@@ -138,16 +138,16 @@ impl Bounds<'_> {
             && messages(first).symmetric_difference(&messages(second)).all(evicted)
     }
 
-    pub(crate) fn standings(&self, name: &str) -> [Option<&Standing>; 2] {
+    pub(crate) fn consumers(&self, name: &str) -> [Option<&ConsumerState>; 2] {
         [self.before.consumers.get(name), self.after.consumers.get(name)]
     }
 
     /// What the consumer has dealt with, and a next opening knows of.
     pub(crate) fn done(&self, name: &str) -> Finished {
-        let done = |standing: &Standing| {
-            if self.cut { standing.kept.clone() } else { standing.finished.clone() }
+        let done = |consumer: &ConsumerState| {
+            if self.cut { consumer.kept.clone() } else { consumer.finished.clone() }
         };
-        match self.standings(name) {
+        match self.consumers(name) {
             [Some(before), Some(after)] if before.delivers && after.delivers => {
                 done(before).common(&done(after))
             }
@@ -157,9 +157,9 @@ impl Bounds<'_> {
 
     /// What it may have dealt with.
     pub(crate) fn perhaps_done(&self, name: &str) -> Finished {
-        let standings =
-            self.standings(name).into_iter().flatten().filter(|standing| standing.delivers);
-        standings.fold(Finished::default(), |done, standing| done.and(&standing.finished))
+        let consumers =
+            self.consumers(name).into_iter().flatten().filter(|consumer| consumer.delivers);
+        consumers.fold(Finished::default(), |done, consumer| done.and(&consumer.finished))
     }
 
     pub(super) fn is_done(&self, name: &str, seq: u64) -> bool {
@@ -199,12 +199,12 @@ impl Bounds<'_> {
     }
 
     pub(super) fn check_consumers(&self, shown: &Shown) -> Check {
-        for (name, standing) in &self.after.consumers {
+        for (name, consumer) in &self.after.consumers {
             let before = self.before.consumers.get(name);
             let found = shown.consumers.get(name).map(|view| view.place);
-            let (must, may) = self.presence(before, standing);
-            ensure!(found.is_some() || !must, "consumer {name:?} is gone: {standing:?}");
-            ensure!(found.is_none() || may, "consumer {name:?} is back: {standing:?}");
+            let (must, may) = self.presence(before, consumer);
+            ensure!(found.is_some() || !must, "consumer {name:?} is gone: {consumer:?}");
+            ensure!(found.is_none() || may, "consumer {name:?} is back: {consumer:?}");
             let from = match before {
                 Some(before) if self.cut => before.flushed,
                 Some(before) if before.exists => before.had.len() - 1,
@@ -213,7 +213,7 @@ impl Bounds<'_> {
                 None => 0,
             };
             if let Some(place) = found {
-                let had = standing.had.get(from..).unwrap_or_default();
+                let had = consumer.had.get(from..).unwrap_or_default();
                 ensure!(
                     had.contains(&place),
                     "consumer {name:?} stands at {place}, and it was at {had:?}"
@@ -226,7 +226,11 @@ impl Bounds<'_> {
     }
 
     /// Whether the consumer must, and whether it may exist.
-    pub(super) fn presence(&self, before: Option<&Standing>, after: &Standing) -> (bool, bool) {
+    pub(super) fn presence(
+        &self,
+        before: Option<&ConsumerState>,
+        after: &ConsumerState,
+    ) -> (bool, bool) {
         if self.cut {
             let durable = [before.map_or(Presence::No, |before| before.durable), after.durable];
             (durable == [Presence::Yes; 2], durable != [Presence::No; 2])

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::model::{Check, Model, ensure};
-use crate::consume::standing::{self, Read};
+use crate::consume::consumer_state::{self, Read};
 use crate::engine::Engine;
 use crate::engine::ahead::Ahead;
 use crate::engine::reading;
@@ -114,18 +114,21 @@ pub(super) fn dropped_of(queue: &Queue) -> u64 {
     queue.core.gaps.evicted.lock().dropped
 }
 
-pub(super) fn standing_of(queue: &Queue, name: &str) -> Check<Arc<standing::Standing<SimStorage>>> {
-    let standing =
+pub(super) fn consumer_of(
+    queue: &Queue,
+    name: &str,
+) -> Check<Arc<consumer_state::ConsumerState<SimStorage>>> {
+    let consumer =
         if name.is_empty() { queue.default_consumer().cloned() } else { queue.consumer(name) };
-    standing.map_err(|error| format!("no consumer {name:?}: {error}"))
+    consumer.map_err(|error| format!("no consumer {name:?}: {error}"))
 }
 
 /// All from the consumer's place on, none of it consumed. What is reported must have no hole in it.
 fn look_ahead(queue: &Queue, name: &str, bounds: &Bounds<'_>) -> Check<View> {
-    let standing = standing_of(queue, name)?;
-    let place = standing.seq();
+    let consumer = consumer_of(queue, name)?;
+    let place = consumer.seq();
     let (mut at, mut reported) = (place, Vec::new());
-    let mut ahead = Ahead::new(queue, &standing).map_err(|error| error.to_string())?;
+    let mut ahead = Ahead::new(queue, &consumer).map_err(|error| error.to_string())?;
     while let Some(found) = ahead.next() {
         // What it has acknowledged already may be passed over.
         let reported_at = match &found {
@@ -324,10 +327,10 @@ fn go_on(
     let early =
         rng.percent(50).then(|| enqueue_one(&queue, &mut after, rng)).transpose()?.flatten();
     for (name, view) in &held.shown.consumers {
-        let standing = standing_of(&queue, name)?;
+        let consumer = consumer_of(&queue, name)?;
         let (mut at, mut got) = (view.place, Vec::new());
         loop {
-            match reading::next(&queue, &standing, Read::Take) {
+            match reading::next(&queue, &consumer, Read::Take) {
                 Ok(Some(message)) if message.seq() >= at => {
                     bounds.check_passed(name, at, message.seq())?;
                     after.check_new(message.seq(), &message)?;
@@ -369,11 +372,11 @@ fn go_on(
     ensure!(late.is_some() || held.shown.consumers.is_empty() || !roomy, "a drained queue is full");
     for name in held.shown.consumers.keys() {
         if let Some(seq) = late {
-            let standing = standing_of(&queue, name)?;
-            let mut found = reading::next(&queue, &standing, Read::Take);
+            let consumer = consumer_of(&queue, name)?;
+            let mut found = reading::next(&queue, &consumer, Read::Take);
             while let Err(Error::Gap(gap)) = &found {
                 bounds.check_gap_in(gap, Some(&queue))?;
-                found = reading::next(&queue, &standing, Read::Take);
+                found = reading::next(&queue, &consumer, Read::Take);
             }
             let found =
                 found.map_err(|error| format!("{name:?} cannot read the new message: {error}"))?;
@@ -407,11 +410,11 @@ fn end_cleanly(
         next_of(&queue)
     );
     for name in held.shown.consumers.keys() {
-        let standing = standing_of(&queue, name)?;
+        let consumer = consumer_of(&queue, name)?;
         ensure!(
-            late.is_none() || standing.seq() == next,
+            late.is_none() || consumer.seq() == next,
             "after a clean end {name:?} stands at {}, not {next}",
-            standing.seq()
+            consumer.seq()
         );
     }
     Ok(())

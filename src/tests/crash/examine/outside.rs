@@ -107,7 +107,7 @@ impl Outside {
                 seen.place == view.place && seen.reported == view.reported,
                 "from outside {name:?} would get {seen:?}, not {view:?}"
             );
-            let waiting = super::standing_of(queue, name)?.len(&queue.core);
+            let waiting = super::consumer_of(queue, name)?.len(&queue.core);
             ensure!(
                 self.waiting[name] == waiting,
                 "from outside {} messages wait for {name:?}, not {waiting}",

@@ -143,15 +143,15 @@ impl History {
                 .for_each(|(_, sent)| (sent.written, sent.dated) = (0, None));
         }
         model.next = next;
-        for (name, standing) in &mut model.consumers {
+        for (name, consumer) in &mut model.consumers {
             let before = bounds.before.consumers.get(name);
             let view = held.shown.consumers.get(name);
             let found = view.map(|view| view.place);
-            standing.exists = found.is_some();
+            consumer.exists = found.is_some();
             if bounds.cut {
-                standing.durable = if found.is_some() { Presence::Yes } else { Presence::No };
-                standing.had = found.into_iter().collect();
-                standing.flushed = 0;
+                consumer.durable = if found.is_some() { Presence::Yes } else { Presence::No };
+                consumer.had = found.into_iter().collect();
+                consumer.flushed = 0;
             }
             // What it may have dealt with and is reported again it has not dealt with.
             let mut dealt = bounds.perhaps_done(name);
@@ -162,27 +162,27 @@ impl History {
                 }
             }
             if bounds.cut {
-                standing.kept = dealt.clone();
+                consumer.kept = dealt.clone();
             }
-            standing.start_at(found.unwrap_or(0), dealt);
+            consumer.start_at(found.unwrap_or(0), dealt);
             let stored = attempts.remove(name).unwrap_or_default();
             let nothing = Attempts::default();
             let attempts = before.map_or(&nothing, |before| &before.attempts);
-            standing.attempts.resume(attempts, bounds, stored);
+            consumer.attempts.resume(attempts, bounds, stored);
             if bounds.cut {
                 continue;
             }
-            if before.is_none_or(|before| before.durable != standing.durable) {
-                standing.durable = Presence::Perhaps;
+            if before.is_none_or(|before| before.durable != consumer.durable) {
+                consumer.durable = Presence::Perhaps;
             }
-            standing.flushed = before.map_or(0, |before| before.flushed);
+            consumer.flushed = before.map_or(0, |before| before.flushed);
             // A seek forgets it on the disk first.
-            standing.kept = before
-                .map_or_else(Finished::default, |before| before.kept.common(&standing.finished));
+            consumer.kept = before
+                .map_or_else(Finished::default, |before| before.kept.common(&consumer.finished));
             if let Some(at) =
-                found.and_then(|place| standing.had.iter().rposition(|had| *had == place))
+                found.and_then(|place| consumer.had.iter().rposition(|had| *had == place))
             {
-                standing.had.truncate(at + 1);
+                consumer.had.truncate(at + 1);
             }
         }
         self.model = model;

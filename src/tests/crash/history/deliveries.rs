@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use super::{History, Work};
+use crate::consume::consumer_state::{Handed, Read};
 use crate::consume::redelivery::Rules;
-use crate::consume::standing::{Handed, Read};
 use crate::engine::reading;
 use crate::tests::crash::attempts::{Asked, Attempts};
-use crate::tests::crash::examine::{Queue, standing_of};
+use crate::tests::crash::examine::{Queue, consumer_of};
 use crate::tests::crash::model::{Check, ensure};
 
 /// Longer than any run.
@@ -16,13 +16,13 @@ const FOR_THE_RUN: Duration = Duration::from_secs(100_000);
 impl History {
     /// Whether a message that waits may be held back: it or another one is under suspicion.
     pub(super) fn may_stay(&self, name: &str, what: Read, seq: u64) -> bool {
-        let standing = self.model.consumers.get(name).filter(|_| what == Read::Receive);
-        standing.is_some_and(|standing| standing.attempts.must_stay(seq, &standing.out()).1)
+        let consumer = self.model.consumers.get(name).filter(|_| what == Read::Receive);
+        consumer.is_some_and(|consumer| consumer.attempts.must_stay(seq, &consumer.out()).1)
     }
 
     /// The first receive of a run asks for redelivery, or does without.
     fn ask(&mut self, queue: &Queue, name: &str) -> Check {
-        let standing = standing_of(queue, name)?;
+        let consumer = consumer_of(queue, name)?;
         let more = &mut self.more;
         let Some(model) = self.model.consumers.get_mut(name) else { return Ok(()) };
         if model.attempts.asked != Asked::NotYet {
@@ -34,7 +34,7 @@ impl History {
         if is_asked {
             self.trace.push(format!("  {name:?} is redelivered, {most:?} times at most"));
             let rules = Rules { max_attempts: most, ..Rules::default() };
-            let asked = queue.set_redelivery(&standing, rules);
+            let asked = queue.set_redelivery(&consumer, rules);
             asked.map_err(|error| format!("{name:?} cannot be redelivered: {error}"))?;
         }
         Ok(())
@@ -44,10 +44,10 @@ impl History {
     pub(super) fn receive(&mut self, queue: &Queue, name: &str, most: usize) -> Check {
         self.add(queue, name)?;
         self.ask(queue, name)?;
-        let standing = standing_of(queue, name)?;
+        let consumer = consumer_of(queue, name)?;
         for _ in 0..most {
             let mut answer = Handed::default();
-            let found = queue.receive(&standing, reading::AsMessage).map(|found| {
+            let found = queue.receive(&consumer, reading::AsMessage).map(|found| {
                 found.map(|(message, handed)| {
                     answer = handed;
                     (message.seq(), self.model.check_read(message.seq(), &message))
@@ -68,26 +68,26 @@ impl History {
                 break;
             };
             if let Some(seq) = reported {
-                if let Some(standing) = self.model.consumers.get_mut(name) {
-                    let (must_stay, _) = standing.attempts.must_stay(seq, &standing.out());
+                if let Some(consumer) = self.model.consumers.get_mut(name) {
+                    let (must_stay, _) = consumer.attempts.must_stay(seq, &consumer.out());
                     ensure!(!must_stay, "{name:?} gets {seq} beside a suspect");
-                    let before = standing.open.get(&seq).map(|handed| handed.attempts + 1);
-                    let attempts = before.unwrap_or(standing.attempts.first(seq));
+                    let before = consumer.open.get(&seq).map(|handed| handed.attempts + 1);
+                    let attempts = before.unwrap_or(consumer.attempts.first(seq));
                     ensure!(
                         answer.attempts == attempts,
                         "{name:?} gets {seq} the {}th time, not the {attempts}th",
                         answer.attempts
                     );
-                    standing.hand_out(seq, answer);
+                    consumer.hand_out(seq, answer);
                 }
-                self.model.note_place(name, standing.seq())?;
+                self.model.note_place(name, consumer.seq())?;
             }
         }
         Ok(())
     }
 
     pub(super) fn answer(&mut self, queue: &Queue, name: &str, which: u64, done: bool) -> Check {
-        let standing = standing_of(queue, name)?;
+        let consumer = consumer_of(queue, name)?;
         let Some((seq, handed)) = self.model.in_flight(name, which) else {
             return Ok(());
         };
@@ -95,12 +95,12 @@ impl History {
             return self.give_back(queue, name, seq, handed);
         }
         queue
-            .ack(&standing, seq, handed)
+            .ack(&consumer, seq, handed)
             .map_err(|error| format!("cannot acknowledge {seq}: {error}"))?;
-        if let Some(standing) = self.model.consumers.get_mut(name) {
-            standing.finish(seq..seq + 1);
+        if let Some(consumer) = self.model.consumers.get_mut(name) {
+            consumer.finish(seq..seq + 1);
         }
-        self.model.note_place(name, standing.seq())?;
+        self.model.note_place(name, consumer.seq())?;
         self.counted(queue, 1)?;
         if self.options.flush_every_ops == Some(1) {
             self.model.flush_places();
@@ -110,7 +110,7 @@ impl History {
 
     /// Gives a message back, at once or for the rest of the run, or rejects it.
     fn give_back(&mut self, queue: &Queue, name: &str, seq: u64, handed: Handed) -> Check {
-        let standing = standing_of(queue, name)?;
+        let consumer = consumer_of(queue, name)?;
         let Some(model) = self.model.consumers.get_mut(name) else { return Ok(()) };
         let has_room = model.attempts.stored.counts.len() < Attempts::MOST;
         let way = match self.more.below(4) {
@@ -121,13 +121,13 @@ impl History {
         };
         if way == 3 {
             self.trace.push(format!("  rejected {seq}"));
-            let rejected = queue.reject(&standing, seq, handed);
+            let rejected = queue.reject(&consumer, seq, handed);
             rejected.map_err(|error| format!("cannot reject {seq}: {error}"))?;
             model.attempts.reject(seq, handed.attempts);
         } else {
             let delay = (way == 2).then_some(FOR_THE_RUN);
             self.trace.push(format!("  gave back {seq}, {delay:?}"));
-            queue.nack(&standing, seq, handed, delay);
+            queue.nack(&consumer, seq, handed, delay);
             if !model.attempts.give_back(seq, handed.attempts) {
             } else if delay.is_some() {
                 model.attempts.delayed.insert(seq);

@@ -10,7 +10,7 @@ use std::time::Duration;
 use self::choices::Choices;
 use super::examine::{Queue, check_accounts, dropped_of, durable_of, next_of, oldest_of, open};
 use super::model::{Check, Model, ensure};
-use crate::consume::standing::Read;
+use crate::consume::consumer_state::Read;
 use crate::options::{OnFull, Options};
 use crate::storage::{Storage, Stores};
 use crate::tests::sim::{Call, Rng, SimStorage};
@@ -149,9 +149,9 @@ impl History {
         let queue = open(storage, &self.options)?;
         self.operations = 0;
         self.model.claimed = self.model.claimed.max(durable_of(&queue));
-        for standing in self.model.consumers.values_mut() {
-            let finished = standing.finished.clone();
-            standing.start_at(standing.place(), finished);
+        for consumer in self.model.consumers.values_mut() {
+            let finished = consumer.finished.clone();
+            consumer.start_at(consumer.place(), finished);
         }
         ensure!(
             next_of(&queue) >= self.model.next,

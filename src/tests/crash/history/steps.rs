@@ -4,14 +4,14 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use super::{History, Step};
-use crate::consume::standing::Read;
+use crate::consume::consumer_state::Read;
 use crate::engine::reading;
 use crate::error::{Error, GapCause, Result};
 use crate::segment::overhead;
 use crate::storage::Storage;
 use crate::tests::crash::examine::{
-    Queue, check_accounts, dropped_of, durable_of, next_of, oldest_of, open, prepare_ahead,
-    standing_of,
+    Queue, check_accounts, consumer_of, dropped_of, durable_of, next_of, oldest_of, open,
+    prepare_ahead,
 };
 use crate::tests::crash::model::{Check, Model, ensure};
 use crate::tests::sim::{forget_meanwhile, meanwhile};
@@ -89,8 +89,8 @@ impl History {
             }
             Step::Close => {
                 queue.close().map_err(|error| format!("does not close: {error}"))?;
-                let standings = self.model.consumers.values_mut();
-                standings.for_each(|standing| standing.attempts.end_in_order());
+                let consumers = self.model.consumers.values_mut();
+                consumers.for_each(|consumer| consumer.attempts.end_in_order());
                 self.model.claimed = self.model.claimed.max(next_of(&queue));
                 self.model.flush_places();
                 Ok(())
@@ -183,10 +183,10 @@ impl History {
     /// False when there was nothing to be read.
     fn read(&mut self, queue: &Queue, name: &str, what: Read) -> Check<bool> {
         self.add(queue, name)?;
-        let standing = standing_of(queue, name)?;
+        let consumer = consumer_of(queue, name)?;
         let found = match what {
-            Read::Skip => reading::skip(queue, &standing),
-            _ => reading::next(queue, &standing, what)
+            Read::Skip => reading::skip(queue, &consumer),
+            _ => reading::next(queue, &consumer, what)
                 .map(|message| {
                     message.map(|message| {
                         (message.seq(), self.model.check_read(message.seq(), &message))
@@ -204,16 +204,16 @@ impl History {
         if let Some(Some(seq)) = reported
             && what != Read::Look
         {
-            if let Some(standing) = self.model.consumers.get_mut(name) {
-                standing.finish(seq..seq + 1);
+            if let Some(consumer) = self.model.consumers.get_mut(name) {
+                consumer.finish(seq..seq + 1);
             }
-            self.model.note_place(name, standing.seq())?;
+            self.model.note_place(name, consumer.seq())?;
             self.counted(queue, 1)?;
             if self.options.flush_every_ops == Some(1) {
                 self.model.flush_places();
             }
         } else {
-            self.model.note_place(name, standing.seq())?;
+            self.model.note_place(name, consumer.seq())?;
         }
         Ok(reported.is_some())
     }
@@ -228,12 +228,12 @@ impl History {
         found: Result<Option<u64>>,
     ) -> Check<Option<Option<u64>>> {
         self.model.dropped = self.model.dropped.max(dropped_of(queue));
-        let expected = self.model.consumers.get(name).map_or(0, |standing| standing.expected());
+        let expected = self.model.consumers.get(name).map_or(0, |consumer| consumer.expected());
         match found {
             Ok(Some(seq)) => {
                 ensure!(seq == expected, "{name:?} gets {seq}, and {expected} comes next");
-                let standing = self.model.consumers.get(name);
-                let is_rejected = standing.is_some_and(|standing| standing.reports_rejected());
+                let consumer = self.model.consumers.get(name);
+                let is_rejected = consumer.is_some_and(|consumer| consumer.reports_rejected());
                 ensure!(!is_rejected, "{name:?} gets {seq}, which was rejected");
                 ensure!(self.model.messages.contains_key(&seq), "message {seq} was never enqueued");
                 Ok(Some(Some(seq)))
@@ -246,7 +246,7 @@ impl History {
                     "{name:?} at {expected} finds nothing below {next}"
                 );
                 // What it has dealt with was passed over.
-                self.model.note_place(name, standing_of(queue, name)?.seq())?;
+                self.model.note_place(name, consumer_of(queue, name)?.seq())?;
                 Ok(None)
             }
             Err(Error::Gap(gap)) => {
@@ -254,21 +254,21 @@ impl History {
                     gap.first == expected,
                     "{gap:?} is reported to {name:?}, and {expected} comes next"
                 );
-                let standing = self.model.consumers.get(name);
-                let is_rejected = standing.is_some_and(|standing| standing.reports_rejected());
+                let consumer = self.model.consumers.get(name);
+                let is_rejected = consumer.is_some_and(|consumer| consumer.reports_rejected());
                 if gap.cause == GapCause::Rejected {
                     let is_own = is_rejected && gap.first == gap.last;
                     ensure!(is_own, "{gap:?} is reported to {name:?}, which was not rejected");
                 } else {
                     self.model.check_gap(&gap)?;
                 }
-                if let Some(standing) = self.model.consumers.get_mut(name) {
+                if let Some(consumer) = self.model.consumers.get_mut(name) {
                     if is_rejected {
-                        standing.attempts.report_rejected(gap.first);
+                        consumer.attempts.report_rejected(gap.first);
                     }
-                    standing.finish(gap.first..gap.last + 1);
+                    consumer.finish(gap.first..gap.last + 1);
                 }
-                self.model.note_place(name, standing_of(queue, name)?.seq())?;
+                self.model.note_place(name, consumer_of(queue, name)?.seq())?;
                 Ok(Some(None))
             }
             Err(error) => Err(format!("{name:?} at {expected} cannot read: {error}")),
@@ -277,7 +277,7 @@ impl History {
 
     pub(super) fn add(&mut self, queue: &Queue, name: &str) -> Check {
         if self.model.place(name).is_none() {
-            let place = standing_of(queue, name)?.seq();
+            let place = consumer_of(queue, name)?.seq();
             let needed = self.model.released;
             ensure!(
                 self.model.is_gone(needed..place),
@@ -291,12 +291,12 @@ impl History {
     fn fork(&mut self, queue: &Queue, from: &str, name: &str) -> Check {
         self.add(queue, from)?;
         let place = self.model.place(from).unwrap_or(0);
-        match queue.fork(&*standing_of(queue, from)?, name) {
-            Ok(standing) => {
+        match queue.fork(&*consumer_of(queue, from)?, name) {
+            Ok(consumer) => {
                 ensure!(
-                    standing.seq() == place,
+                    consumer.seq() == place,
                     "{name:?} begins at {}, not at {place}",
-                    standing.seq()
+                    consumer.seq()
                 );
                 self.model.add_consumer(name, place);
                 self.model.copy_finished(from, name, place);
@@ -309,10 +309,10 @@ impl History {
 
     fn seek(&mut self, queue: &Queue, name: &str, seq: u64) -> Check {
         self.add(queue, name)?;
-        let standing = standing_of(queue, name)?;
-        match queue.seek(&standing, seq) {
+        let consumer = consumer_of(queue, name)?;
+        match queue.seek(&consumer, seq) {
             Ok(()) => {
-                let place = standing.seq();
+                let place = consumer.seq();
                 let gone = self.model.is_gone(seq..seq + 1);
                 ensure!(place == seq || gone, "{name:?} was to go to {seq} and stands at {place}");
                 self.model.move_to(name, place);

@@ -2,7 +2,7 @@
 
 use rustix::io::Errno;
 
-use crate::consume::standing::Read;
+use crate::consume::consumer_state::Read;
 use crate::engine::reading;
 use crate::error::{Gap, GapCause};
 use crate::format::{SEGMENT_HEADER_LEN, segment_name};
@@ -101,13 +101,13 @@ fn a_death_in_an_opening_that_fills_a_hole_changes_no_cause() {
     const STANDS_AT: u64 = 10;
     kept_but_for(Mutant::FilledBeforeStated, |number, images| {
         let queue = open(disk(1), &options())?;
-        let standing = fine(queue.default_consumer())?.clone();
+        let consumer = fine(queue.default_consumer())?.clone();
         fine(queue.consumer("at the beginning"))?;
         for message in 0..24 {
             fine(queue.enqueue(&content(message, LEN)))?;
         }
         for _ in 0..STANDS_AT {
-            fine(reading::next(&queue, &standing, Read::Take))?;
+            fine(reading::next(&queue, &consumer, Read::Take))?;
         }
         let left = queue.core.storage.copied();
         let names: Vec<_> =

@@ -10,9 +10,9 @@ mod lost;
 use rustix::io::Errno;
 
 use super::directed::{disk, is_of_a_cut, options, take_all};
-use super::examine::{Queue, check_accounts, next_of, open, standing_of};
+use super::examine::{Queue, check_accounts, consumer_of, next_of, open};
 use super::model::content;
-use crate::consume::standing::Read;
+use crate::consume::consumer_state::Read;
 use crate::engine::reading;
 use crate::error::{Error, Gap, GapCause};
 use crate::format::segment_slot;
@@ -35,9 +35,9 @@ fn closed(every: Option<u64>) -> SimStorage {
 }
 
 fn take(queue: &Queue, count: u64) {
-    let standing = queue.default_consumer().unwrap().clone();
+    let consumer = queue.default_consumer().unwrap().clone();
     for _ in 0..count {
-        reading::next(queue, &standing, Read::Take).unwrap().unwrap();
+        reading::next(queue, &consumer, Read::Take).unwrap().unwrap();
     }
 }
 
@@ -66,10 +66,10 @@ fn killed() -> Queue {
 /// Every number below `end` is reported once and in order, by a message or a gap; nothing of it
 /// twice. Returns the gaps.
 fn reported_all(queue: &Queue, name: &str, end: u64) -> Vec<Gap> {
-    let standing = standing_of(queue, name).unwrap();
+    let consumer = consumer_of(queue, name).unwrap();
     let (mut at, mut gaps) = (0, Vec::new());
     loop {
-        match reading::next(queue, &standing, Read::Take) {
+        match reading::next(queue, &consumer, Read::Take) {
             Ok(Some(message)) => {
                 assert_eq!(message.seq(), at);
                 assert!(message[..] == content(at, 700)[..]);
@@ -154,7 +154,7 @@ fn whatever_becomes_of_a_segment_no_acknowledged_number_is_unmentioned() {
                     position >= dead.core.committed_spot().position,
                     "{reported}: positions never go backwards"
                 );
-                standing_of(&queue, "named").unwrap();
+                consumer_of(&queue, "named").unwrap();
                 for name in ["", "named"] {
                     let gaps = reported_all(&queue, name, 60);
                     assert!(
@@ -257,9 +257,9 @@ fn the_ends_of_the_list_are_looked_at() {
 }
 
 fn take_some(queue: &Queue, count: u64) {
-    let standing = queue.default_consumer().unwrap().clone();
+    let consumer = queue.default_consumer().unwrap().clone();
     (0..count)
-        .for_each(|_| assert!(reading::next(queue, &standing, Read::Skip).unwrap().is_some()));
+        .for_each(|_| assert!(reading::next(queue, &consumer, Read::Skip).unwrap().is_some()));
     queue.give_space_back();
 }
 

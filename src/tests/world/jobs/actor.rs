@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 
 use super::Disks;
 use super::script::{Act, Life};
+use crate::consume::consumer_state::{ConsumerState, Handed, Read};
 use crate::consume::redelivery::{DeadLetters, Rules};
-use crate::consume::standing::{Handed, Read, Standing};
 use crate::engine::Engine;
 use crate::engine::reading::{self, AsMessage};
 use crate::error::{Error, Gap, Result};
@@ -27,7 +27,7 @@ use crate::threads::{self, Thread};
 /// The consumer whose messages are jobs.
 pub(super) const JOBS: &str = "jobs";
 
-type Link = Arc<Standing<SimStorage>>;
+type Link = Arc<ConsumerState<SimStorage>>;
 
 /// What came of an act.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -41,42 +41,42 @@ impl<F: Fn() + Send + Sync> Wake for Counting<F> {
 fn whoever_cannot_use_the_news_passes_them_on_also_when_it_goes() {
     for goes in [false, true] {
         let queue = Queue::new(Options::new().arena_size(64 << 10));
-        let (engine, standing) = (&queue.engine, &queue.standing());
-        engine.set_max_in_flight(standing, Some(1)).unwrap();
+        let (engine, consumer) = (&queue.engine, &queue.consumer());
+        engine.set_max_in_flight(consumer, Some(1)).unwrap();
         queue.put(0..1);
-        let handed = receive(engine, standing);
+        let handed = receive(engine, consumer);
         let (blocked, other, last) =
             (Counting::new(|| ()), Counting::new(|| ()), Counting::new(|| ()));
-        let first = engine.join(standing, blocked.signal()).unwrap();
-        let second = engine.join(standing, other.signal()).unwrap();
-        let third = engine.join(standing, last.signal()).unwrap();
+        let first = engine.join(consumer, blocked.signal()).unwrap();
+        let second = engine.join(consumer, other.signal()).unwrap();
+        let third = engine.join(consumer, last.signal()).unwrap();
         let counts = || [blocked.woken(), other.woken(), last.woken()];
         queue.put(1..2);
         assert_eq!(counts(), [1, 0, 0]);
         // It looks, is short of an allowance, and waits on or goes.
         engine.core.waiters.rearm(first, blocked.signal());
-        assert!(engine.receive(standing, reading::AsMessage).unwrap().is_none());
+        assert!(engine.receive(consumer, reading::AsMessage).unwrap().is_none());
         if goes {
-            engine.leave(standing, first)
+            engine.leave(consumer, first)
         } else {
-            engine.pass_on(standing, Some(first))
+            engine.pass_on(consumer, Some(first))
         }
         assert_eq!(counts(), [1, 1, 0], "{goes}");
         // So does the one behind it, who would rather go.
-        engine.leave(standing, second);
+        engine.leave(consumer, second);
         assert_eq!(counts(), if goes { [1, 1, 1] } else { [2, 1, 0] });
         if !goes {
-            engine.pass_on(standing, Some(first));
-            engine.leave(standing, first);
+            engine.pass_on(consumer, Some(first));
+            engine.leave(consumer, first);
             assert_eq!(counts(), [2, 1, 1]);
         }
         // Nothing is left: nobody is woken.
         engine.core.waiters.rearm(third, last.signal());
         assert_eq!(queue.take(), Message(1));
-        engine.pass_on(standing, None);
+        engine.pass_on(consumer, None);
         assert_eq!(last.woken(), 1);
-        engine.leave(standing, third);
-        engine.ack(standing, 0, handed).unwrap();
+        engine.leave(consumer, third);
+        engine.ack(consumer, 0, handed).unwrap();
         assert_eq!(engine.core.message_waiters.load(Ordering::Relaxed), 0);
     }
 }
@@ -84,15 +84,15 @@ fn whoever_cannot_use_the_news_passes_them_on_also_when_it_goes() {
 #[test]
 fn a_waker_that_panics_keeps_nobody_asleep() {
     let queue = Queue::new(Options::new().arena_size(64 << 10));
-    let (engine, standing) = (&queue.engine, &queue.standing());
+    let (engine, consumer) = (&queue.engine, &queue.consumer());
     let panics = || Counting::new(|| std::panic::resume_unwind(Box::new("a waker")));
     let (first, second, third) = (panics(), Counting::new(|| ()), Counting::new(|| ()));
     let last = panics();
-    let mut tickets = vec![engine.join(standing, first.signal()).unwrap()];
-    tickets.push(engine.join(standing, panics().signal()).unwrap());
-    tickets.push(engine.join(standing, second.signal()).unwrap());
-    tickets.push(engine.join(standing, third.signal()).unwrap());
-    tickets.push(engine.join(standing, last.signal()).unwrap());
+    let mut tickets = vec![engine.join(consumer, first.signal()).unwrap()];
+    tickets.push(engine.join(consumer, panics().signal()).unwrap());
+    tickets.push(engine.join(consumer, second.signal()).unwrap());
+    tickets.push(engine.join(consumer, third.signal()).unwrap());
+    tickets.push(engine.join(consumer, last.signal()).unwrap());
     queue.put(0..1);
     assert_eq!(
         (first.woken(), second.woken(), third.woken()),
@@ -115,9 +115,9 @@ fn a_waker_may_call_the_queue() {
                 Options::new().arena_size(64 << 10).flush_every_ops(every).flush_every(period);
             let storage = SimStorage::new(3).with_file_capacity(4 << 20);
             let engine = Arc::new(Engine::open_with(storage, &options, background).unwrap());
-            let standing = engine.consumer("c").unwrap();
+            let consumer = engine.consumer("c").unwrap();
             let calls = {
-                let (engine, standing) = (Arc::downgrade(&engine), Arc::clone(&standing));
+                let (engine, consumer) = (Arc::downgrade(&engine), Arc::clone(&consumer));
                 let names = AtomicU64::new(0);
                 move || {
                     let engine = engine.upgrade().unwrap();
@@ -127,10 +127,10 @@ fn a_waker_may_call_the_queue() {
                     let calls = [
                         engine.core.flush_to(engine.core.committed_spot()),
                         engine.core.flush(),
-                        engine.fork(&standing, &name).map(drop),
-                        engine.seek(&standing, durable.min(standing.seq())),
-                        engine.set_max_in_flight(&standing, Some(3)),
-                        engine.receive(&standing, reading::AsMessage).map(drop),
+                        engine.fork(&consumer, &name).map(drop),
+                        engine.seek(&consumer, durable.min(consumer.seq())),
+                        engine.set_max_in_flight(&consumer, Some(3)),
+                        engine.receive(&consumer, reading::AsMessage).map(drop),
                         engine.remove_consumer(&name),
                     ];
                     for call in calls.iter().skip(usize::from(closed)) {
@@ -139,7 +139,7 @@ fn a_waker_may_call_the_queue() {
                             "{call:?}"
                         );
                     }
-                    _ = (engine.ready_fd(&standing).unwrap(), engine.stats());
+                    _ = (engine.ready_fd(&consumer).unwrap(), engine.stats());
                 }
             };
             let failed = Arc::new(Mutex::new(None));
@@ -156,7 +156,7 @@ fn a_waker_may_call_the_queue() {
                     returned.fetch_add(1, Ordering::SeqCst);
                 })
             };
-            let ticket = engine.join(&standing, waker.signal()).unwrap();
+            let ticket = engine.join(&consumer, waker.signal()).unwrap();
             // (The delivery worker may be the one that calls it.)
             let rearm = |woken| {
                 let began = std::time::Instant::now();
@@ -171,7 +171,7 @@ fn a_waker_may_call_the_queue() {
             rearm(1);
             engine.enqueue_batch(&[b"b", b"c"]).unwrap();
             rearm(2);
-            engine.set_max_in_flight(&standing, None).unwrap();
+            engine.set_max_in_flight(&consumer, None).unwrap();
             rearm(3);
             engine.close().unwrap();
             assert_eq!(
@@ -179,7 +179,7 @@ fn a_waker_may_call_the_queue() {
                 (None, 4),
                 "{every:?}, {background:?}"
             );
-            engine.leave(&standing, ticket);
+            engine.leave(&consumer, ticket);
         }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::consume::standing::{Handed, Read, Standing};
+use crate::consume::consumer_state::{ConsumerState, Handed, Read};
 use crate::engine::Engine;
 use crate::engine::reading;
 use crate::error::{Error, Gap, GapCause};
@@ -43,8 +43,8 @@ fn reported<T>(read: Result<Option<T>, Error>, seq: impl FnOnce(T) -> u64) -> Re
     }
 }
 
-fn receive(engine: &Engine<SimStorage>, standing: &Standing<SimStorage>) -> Handed {
-    engine.receive(standing, reading::AsMessage).unwrap().unwrap().1
+fn receive(engine: &Engine<SimStorage>, consumer: &ConsumerState<SimStorage>) -> Handed {
+    engine.receive(consumer, reading::AsMessage).unwrap().unwrap().1
 }
 
 struct Queue {
@@ -85,16 +85,16 @@ impl Queue {
         }
     }
 
-    fn standing(&self) -> Arc<Standing<SimStorage>> {
+    fn consumer(&self) -> Arc<ConsumerState<SimStorage>> {
         self.engine.consumer("c").unwrap()
     }
 
     fn take(&self) -> Reported {
-        reported(reading::next(&self.engine, &self.standing(), Read::Take), |message| message.seq())
+        reported(reading::next(&self.engine, &self.consumer(), Read::Take), |message| message.seq())
     }
 
     fn batch(&self, max: usize) -> Result<Vec<u64>, Reported> {
-        match reading::batch(&self.engine, &self.standing(), max) {
+        match reading::batch(&self.engine, &self.consumer(), max) {
             Ok(messages) => Ok(messages.iter().map(crate::Message::seq).collect()),
             Err(error) => Err(reported::<u64>(Err(error), |seq| seq)),
         }
@@ -126,7 +126,7 @@ fn a_gap_behind_a_batch_is_reported_by_the_read_that_comes_next_also_after_the_e
                 queue.put(0..10);
                 queue.damage(4);
                 if deliveries {
-                    queue.engine.set_max_in_flight(&queue.standing(), Some(7)).unwrap();
+                    queue.engine.set_max_in_flight(&queue.consumer(), Some(7)).unwrap();
                 }
                 assert_eq!(queue.batch(10), Ok(vec![0, 1, 2, 3]));
                 assert_eq!(queue.engine.stats().gaps, 0, "it was reported to nobody yet");
@@ -158,9 +158,9 @@ fn messages_that_come_while_a_reader_searches_behind_damage_are_delivered() {
                 producer.enqueue(&[7; 60_000]).unwrap();
             }
         });
-        let standing = engine.consumer("c").unwrap();
+        let consumer = engine.consumer("c").unwrap();
         let take =
-            || reported(reading::next(&engine, &standing, Read::Take), |message| message.seq());
+            || reported(reading::next(&engine, &consumer, Read::Take), |message| message.seq());
         assert_eq!(take(), damaged(2, 2), "{more}");
         for seq in 3..3 + more {
             assert_eq!(take(), Message(seq), "{more}");
@@ -177,7 +177,7 @@ fn two_threads_batches_cannot_take_each_others_gap_away() {
     queue.damage(3);
     // As two threads in `batch` take turns: each has one message in hand.
     let more = || {
-        reported(reading::next(&queue.engine, &queue.standing(), Read::TakeMore), |message| {
+        reported(reading::next(&queue.engine, &queue.consumer(), Read::TakeMore), |message| {
             message.seq()
         })
     };
@@ -198,7 +198,7 @@ fn a_gap_behind_messages_that_are_too_old_is_reported_after_them_also_after_the_
             queue.damage(5);
             queue.engine.expire();
             if deliveries {
-                queue.engine.set_max_in_flight(&queue.standing(), Some(7)).unwrap();
+                queue.engine.set_max_in_flight(&queue.consumer(), Some(7)).unwrap();
             }
             assert_eq!(queue.take(), expired(0, 4), "{how}");
             queue.end(how);
@@ -216,10 +216,10 @@ fn a_gap_is_reported_once_to_a_consumer_with_a_descriptor() {
         let mut queue = Queue::new(Options::new().arena_size(64 << 10));
         queue.put(0..5);
         (1..3).for_each(|number| queue.damage(number));
-        queue.engine.ready_fd(&queue.standing()).unwrap();
+        queue.engine.ready_fd(&queue.consumer()).unwrap();
         assert_eq!((queue.batch(9), queue.take()), (Ok(vec![0]), damaged(1, 2)));
         queue.end(how);
-        queue.engine.ready_fd(&queue.standing()).unwrap();
+        queue.engine.ready_fd(&queue.consumer()).unwrap();
         assert_eq!((queue.take(), queue.batch(9)), (Message(3), Ok(vec![4])), "{how}");
     }
 }
@@ -233,10 +233,10 @@ fn the_pieces_of_a_gap_come_in_order_each_once_also_after_the_end_of_the_run() {
             let max_age = ages.then_some(Duration::from_secs(10));
             let mut queue = Queue::new(Options::new().arena_size(64 << 10).max_age(max_age));
             queue.put(0..6);
-            let standing = queue.standing();
-            let handed: Vec<_> = (0..5).map(|_| receive(&queue.engine, &standing)).collect();
+            let consumer = queue.consumer();
+            let handed: Vec<_> = (0..5).map(|_| receive(&queue.engine, &consumer)).collect();
             for seq in [1, 3] {
-                queue.engine.ack(&standing, seq, handed[seq as usize]).unwrap();
+                queue.engine.ack(&consumer, seq, handed[seq as usize]).unwrap();
             }
             // What was in flight comes again, and is lost before it does.
             queue.end("killed");
@@ -276,14 +276,14 @@ fn what_was_looked_at_and_is_dropped_is_reported_as_a_gap() {
         let queue = Queue::new(options);
         let long = vec![1; 100_000];
         queue.engine.enqueue(&long).unwrap();
-        let standing = queue.standing();
+        let consumer = queue.consumer();
         if deliveries {
-            queue.engine.set_max_in_flight(&standing, Some(7)).unwrap();
+            queue.engine.set_max_in_flight(&consumer, Some(7)).unwrap();
         }
         let look =
-            |what| reported(reading::next(&queue.engine, &standing, what), |message| message.seq());
+            |what| reported(reading::next(&queue.engine, &consumer, what), |message| message.seq());
         assert_eq!(look(Read::Look), Message(0));
-        let last = standing.with_progress(|_| {
+        let last = consumer.with_locked(|_| {
             let dropped = |_: &u64| queue.engine.core.oldest_seq.load(Ordering::Relaxed) > 1;
             (0..50).map(|_| queue.engine.enqueue(&long).unwrap()).find(dropped).unwrap()
         });
@@ -301,7 +301,7 @@ fn what_was_looked_at_and_is_dropped_is_reported_as_a_gap() {
 fn nothing_is_stored_by_the_handle_of_a_removed_consumer() {
     let mut queue = Queue::new(Options::new().arena_size(64 << 10));
     queue.put(0..20);
-    let removed = queue.standing();
+    let removed = queue.consumer();
     let handed: Vec<_> = (0..10).map(|_| receive(&queue.engine, &removed)).collect();
     queue.engine.ack(&removed, 5, handed[5]).unwrap();
     queue.engine.remove_consumer("c").unwrap();
@@ -336,17 +336,17 @@ fn nothing_is_stored_by_the_handle_of_a_removed_consumer() {
 fn a_call_that_waited_while_the_queue_was_closed_changes_nothing() {
     let queue = Queue::new(Options::new().arena_size(64 << 10));
     queue.put(0..20);
-    let (engine, standing) = (&queue.engine, &queue.standing());
-    let forked = receive(engine, standing);
-    engine.ack(standing, 0, forked).unwrap();
+    let (engine, consumer) = (&queue.engine, &queue.consumer());
+    let forked = receive(engine, consumer);
+    engine.ack(consumer, 0, forked).unwrap();
     let before = queue.storage.read_file(crate::format::INDEX_NAME);
     let calls: [&(dyn Fn() -> Result<(), Error> + Sync); 8] = [
-        &|| engine.fork(standing, "f").map(drop),
-        &|| engine.seek(standing, 10),
+        &|| engine.fork(consumer, "f").map(drop),
+        &|| engine.seek(consumer, 10),
         &|| engine.consumer("new").map(drop),
         &|| engine.default_consumer().map(drop),
         &|| engine.remove_consumer("c"),
-        &|| engine.ready_fd(standing).map(drop),
+        &|| engine.ready_fd(consumer).map(drop),
         &|| engine.enqueue(b"late").map(drop),
         &|| engine.enqueue_batch(&[b"late"]).map(drop),
     ];

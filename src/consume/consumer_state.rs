@@ -1,4 +1,4 @@
-//! A consumer's standing in the queue: its cursor and its stored place, under its own lock.
+//! A consumer's state in the queue: its cursor and its stored place, under its own lock.
 //!
 //! A plain consumer's place follows its cursor. A consumer with deliveries has a [`Ledger`] too,
 //! and its place stays at the lowest message that is not acknowledged: `slow.rs` has its reads.
@@ -111,7 +111,7 @@ impl<R> Step<R> {
 
 /// A consumer's data under its lock.
 #[derive(Debug)]
-pub(crate) struct Progress<S: Storage> {
+pub(crate) struct LockedState<S: Storage> {
     pub(crate) cursor: Cursor<S::File>,
     /// Where the index stores the place.
     pub(super) place_row: PlaceRow<S::File>,
@@ -130,12 +130,12 @@ pub(crate) struct Progress<S: Storage> {
 
 /// One consumer as the engine has it.
 #[derive(Debug)]
-pub(crate) struct Standing<S: Storage> {
+pub(crate) struct ConsumerState<S: Storage> {
     name: String,
     /// The number of its row in the index.
     pub(crate) row: u32,
     pub(crate) cell: Arc<PlaceCell>,
-    /// As [`Progress::existence`], for the default consumer's next read.
+    /// As [`LockedState::existence`], for the default consumer's next read.
     pub(super) exists: AtomicBool,
     /// How often it was removed. Only the default consumer may be made again.
     pub(super) removals: AtomicU64,
@@ -144,19 +144,19 @@ pub(crate) struct Standing<S: Storage> {
     /// The delivery worker is to be woken for leases, delays and dead letters.
     pub(crate) has_redelivery: AtomicBool,
     /// Where rejected messages go, or are about to go, for who looks for circles of queues without
-    /// `progress`.
+    /// `locked`.
     pub(super) leads_to: Mutex<Vec<Weak<dyn DeadLetters>>>,
     /// Its moves when another consumer last looked for an idle one.
     pub(super) moves_seen: AtomicU64,
-    /// The descriptor, once it was asked for. `progress` has it too.
+    /// The descriptor, once it was asked for. `locked` has it too.
     pub(crate) ready: OnceLock<Arc<Ready>>,
-    pub(crate) progress: Padded<Mutex<Progress<S>>>,
+    pub(crate) locked: Padded<Mutex<LockedState<S>>>,
 }
 
-impl<S: Storage> Standing<S> {
+impl<S: Storage> ConsumerState<S> {
     /// A consumer that [begins](Self::begin) later.
-    pub(crate) fn new(name: &str, row: u32, place_row: PlaceRow<S::File>) -> Standing<S> {
-        Standing {
+    pub(crate) fn new(name: &str, row: u32, place_row: PlaceRow<S::File>) -> ConsumerState<S> {
+        ConsumerState {
             name: name.to_owned(),
             row,
             cell: Arc::default(),
@@ -167,9 +167,9 @@ impl<S: Storage> Standing<S> {
             leads_to: Mutex::default(),
             moves_seen: AtomicU64::new(u64::MAX),
             ready: OnceLock::new(),
-            progress: Padded::new(ranked(
+            locked: Padded::new(ranked(
                 Rank::Consumer,
-                Progress {
+                LockedState {
                     cursor: Cursor::new(Spot::default()),
                     place_row,
                     stored: Spot::default(),
@@ -217,74 +217,74 @@ impl<S: Storage> Standing<S> {
         if let Err(error) = core.check_readable() {
             return Step::of(Err(error.into()));
         }
-        let mut progress = self.progress.lock();
-        if progress.special {
-            return self.step_slowly(progress, core, what, delivery, if_gone);
+        let mut locked = self.locked.lock();
+        if locked.special {
+            return self.step_slowly(locked, core, what, delivery, if_gone);
         }
-        let progress = &mut *progress;
+        let locked = &mut *locked;
         let mut moved = false;
-        let outcome = match progress.offer(core, what, check, &mut delivery) {
+        let outcome = match locked.offer(core, what, check, &mut delivery) {
             Ok(Offered::Delivered(delivered)) => {
                 moved = what != Read::Look && D::took(&delivered);
                 Ok(Some(delivered))
             }
             Ok(Offered::Nothing) => Ok(None),
             Ok(Offered::Unchecked) => {
-                let outcome = progress.offer_checked(core, what, &mut delivery);
+                let outcome = locked.offer_checked(core, what, &mut delivery);
                 moved = what != Read::Look && matches!(&outcome, Ok(Some(it)) if D::took(it));
                 outcome
             }
             Err(error) => Err(error),
         };
         if moved {
-            self.store_move(progress);
+            self.store_move(locked);
             self.cell.count_taken();
-        } else if progress.cursor.spot() != progress.stored {
-            self.pass_over(progress, core, &outcome);
+        } else if locked.cursor.spot() != locked.stored {
+            self.pass_over(locked, core, &outcome);
         }
-        Step { outcome, crossed: progress.cursor.take_crossed(), moved }
+        Step { outcome, crossed: locked.cursor.take_crossed(), moved }
     }
 
     /// Stores where the cursor stands, and counts the move.
     #[inline(always)]
-    pub(super) fn store_move(&self, progress: &mut Progress<S>) {
-        progress.store(&self.cell, progress.cursor.spot());
+    pub(super) fn store_move(&self, locked: &mut LockedState<S>) {
+        locked.store(&self.cell, locked.cursor.spot());
         if !planted!(MoveNotCounted) {
             self.cell.count_move();
         }
     }
 
     /// Runs `look` under the lock: no segment from the place on is given back meanwhile.
-    pub(crate) fn with_progress<R>(&self, look: impl FnOnce(&Progress<S>) -> R) -> R {
-        look(&self.progress.lock())
+    pub(crate) fn with_locked<R>(&self, look: impl FnOnce(&LockedState<S>) -> R) -> R {
+        look(&self.locked.lock())
     }
 
     /// Moves the consumer to `spot`, and calls off its deliveries.
     pub(crate) fn move_to(&self, core: &Core<S>, spot: Spot) -> Result<()> {
         core.check_readable()?;
-        let mut progress = self.progress.lock();
-        progress.check(core, self)?;
+        let mut locked = self.locked.lock();
+        locked.check(core, self)?;
         // Before the place moves: messages that come again must not count as done by ranges that
         // this run or an earlier one stored.
         if let Err(error) = core.index.clear_acks(self.row, AcksRowIs::Kept) {
-            let place = progress.stored;
-            if let Some(ledger) = &mut progress.ledger {
+            let place = locked.stored;
+            if let Some(ledger) = &mut locked.ledger {
                 // The place stays; the acknowledgements beyond it are stored again.
                 ledger.store(place, || None);
             }
             return Err(error);
         }
-        if let Some(ledger) = &mut progress.ledger
+        if let Some(ledger) = &mut locked.ledger
             && !planted!(DeliveriesOutliveASeek)
         {
             ledger.clear(spot.seq);
         }
-        progress.release();
-        progress.cursor.move_to(spot);
-        progress.store(&self.cell, spot);
+        locked.release();
+        locked.cursor.move_to(spot);
+        locked.store(&self.cell, spot);
         self.cell.count_move();
-        self.count_in_flight(&progress);
-        progress.note_ready(core);
+        self.count_in_flight(&locked);
+        locked.note_ready(core);
         Ok(())
     }
 }
@@ -309,7 +309,7 @@ enum Offered<R> {
     Unchecked,
 }
 
-impl<S: Storage> Progress<S> {
+impl<S: Storage> LockedState<S> {
     /// Finds the next message and hands it to `delivery`. Unless `what` is [`Read::Look`], steps
     /// over a message that `delivery` took.
     #[inline(always)]
@@ -382,12 +382,12 @@ impl<S: Storage> Progress<S> {
 
     /// An error when the consumer does not exist or the queue is closed: its row in the index may
     /// then belong to another one.
-    pub(crate) fn check(&self, core: &Core<S>, standing: &Standing<S>) -> Result<()> {
+    pub(crate) fn check(&self, core: &Core<S>, consumer: &ConsumerState<S>) -> Result<()> {
         if !planted!(ClosedNotAskedByReaders) {
             core.check_readable()?;
         }
         if !self.exists() && !planted!(RemovedNotAsked) {
-            Err(standing.unknown(core))
+            Err(consumer.unknown(core))
         } else {
             Ok(())
         }
