@@ -176,9 +176,12 @@ impl IndexImage {
                 }
             }
         }
-        // (Where no consumer is left, everything is held.)
-        if is_cut && !image.consumers.is_empty() {
+        if is_cut {
             image.lost.push(ConsumerRow::unreadable(NO_ROW));
+        }
+        if image.checkpoint.is_none() && image.live.run.is_none() && image.consumers.is_empty() {
+            // It is another queue's, or it was being made and was never synced.
+            image.lost.clear();
         }
         image.leave_out_doubles();
         image.read_acks(bytes, queue_id);

@@ -1,12 +1,12 @@
 //! Consumers whose place cannot be read any more: nothing that they have not read goes.
 
 use super::{Queue, roomy};
-use crate::consume::standing::Read;
+use crate::consume::consumer_state::Read;
 use crate::engine::reading;
 use crate::format::SECTOR;
 use crate::options::{Options, Start};
 use crate::tests::crash::directed::{fine, kept_but_for, take_all_of};
-use crate::tests::crash::examine::{open, standing_of};
+use crate::tests::crash::examine::{consumer_of, open};
 use crate::tests::crash::model::{Check, content, ensure};
 use crate::tests::sim::{Mutant, SimStorage};
 
@@ -29,9 +29,9 @@ fn name(number: usize) -> String {
 }
 
 fn read(queue: &Queue, name: &str, count: u64) {
-    let standing = standing_of(queue, name).unwrap();
+    let consumer = consumer_of(queue, name).unwrap();
     for _ in 0..count {
-        reading::next(queue, &standing, Read::Take).unwrap().unwrap();
+        reading::next(queue, &consumer, Read::Take).unwrap().unwrap();
     }
 }
 
