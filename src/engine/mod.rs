@@ -117,6 +117,12 @@ impl<S: Storage> Engine<S> {
         // before needed none, or the index was made anew). A power cut could give those numbers out
         // again.
         let undurable = durable_only || recovered.tail.seq > recovered.reservation;
+        if recovered.ended == Ended::Killed && recovered.next.is_some() && !planted!(GapOnlyCached)
+        {
+            // A read reports the numbers before the next segment as a gap. Only the page cache may
+            // know of them, and a power cut must not give them out after that.
+            recovered.index.sync()?;
+        }
         let Recovered { tail, durable, clean, .. } = recovered;
         let found_consumers = std::mem::take(&mut recovered.consumers);
         let ended = recovered.ended;

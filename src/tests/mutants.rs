@@ -72,6 +72,8 @@ mutants! {
     LostLeftOut => "a consumer whose place cannot be read costs no message",
     /// An extent of consumers' rows is named before the file that is to hold it is synced.
     ConsumersNamedUnsynced => "a row of consumers that was cut off is damage, not a power cut",
+    /// Numbers that only the page cache has as reserved are reported as a gap.
+    GapOnlyCached => "P4: no number that was reported as missing is given out later",
     /// The places of a consumer with a long name are stored before that name is synced.
     LongNameNotSynced => "a place whose name is nowhere is damage, not a power cut",
     /// An index that is made in the place of a damaged one is not durable before that one goes.

@@ -336,8 +336,9 @@ fn another_mount_namespace_is_no_power_cut() {
         let next = next_of(&queue);
         if stores == 0 {
             assert_eq!(next == 30, every == Some(1), "{next}");
-            // What the last segment states is made durable before other numbers are stated.
-            assert!(every == Some(1) || synced <= 1, "{synced} syncs at opening");
+            // What the last segment states is made durable before other numbers are stated, and
+            // those before a read reports them.
+            assert!(every == Some(1) || synced <= 2, "{synced} syncs at opening");
         }
         assert_eq!(queue.enqueue(&content(next, 700)).unwrap(), next);
         // Killed between the stores of the tail, the index does not say what is there.
