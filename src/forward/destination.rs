@@ -11,7 +11,7 @@ pub type FarError = Box<dyn std::error::Error + Send + Sync>;
 /// Where messages go: one engine. All calls block; a client that does not lives behind a thread of
 /// its own.
 ///
-/// A far side that stores what it is told, in memory:
+/// A far side that stores what it gets, in memory:
 ///
 /// ```
 /// use mmq::forward::{Destination, Held, Limits, Outgoing, Source, Trouble};

@@ -33,7 +33,7 @@
 //!     local     what the driver needs of a queue; over_queue: the real one
 //! ```
 //!
-//! The driver takes the time as an argument and never waits longer than it is told, so a test runs
+//! The driver takes the time as an argument and never waits longer than it says, so a test runs
 //! it over a queue and a far side in memory, step by step (`src/forward/tests/`).
 
 mod backoff;

@@ -78,7 +78,7 @@ pub struct Snapshot {
     pub consumers: Vec<ConsumerSnapshot>,
     /// Numbers that are known to be missing, in order.
     pub gaps: Vec<Gap>,
-    /// What its owner counts and was told to do; of a queue that nobody has, what the last owner
+    /// What its owner counts, and its options; of a queue that nobody has, what the last owner
     /// stored. `None` where it stored nothing: an earlier version of the library.
     pub owner: Option<OwnerFigures>,
     /// With [`QueueState::Cut`]: how many of the messages were found behind the last checkpoint.

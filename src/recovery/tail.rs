@@ -232,8 +232,8 @@ pub(super) fn leave_the_empty<S: Storage>(
         if let Some(Range { start: from, end: to }) = around {
             let (_, mut place_row) =
                 index.add_consumer(Some(consumer.row), &consumer.name, *place, u64::MAX)?;
-            // A read may have reported the missing numbers to the consumer in an earlier segment already, so
-            // its own number decides.
+            // A read may have reported the missing numbers to the consumer in an earlier segment
+            // already, so its own number decides.
             place.position = if place.seq < to.seq { from.position } else { to.position };
             place.number += 1;
             place_row.store(place.spot());

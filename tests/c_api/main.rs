@@ -117,8 +117,8 @@ fn passes_with_dead_letters(compilers: &[&str], source: &str, flags: &[&str]) {
 #[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]
 #[test]
 fn a_dead_letter_says_where_it_comes_from() {
-    passes_with_dead_letters(&["gcc", "clang"], "tests/c/letters.c", &["-std=c11"]);
-    passes_with_dead_letters(&["g++", "clang++"], "tests/c/letters.cpp", &["-std=c++17"]);
+    passes_with_dead_letters(&["gcc", "clang"], "tests/c/dead_letters.c", &["-std=c11"]);
+    passes_with_dead_letters(&["g++", "clang++"], "tests/c/dead_letters.cpp", &["-std=c++17"]);
 }
 
 #[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]

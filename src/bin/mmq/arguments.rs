@@ -1,4 +1,4 @@
-//! What several commands are told on their command lines.
+//! Arguments that several commands take.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

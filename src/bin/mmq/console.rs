@@ -21,7 +21,7 @@ pub(crate) enum Form {
     Program,
 }
 
-/// Standard error. When it is closed nobody is left to be told, so its own errors do not count.
+/// Standard error. When it is closed nobody reads it any more, so its own errors do not count.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Console {
     pub(crate) form: Form,

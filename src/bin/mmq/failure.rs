@@ -16,7 +16,7 @@ pub(crate) type Tried<T> = Result<T, Failure>;
 
 const DECODER: &str = "decoder";
 
-/// Why a command ended without doing what it was told.
+/// Why a command ended before it had done its work.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) ending: Ending,

@@ -44,7 +44,7 @@ impl Looked {
     pub(crate) fn as_opened(&self) -> Tried<AsOpened> {
         patiently(|| self.inspector.as_opened()).map_err(|error| match error {
             Error::Locked { .. } => {
-                let advice = "what its next opening will find can be told once that has ended; `mmq verify` without --as-opened checks it as it is";
+                let advice = "what its next opening will find is known once that has ended; `mmq verify` without --as-opened checks it as it is";
                 let message = format!("{error}; {advice}");
                 Failure::from(error).saying(message)
             }

@@ -1,7 +1,7 @@
 //! `mmq`, the operator's tool: a queue's messages from and to a shell. It sees the library as any
 //! program does.
 //!
-//! A command is one file of `commands/`: what it is told on its command line, and what it does.
+//! A command is one file of `commands/`: its arguments, and what it does.
 
 #![deny(
     clippy::unwrap_used,

@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Acknowledgements that wait to be heard. More than are ever in flight.
 const HEARD: usize = 8_192;
 
-/// One session, to its end: why it ended, unless it was told to.
+/// One session, to its end: why it ended, unless this side ended it.
 pub(super) fn run(
     order: &NatsOrder,
     letterhead: &Letterhead,

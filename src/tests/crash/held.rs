@@ -15,7 +15,7 @@ pub(super) enum Presence {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct ConsumerState {
+pub(super) struct ConsumerModel {
     /// Every place it had, as the number of the next message, the present one last.
     pub(super) had: Vec<u64>,
     /// Which of them was flushed last; nothing before counts any more.
@@ -95,7 +95,7 @@ impl Finished {
     }
 }
 
-impl ConsumerState {
+impl ConsumerModel {
     pub(super) fn place(&self) -> u64 {
         self.had.last().copied().unwrap_or(0)
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::attempts::Attempts;
-use super::held::{ConsumerState, Finished, Presence};
+use super::held::{ConsumerModel, Finished, Presence};
 use crate::consume::consumer_state::Handed;
 use crate::error::{Gap, GapCause};
 use crate::tests::sim::Rng;
@@ -65,7 +65,7 @@ pub(super) struct Model {
     pub(super) messages: BTreeMap<u64, Sent>,
     /// Numbers that will never come, as recovery reported.
     pub(super) missing: Finished,
-    pub(super) consumers: BTreeMap<String, ConsumerState>,
+    pub(super) consumers: BTreeMap<String, ConsumerModel>,
     /// No number at or above it was seen by anybody.
     pub(super) next: u64,
     /// Everything acknowledged below it was said to be durable.
@@ -196,7 +196,7 @@ impl Model {
     }
 
     pub(super) fn add_consumer(&mut self, name: &str, place: u64) {
-        let fresh = ConsumerState {
+        let fresh = ConsumerModel {
             had: Vec::new(),
             flushed: 0,
             exists: true,
@@ -273,17 +273,17 @@ impl Model {
 
     fn note_released(&mut self) {
         let places =
-            self.consumers.values().filter(|consumer| consumer.exists).map(ConsumerState::place);
+            self.consumers.values().filter(|consumer| consumer.exists).map(ConsumerModel::place);
         self.released = places.min().unwrap_or(0).max(self.released);
     }
 
     pub(super) fn place(&self, name: &str) -> Option<u64> {
-        self.consumers.get(name).filter(|consumer| consumer.exists).map(ConsumerState::place)
+        self.consumers.get(name).filter(|consumer| consumer.exists).map(ConsumerModel::place)
     }
 
     /// Whether something is stored of deliveries in vain.
     pub(super) fn has_counted(&self) -> bool {
-        let has = |consumer: &ConsumerState| consumer.attempts != Attempts::default();
+        let has = |consumer: &ConsumerModel| consumer.attempts != Attempts::default();
         self.consumers.values().any(has)
     }
 

@@ -18,7 +18,7 @@ const AFTER: &str = "\
 Consumers stand in the copy where they stand in the queue, also with what they have acknowledged
 ahead of others. What is damaged is copied as it is; spare segments are left out.
 
-The id names the queue to those who are told numbers of it. With --same-id two queues have one id,
+The id names the queue to those who keep numbers of it. With --same-id two queues have one id,
 and from then on they give the same numbers to different messages: use one of them alone. Never
 forward both to one place, which would take messages of one for those of the other.
 

@@ -21,7 +21,7 @@ The queue may be in use: no lock is taken, and nothing is written. Without --dee
 files state; damage that nobody has met yet is found by --deep alone.
 
 Status 1: messages were lost (damaged, unflushed). Numbers that were only reserved, and messages
-that were dropped or expired as the queue was told, leave it at 0.";
+that were dropped or expired as its options say, leave it at 0.";
 
 pub(crate) fn command() -> Command {
     arguments::command(

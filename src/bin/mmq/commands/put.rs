@@ -89,7 +89,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
     }
     if gaps > 0 {
         let gaps = units::count(gaps, "line");
-        call.console.note(format!("{gaps} of the input told of gaps and became no message"));
+        call.console.note(format!("{gaps} of the input were gaps and became no message"));
     }
     let done = || format!("{}, {}", units::count(count, "message"), units::size(bytes));
     if let Some(ending) = call.signals.stop() {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{Bounds, Queue, Reported, Shown, dropped_of};
 use crate::error::{Gap, GapCause};
-use crate::tests::crash::held::{ConsumerState, Finished, Presence};
+use crate::tests::crash::held::{ConsumerModel, Finished, Presence};
 use crate::tests::crash::model::{Check, Fate, Model, Sent, content, ensure};
 
 impl Model {
@@ -138,13 +138,13 @@ impl Bounds<'_> {
             && messages(first).symmetric_difference(&messages(second)).all(evicted)
     }
 
-    pub(crate) fn consumers(&self, name: &str) -> [Option<&ConsumerState>; 2] {
+    pub(crate) fn consumers(&self, name: &str) -> [Option<&ConsumerModel>; 2] {
         [self.before.consumers.get(name), self.after.consumers.get(name)]
     }
 
     /// What the consumer has dealt with, and a next opening knows of.
     pub(crate) fn done(&self, name: &str) -> Finished {
-        let done = |consumer: &ConsumerState| {
+        let done = |consumer: &ConsumerModel| {
             if self.cut { consumer.kept.clone() } else { consumer.finished.clone() }
         };
         match self.consumers(name) {
@@ -228,8 +228,8 @@ impl Bounds<'_> {
     /// Whether the consumer must, and whether it may exist.
     pub(super) fn presence(
         &self,
-        before: Option<&ConsumerState>,
-        after: &ConsumerState,
+        before: Option<&ConsumerModel>,
+        after: &ConsumerModel,
     ) -> (bool, bool) {
         if self.cut {
             let durable = [before.map_or(Presence::No, |before| before.durable), after.durable];

@@ -349,7 +349,7 @@ impl<'a> Each<'a> {
                     format!("message {seq}: {reason}; it runs on, and the message stays here");
                 return Err(Failure::new(Ending::Failed, "cannot_kill", message));
             }
-            // It was told to end as this program was.
+            // A signal ended it, as it ended this program.
             Ran::Failed { by_signal: true, .. } if self.call.signals.stop().is_some() => {
                 self.failures.keep(delivery);
                 return Ok(());

@@ -68,7 +68,7 @@ const OWNERS: [(&str, &str, &str, &[Sample]); 9] = [
     (
         "mmq_lost_messages_total",
         "counter",
-        "Messages lost since the owner opened the queue, told to consumers",
+        "Messages lost since the owner opened the queue, reported to consumers",
         &[
             (Some(("cause", "damaged")), |of| Some(of.lost_damaged as f64)),
             (Some(("cause", "unflushed")), |of| Some(of.lost_unflushed as f64)),
