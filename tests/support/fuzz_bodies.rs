@@ -134,7 +134,12 @@ fn judge_in(dir: &tempfile::TempDir, files: &[(String, Vec<u8>)]) {
         Err(error) => panic!("a damaged queue opens: {error}"),
     };
     let mut expected = None;
-    for consumer in [None, Some(queue.consumer("other").expect("a consumer"))] {
+    queue.consumer("other").expect("a consumer");
+    // An index may bring consumers of other names: each is drained, or the queue would stay full.
+    let named =
+        queue.consumers().into_iter().map(|name| queue.consumer(&name).expect("a consumer"));
+    let named: Vec<_> = named.collect();
+    for consumer in [None].into_iter().chain(named.into_iter().map(Some)) {
         expected = None;
         let mut reads = 0;
         loop {

@@ -177,29 +177,30 @@ fn an_interrupt_within_a_closure_calls_wakers_behind_it() {
     });
 }
 
-/// An interrupt comes while a reader waits for the producers' lock, to be counted: it is heard when
-/// the time of the reader is over.
+/// An interrupt comes behind a reader's first look, and then a producer holds its lock for as long
+/// as the reader may wait: the interrupt is heard when that time is over.
 #[test]
 fn an_interrupt_is_heard_by_who_waits_for_a_producer() {
     under(10, || {
         let queue = open(&small(6), Background::Calls);
         let consumer = queue.consumer("a").unwrap();
         let held = queue.core.writer.lock();
-        let begun = Arc::new(AtomicBool::new(false));
         let waiter = {
-            let (queue, begun) = (Arc::clone(&queue), Arc::clone(&begun));
+            let queue = Arc::clone(&queue);
             go("waiter", move || {
-                let deadline = Some(threads::now() + Duration::from_millis(500));
+                let (mut looks, deadline) = (0, Some(threads::now() + SOON));
                 let outcome = queue.wait(&consumer, deadline, || {
-                    begun.store(true, Ordering::SeqCst);
-                    reading::take_awaited(&queue, &consumer)
+                    let found = reading::take_awaited(&queue, &consumer);
+                    looks += 1;
+                    if looks == 1 {
+                        queue.core.interrupt();
+                    }
+                    found
                 });
                 assert!(matches!(outcome, Err(Error::Interrupted)), "{outcome:?}");
             })
         };
-        wait_for(&begun);
-        queue.core.interrupt();
-        threads::park_timeout(Duration::from_millis(1000));
+        threads::park_timeout(2 * SOON);
         drop(held);
         waiter.join();
     });

@@ -74,11 +74,12 @@ pub(super) fn state(life: &Life, ended: &[&Event], seq: u64) -> State {
             && event.began >= last.ended
     });
     match given_back || life.wishes.lease.is_some() {
-        _ if is_spent => State::Gone,
+        // Whoever was handed the last attempt still has it.
+        false => State::Out,
+        true if is_spent => State::Gone,
         // Nobody wakes those that wait when a lease or a delay ends.
         true if life.background == Background::Calls => State::Out,
         true => State::Waits,
-        false => State::Out,
     }
 }
 
