@@ -338,12 +338,13 @@ impl Extent {
 
     pub(crate) fn decode(bytes: &[u8], queue_id: &[u8; 16]) -> Option<Extent> {
         let bytes = bytes.get(..EXTENT_ROW_LEN)?;
+        let kind = ExtentKind::from_number(LittleEndian::read_u32(bytes))?;
         let crc = !crc32c(crc32c(u32::MAX, queue_id), &bytes[..12]);
         if LittleEndian::read_u32(&bytes[12..]) != crc && !planted!(ExtentNotChecked) {
             return None;
         }
         Some(Extent {
-            kind: ExtentKind::from_number(LittleEndian::read_u32(bytes))?,
+            kind,
             offset: LittleEndian::read_u32(&bytes[4..]),
             rows: LittleEndian::read_u32(&bytes[8..]),
         })

@@ -364,15 +364,18 @@ fn read_consumer(
 /// its pair and its name last; a removal is said in the pair, and clears the name.
 fn find_lost(extent: &[u8], at: ConsumerAt, row: u32) -> Option<ConsumerRow> {
     let part = |at: usize, len: usize| extent.get(at..at + len).unwrap_or(&[]);
-    let is_blank = |at: usize, len: usize| part(at, len).iter().all(|byte| *byte == 0);
+    let is_blank =
+        |at: usize, len: usize| part(at, len).iter().fold(0, |all, byte| all | byte) == 0;
     let says_removed = |half: usize| {
         u64_at(extent, half + place_at::PLACE_POSITION) == u64::MAX
             && u64_at(extent, half + place_at::PLACE_SEQ) == 0
     };
+    if is_blank(at.copy, PLACE_PAIR_LEN) || is_blank(at.pair, PLACE_PAIR_LEN) {
+        return None;
+    }
     let copied_name = at.copy + place_at::PLACE_NAME;
     let has_name = row == 0 || !is_blank(at.name, NAME_ROW_LEN) || !is_blank(copied_name, 1);
-    let has_places = !is_blank(at.pair, PLACE_PAIR_LEN) && !is_blank(at.copy, PLACE_PAIR_LEN);
-    if !has_name || !has_places || at.places().into_iter().any(says_removed) {
+    if !has_name || at.places().into_iter().any(says_removed) {
         return None;
     }
     let names = [(at.name, NAME_ROW_LEN), (copied_name, PLACE_PAIR_LEN - place_at::PLACE_NAME)];
