@@ -184,7 +184,9 @@ impl<S: Storage> Index<S> {
     }
 
     /// Removes the consumer: a place that says so goes to the older half. A power cut that undoes
-    /// part of this leaves the consumer at its last place or removed, never at an earlier place.
+    /// part of this leaves the consumer at its last place or removed, never at an earlier place. A
+    /// long name stays until the row is used again: with its place left and the name gone, the row
+    /// would look damaged.
     pub(crate) fn remove_consumer(&self, row: u32, name: &str) {
         let mut extents = self.extents.lock();
         if let Some((sheet, at)) = consumer_of(&extents.sheets, row) {
@@ -193,7 +195,9 @@ impl<S: Storage> Index<S> {
                 Place::removed(newest_place(sheet, at, seed).map_or(0, |place| place.number) + 1);
             let half = at.pair + (place.number & 1) as usize * PLACE_HALF_LEN;
             sheet.store_row(half, place.words(), place.crc(seed));
-            sheet.copy_in(at.name, &[0; NAME_ROW_LEN]);
+            if name.len() <= MAX_SHORT_NAME_LEN || planted!(LongNameCleared) {
+                sheet.copy_in(at.name, &[0; NAME_ROW_LEN]);
+            }
             sheet.copy_in(at.copy, &[0; PLACE_PAIR_LEN]);
         }
         extents.consumers.remove(&row);

@@ -206,7 +206,11 @@ impl IndexImage {
     /// Puts the lost consumers back, at this place. Where a row's name is lost, too, or the row
     /// itself, one consumer named [`UNREADABLE`] stands for all such rows.
     pub(crate) fn restore_lost(&mut self, place: Spot) {
-        for lost in std::mem::take(&mut self.lost) {
+        for mut lost in std::mem::take(&mut self.lost) {
+            if self.consumers.iter().any(|known| known.name == lost.name) {
+                // No place validates under it: a damaged name may have become another consumer's.
+                UNREADABLE.clone_into(&mut lost.name);
+            }
             let row = if lost.row == NO_ROW { self.free_row() } else { Some(lost.row) };
             let place = Place { number: 1, position: place.position, seq: place.seq };
             self.consumers.extend(row.map(|row| ConsumerRow { row, place, ..lost }));
@@ -303,16 +307,19 @@ pub(crate) fn extent_row(added: usize) -> [usize; 2] {
 }
 
 /// The extents that every index begins with, then the added ones up to the first that does not
-/// validate or lies beyond the bytes. And whether rows of consumers lie behind that one, or were
+/// validate, lies beyond the bytes, or does not lie behind those before. And whether rows of consumers lie behind that one, or were
 /// cut off: each extent of them is durable before it is named.
 fn read_extents(bytes: &[u8], queue_id: &[u8; 16]) -> (Vec<Extent>, bool) {
     let row = |at: usize| Extent::decode(bytes.get(at..)?, queue_id);
     let named = (0..EXTENT_ROWS).map(|added| extent_row(added).into_iter().find_map(row));
     let mut named: Vec<_> = named.collect();
-    let is_there = |extent: &Extent| {
-        extent.offset as usize >= index_at::END && extent.end() <= bytes.len() as u64
+    let mut end = index_at::END as u64;
+    let mut is_next = |extent: &Extent| {
+        let begins_behind = u64::from(extent.offset) >= end;
+        end = extent.end();
+        begins_behind && end <= bytes.len() as u64
     };
-    let there = named.iter().take_while(|extent| extent.as_ref().is_some_and(is_there)).count();
+    let there = named.iter().take_while(|named| named.as_ref().is_some_and(&mut is_next)).count();
     let beyond = named.split_off(there);
     let is_cut = bytes.len() < index_at::END
         || beyond.iter().flatten().any(|extent| extent.kind == ExtentKind::Consumers);
@@ -360,8 +367,9 @@ fn read_consumer(
 }
 
 /// The consumer in a row where [`read_consumer`] finds none: whether one was there, and its name.
-/// A kill or a power cut leaves no such row. While a consumer is made, its copy is stored behind
-/// its pair and its name last; a removal is said in the pair, and clears the name.
+/// A kill or a power cut leaves no such row. While a consumer is made, the copy's place is stored
+/// last, its check behind it; and a long name is durable before. A removal is said in the pair,
+/// which stays, and clears the copy.
 fn find_lost(extent: &[u8], at: ConsumerAt, row: u32) -> Option<ConsumerRow> {
     let part = |at: usize, len: usize| extent.get(at..at + len).unwrap_or(&[]);
     let is_blank =
@@ -370,7 +378,7 @@ fn find_lost(extent: &[u8], at: ConsumerAt, row: u32) -> Option<ConsumerRow> {
         u64_at(extent, half + place_at::PLACE_POSITION) == u64::MAX
             && u64_at(extent, half + place_at::PLACE_SEQ) == 0
     };
-    if is_blank(at.copy, PLACE_PAIR_LEN) || is_blank(at.pair, PLACE_PAIR_LEN) {
+    if is_blank(at.copy + place_at::PLACE_CRC, 4) || is_blank(at.pair, PLACE_PAIR_LEN) {
         return None;
     }
     let copied_name = at.copy + place_at::PLACE_NAME;

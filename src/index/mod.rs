@@ -38,7 +38,7 @@ use syncs::Syncs;
 
 use crate::error::{Error, Result, SyncFailed};
 use crate::events;
-use crate::format::{self, EXTENT_ROW_LEN, Extent, INDEX_NAME, Version, index_at};
+use crate::format::{self, EXTENT_ROW_LEN, EXTENT_ROWS, Extent, INDEX_NAME, Version, index_at};
 use crate::index::image::{IndexImage, extent_row, first_extents};
 use crate::index::run::Run;
 use crate::storage::poison::Poison;
@@ -110,9 +110,11 @@ impl<S: Storage> Index<S> {
                 sheets.push((*extent, whole.sheet(u64::from(extent.offset), len)?));
             }
         }
-        for (added, extent) in image.extents.iter().skip(first_extents().len()).enumerate() {
-            // A row may be damaged; then its copy is whole.
-            let row = extent.encode(&queue_id);
+        for added in 0..EXTENT_ROWS {
+            // A row may be damaged; then its copy is whole. And a power cut may have left rows of
+            // extents that the file does not hold.
+            let extent = image.extents.get(first_extents().len() + added);
+            let row = extent.map_or([0; EXTENT_ROW_LEN], |extent| extent.encode(&queue_id));
             for at in extent_row(added) {
                 let mut found = [0; EXTENT_ROW_LEN];
                 sheet.copy_out(at, &mut found);

@@ -85,6 +85,7 @@ pub(super) fn publish<S: Storage>(
             foreign_slots: known.rows.foreign_slots,
             next_life,
             held,
+            end: spot.seq,
             other_bytes,
             rows_complete,
         },

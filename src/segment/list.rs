@@ -34,8 +34,8 @@ pub(crate) struct List<F> {
     pub(super) last_store: u64,
     pub(super) recycling: Recycling<F>,
     pub(super) names: Names,
-    /// The first number behind the only segment, when that segment was drained: as long as no
-    /// segment is live, no lower number is in the queue.
+    /// The first number behind the only segment, when that segment was drained, or behind all that
+    /// the opening found: as long as no segment is live, no lower number is in the queue.
     pub(super) drained_up_to: u64,
     /// The first message that expired since the last consumer was removed: the next one that is to
     /// begin at the oldest message begins there, with a gap. While there are consumers it means

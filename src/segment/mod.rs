@@ -104,6 +104,8 @@ pub(crate) struct Found {
     /// The first number that may still be in the queue: the disk says that all below were given
     /// back.
     pub(crate) held: u64,
+    /// The first number behind all segments.
+    pub(crate) end: u64,
     /// Bytes of disk that files other than segments and the index take.
     pub(crate) other_bytes: u64,
     /// Every segment has its row in the index.
@@ -253,7 +255,7 @@ impl<S: Storage> Segments<S> {
                     handed_on,
                     last_store: 0,
                     recycling: Recycling::new(found.drained, found.spares, found.held),
-                    drained_up_to: 0,
+                    drained_up_to: if planted!(SparesOfAnOpeningForget) { 0 } else { found.end },
                     expired_from: None,
                     undated_tail: None,
                     headroom: 1,

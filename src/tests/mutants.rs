@@ -74,6 +74,10 @@ mutants! {
     ConsumersNamedUnsynced => "a row of consumers that was cut off is damage, not a power cut",
     /// Numbers that only the page cache has as reserved are reported as a gap.
     GapOnlyCached => "P4: no number that was reported as missing is given out later",
+    /// A removal clears a long name, too.
+    LongNameCleared => "a place whose name is nowhere is damage, not a power cut",
+    /// The header of a segment that an opening drains as the last one says that all may be held.
+    SparesOfAnOpeningForget => "no number is given out twice when the index is lost",
     /// The places of a consumer with a long name are stored before that name is synced.
     LongNameNotSynced => "a place whose name is nowhere is damage, not a power cut",
     /// An index that is made in the place of a damaged one is not durable before that one goes.

@@ -5,8 +5,8 @@ use crate::consume::consumer_state::Read;
 use crate::engine::reading;
 use crate::format::SECTOR;
 use crate::options::{Options, Start};
-use crate::tests::crash::directed::{fine, kept_but_for, take_all_of};
-use crate::tests::crash::examine::{consumer_of, open};
+use crate::tests::crash::directed::{disk, fine, holds_but_for, kept_but_for, take_all_of};
+use crate::tests::crash::examine::{consumer_of, next_of, open};
 use crate::tests::crash::model::{Check, content, ensure};
 use crate::tests::sim::{Mutant, SimStorage};
 
@@ -159,4 +159,97 @@ fn a_power_cut_is_not_taken_for_damage() {
             Ok(true)
         });
     }
+}
+
+/// A consumer with a long name is removed, and power is cut: it is there or not, and nothing is
+/// damaged.
+#[test]
+fn a_removal_that_is_cut_is_not_taken_for_damage() {
+    kept_but_for(Mutant::LongNameCleared, |number, images| {
+        let queue = open(disk(number), &limits())?;
+        fine(queue.consumer(&name(1)).and(queue.consumer(&name(3))))?;
+        fine(queue.enqueue(b"a message"))?;
+        fine(queue.core.flush())?;
+        fine(queue.remove_consumer(&name(3)))?;
+        *images += 1;
+        let queue = open(queue.core.storage.power_cut(number), &limits())?;
+        let names = queue.consumer_names();
+        ensure!(names.iter().all(|one| [name(1), name(3)].contains(one)), "{number}: {names:?}");
+        Ok(number < 400)
+    });
+}
+
+/// One bit makes a long name that of another consumer, which stays where it is.
+#[test]
+fn a_damaged_name_moves_no_other_consumer() {
+    let queue = open(disk(1), &limits()).unwrap();
+    let (early, late) = (name(11), name(13));
+    for name in [&early, &late] {
+        queue.consumer_at(name, Start::Oldest).unwrap();
+    }
+    (0..20).for_each(|seq| assert_eq!(queue.enqueue(&content(seq, 700)).unwrap(), seq));
+    read(&queue, &early, 2);
+    read(&queue, &late, 20);
+    queue.close().unwrap();
+    let storage = queue.core.storage.process_kill();
+    let bytes = storage.read_file("index");
+    let at = bytes.windows(early.len()).position(|found| found == early.as_bytes()).unwrap();
+    storage.corrupt("index", at, late.as_bytes());
+    let queue = open(storage, &limits()).unwrap();
+    assert_eq!(queue.consumer(&late).unwrap().seq(), 20);
+    assert_eq!(queue.consumer(crate::index::image::UNREADABLE).unwrap().seq(), 0);
+}
+
+/// A power cut takes the length of the file back, and leaves the rows of extents in it: none of
+/// them counts once the file is longer again.
+#[test]
+fn rows_of_extents_that_a_power_cut_left_are_cleared() {
+    let queue = open(disk(1), &limits()).unwrap();
+    (1..70).for_each(|number| drop(queue.consumer(&name(number)).unwrap()));
+    let later = |row: usize| crate::format::Extent {
+        kind: crate::format::ExtentKind::Acks,
+        offset: (crate::format::index_at::END + 4096 * row) as u32,
+        rows: 8,
+    };
+    let id = queue.core.index.queue_id;
+    queue.close().unwrap();
+    let storage = queue.core.storage.process_kill();
+    // As if two extents of acknowledgements had been added instead, and the file's end was lost.
+    for row in [1, 2] {
+        for at in crate::index::image::extent_row(row) {
+            storage.corrupt("index", at, &later(row).encode(&id));
+        }
+    }
+    let queue = open(storage, &limits()).unwrap();
+    let bytes = queue.core.storage.read_file("index");
+    for row in [1, 2] {
+        for at in crate::index::image::extent_row(row) {
+            assert!(bytes[at..at + 16].iter().all(|byte| *byte == 0), "row {row} at {at}");
+        }
+    }
+    assert_eq!(queue.consumer_names().len(), 69);
+}
+
+/// Everything was read, and a container died or power was cut. The next run makes a spare of the
+/// last segment. When the index is lost after that, the spare says which numbers are gone.
+#[test]
+fn an_opening_that_drains_the_last_segment_says_so_in_its_header() {
+    holds_but_for(Mutant::SparesOfAnOpeningForget, || {
+        for left in
+            [SimStorage::process_kill, SimStorage::seen_elsewhere, SimStorage::power_cut_losing_all]
+        {
+            let queue = open(disk(1), &limits()).unwrap();
+            queue.consumer("w").unwrap();
+            (0..8).for_each(|seq| assert_eq!(queue.enqueue(&content(seq, 400)).unwrap(), seq));
+            read(&queue, "w", 8);
+            queue.core.flush().unwrap();
+            let queue = open(left(&queue.core.storage), &limits()).unwrap();
+            let next = next_of(&queue);
+            queue.give_space_back();
+            queue.close().unwrap();
+            let storage = queue.core.storage.process_kill();
+            storage.remove_file("index");
+            assert!(next_of(&open(storage, &limits()).unwrap()) >= next.min(8));
+        }
+    });
 }
