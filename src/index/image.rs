@@ -307,8 +307,9 @@ pub(crate) fn extent_row(added: usize) -> [usize; 2] {
 }
 
 /// The extents that every index begins with, then the added ones up to the first that does not
-/// validate, lies beyond the bytes, or does not lie behind those before. And whether rows of consumers lie behind that one, or were
-/// cut off: each extent of them is durable before it is named.
+/// validate, lies beyond the bytes, or does not lie behind those before. And whether rows of
+/// consumers lie behind that one, or were cut off: each extent of them is durable before it is
+/// named.
 fn read_extents(bytes: &[u8], queue_id: &[u8; 16]) -> (Vec<Extent>, bool) {
     let row = |at: usize| Extent::decode(bytes.get(at..)?, queue_id);
     let named = (0..EXTENT_ROWS).map(|added| extent_row(added).into_iter().find_map(row));
