@@ -389,7 +389,8 @@ impl Consumer {
     /// of the queue, a number within a gap to that gap.
     ///
     /// Deliveries received before are called off: to acknowledge them or to give them back changes
-    /// nothing any more.
+    /// nothing any more. Where acknowledgements or attempts are stored, the calling thread erases
+    /// them on the disk first, with one sync of the index.
     ///
     /// # Errors
     ///

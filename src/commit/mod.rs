@@ -120,7 +120,8 @@ impl<S: Storage> Core<S> {
     /// Drains the segments that every consumer has passed; the tail's too when all of it is read.
     /// Returns whether there are segments to reclaim. The caller holds the producers' lock.
     pub(crate) fn drain_read(&self, writer: &mut Writer<S::File>) -> bool {
-        // Never waits for `giving_back`: a seek that holds it may wait for the producers' lock.
+        // Never waits for `giving_back`: who holds it to find a place may wait for the producers'
+        // lock.
         if planted!(RoomWaitsForASeek) {
             drop(self.places.giving_back.read());
         }

@@ -74,7 +74,19 @@ impl<S: Storage> ConsumerState<S> {
         if_gone: Option<&dyn BeginsDefault>,
     ) -> Step<D::Delivered> {
         match self.existing(locked, if_gone) {
-            Ok(mut locked) => self.step_specially(&mut locked, core, what, delivery).0,
+            Ok(mut locked) => {
+                let step = self.step_specially(&mut locked, core, what, delivery).0;
+                let ended = step.moved || reported(&step.outcome).is_some();
+                drop(locked);
+                if ended
+                    && self.has_redelivery.load(Ordering::Acquire)
+                    && !planted!(TakingWakesNobody)
+                {
+                    // Its attempts count no more, so another message may go out.
+                    core.wake_reader(self.row);
+                }
+                step
+            }
             Err(error) => Step::of(Err(error.into())),
         }
     }

@@ -125,11 +125,9 @@ impl<S: Storage> Engine<S> {
         at: Begins,
         done: &[NumberRange],
     ) -> Result<Arc<ConsumerState<S>>> {
-        // The stand-in's cell keeps the segments from `spot` on until the consumer's own cell does.
-        let stand_in = Arc::new(PlaceCell { is_stand_in: true, ..PlaceCell::default() });
         let end = self.core.visible_end();
         let mut expired_from = None;
-        let (spot, unclaimed) = {
+        let (spot, unclaimed, stand_in) = {
             let _nothing_goes = self.core.places.giving_back.write();
             let spot = match at {
                 Begins::Spot(spot) => spot,
@@ -155,11 +153,8 @@ impl<S: Storage> Engine<S> {
             };
             let unclaimed = self.unclaimed_before(at, spot, end);
             // What nobody has claimed stays until the consumer is made, and that is counted.
-            stand_in.begin(if unclaimed.is_empty() { spot } else { Spot::default() }, 0);
-            if !planted!(NoStandIn) {
-                self.core.places.cells.write().push(Arc::clone(&stand_in));
-            }
-            (spot, unclaimed)
+            let from = if unclaimed.is_empty() { spot } else { Spot::default() };
+            (spot, unclaimed, self.stand_in(from))
         };
         reached!("before a consumer has its place");
         let place = Place { number: 0, position: spot.position, seq: spot.seq };
@@ -171,8 +166,23 @@ impl<S: Storage> Engine<S> {
             // The expired messages were reported to nobody.
             self.core.segments.list().expired_from = expired_from;
         }
-        self.core.places.cells.write().retain(|place| !Arc::ptr_eq(place, &stand_in));
+        self.end_stand_in(&stand_in);
         taken
+    }
+
+    /// A place that keeps the segments from `from` on until a consumer's own does. The caller holds
+    /// `giving_back` for writing.
+    fn stand_in(&self, from: Spot) -> Arc<PlaceCell> {
+        let stand_in = Arc::new(PlaceCell { is_stand_in: true, ..PlaceCell::default() });
+        stand_in.begin(from, 0);
+        if !planted!(NoStandIn) {
+            self.core.places.cells.write().push(Arc::clone(&stand_in));
+        }
+        stand_in
+    }
+
+    fn end_stand_in(&self, stand_in: &Arc<PlaceCell>) {
+        self.core.places.cells.write().retain(|place| !Arc::ptr_eq(place, stand_in));
     }
 
     /// The numbers held before `spot`, if it is where the first consumer is to begin: nobody else
@@ -218,16 +228,20 @@ impl<S: Storage> Engine<S> {
     pub(crate) fn seek(&self, consumer: &ConsumerState<S>, seq: u64) -> Result<()> {
         let _events = events::at_end();
         let core = &*self.core;
-        // `fork` takes a consumer's lock and `giving_back` in the other order: the registry's lock
-        // keeps the two apart.
         let one_at_a_time = self.registry()?;
         consumer.with_locked(|locked| locked.check(core, consumer))?;
         let end = core.visible_end();
-        {
-            // No segment is given back until the consumer stands at its new place.
+        // The search walks over a segment, and the move may sync the index: others do not wait for
+        // that. The segment stays until the consumer stands at its new place.
+        let stand_in = {
             let _nothing_goes = core.places.giving_back.write();
-            consumer.move_to(core, Cursor::spot_of(core, seq, end)?)?;
-        }
+            let rows: Vec<_> = core.segments.list().live.iter().copied().collect();
+            self.stand_in(Cursor::<S::File>::segment_of(&rows, seq).unwrap_or(end))
+        };
+        reached!("before a seek looks for its message");
+        let moved = Cursor::spot_of(core, seq, end).and_then(|spot| consumer.move_to(core, spot));
+        self.end_stand_in(&stand_in);
+        moved?;
         drop(one_at_a_time);
         self.give_space_back();
         if !planted!(SeekWakesNobody) {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Engine;
-use crate::consume::consumer_state::{ConsumerState, Deliver, Handed, Read, Step};
+use crate::consume::consumer_state::{ConsumerState, Deliver, Handed, Read, Step, reported};
 use crate::error::{Error, Result};
 use crate::events;
 use crate::read::Check;
@@ -72,7 +72,7 @@ impl<S: Storage> Engine<S> {
         step.outcome
     }
 
-    /// Counts one read, and flushes if it completes the number of `flush_every_ops`.
+    /// Counts one read, and flushes if that makes the number of `flush_every_ops`.
     #[cold]
     fn count_read(&self) -> Result<()> {
         if self.core.is_poisoned() {
@@ -124,6 +124,10 @@ impl<S: Storage> Engine<S> {
     ) -> Result<Option<(R, Handed)>> {
         if step.crossed {
             self.crossed(consumer);
+        }
+        if reported(&step.outcome).is_some() {
+            // The gap may have ended counts, so another message may go out.
+            self.core.wake_reader(consumer.row);
         }
         let received = step.outcome.map_err(|error| *error)?;
         // (In a child of a fork, which is refused above, a lock may be held for ever.)

@@ -33,6 +33,11 @@ enum WaitsFor {
     Moment,
 }
 
+/// Whether another thread had the lock for writing for longer than a moment.
+pub(super) fn is_busy(error: &Error) -> bool {
+    matches!(error, Error::Io { source, .. } if source.kind() == io::ErrorKind::WouldBlock)
+}
+
 impl<S: Storage> Engine<S> {
     /// The producers' lock. An error when the queue was closed while this thread waited for it.
     #[inline]
@@ -48,7 +53,8 @@ impl<S: Storage> Engine<S> {
         Ok(writer)
     }
 
-    /// As [`writer`](Self::writer), but waits no longer than a moment.
+    /// As [`writer`](Self::writer), but waits no longer than a moment: then the error
+    /// [is busy](is_busy).
     fn writer_in_a_moment(&self) -> Result<MutexGuard<'_, Writer<S::File>>> {
         self.core.check_may_wait()?;
         let (began, mut has_parked) = (now(), false);
@@ -151,10 +157,11 @@ impl<S: Storage> Engine<S> {
         Ok((first..end.seq, result))
     }
 
-    /// Enqueues a message where that needs no wait for room. Returns its number, and whether a
-    /// flush is due. The caller calls [`refused`](Self::refused) with an error that is the last.
+    /// Enqueues a message where that needs no wait for room. Returns its number, and if a flush is
+    /// due, how many operations that flush [covers](Self::note_flushed). The caller calls
+    /// [`refused`](Self::refused) with an error that is the last.
     #[cfg(any(test, feature = "async"))]
-    pub(crate) fn offer(&self, payload: &[u8]) -> Result<(u64, bool)> {
+    pub(crate) fn offer(&self, payload: &[u8]) -> Result<(u64, Option<u64>)> {
         let _events = events::at_end();
         let push = |writer: &mut Writer<S::File>, core: &Core<S>| {
             writer.push(core, payload, Batch::default())
@@ -164,12 +171,18 @@ impl<S: Storage> Engine<S> {
         if waiters != 0 && !self.core.durable_only {
             self.core.wake_readers(1);
         }
-        let is_due = match self.options.flush_every_ops {
-            Some(1) => true,
-            Some(every) => self.is_due(every, 1),
-            None => false,
+        let due = match self.options.flush_every_ops {
+            Some(1) => Some(0),
+            Some(every) => self.operations.count(every, 1),
+            None => None,
         };
-        Ok((seq, is_due))
+        Ok((seq, due))
+    }
+
+    /// The flush that was due is done: it covers that many operations.
+    #[cfg(any(test, feature = "async"))]
+    pub(crate) fn note_flushed(&self, covered: u64) {
+        self.operations.note_flushed(covered);
     }
 
     /// Enqueues a dead letter, which comes from `origin`, in another queue. The caller flushes
@@ -347,15 +360,14 @@ impl<S: Storage> Engine<S> {
         flushed.map_err(|error| error.of_flush(self.core.storage.path()))
     }
 
-    /// Counts `count` operations. Flushes when they complete another `every`.
+    /// Counts `count` operations. Flushes when `every` or more are not flushed.
     #[cold]
     pub(super) fn count(&self, every: u64, count: u64) -> Result<()> {
-        if self.is_due(every, count) { self.core.flush() } else { Ok(()) }
-    }
-
-    /// Counts `count` operations. True when they complete another `every`.
-    fn is_due(&self, every: u64, count: u64) -> bool {
-        let before = self.operations.fetch_add(count, Ordering::Relaxed);
-        (before + count) / every > before / every
+        let Some(covered) = self.operations.count(every, count) else {
+            return Ok(());
+        };
+        self.core.flush()?;
+        self.operations.note_flushed(covered);
+        Ok(())
     }
 }

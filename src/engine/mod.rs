@@ -11,6 +11,7 @@ mod figures;
 mod held;
 mod lanes;
 mod later;
+mod operations;
 pub(crate) mod reading;
 mod redelivery;
 mod room;
@@ -28,6 +29,7 @@ use waited_for::{WaitedFor, may_wait};
 
 use crate::commit::Core;
 use crate::commit::storage_worker;
+use crate::engine::operations::Operations;
 use crate::error::{Error, Result};
 use crate::events;
 use crate::format::{Figures, NumberRange};
@@ -40,7 +42,7 @@ use crate::segment::pool::Pool;
 use crate::segment::{DiskLimits, Segments};
 use crate::state::{Parts, State, flush_failed};
 use crate::storage::Storage;
-use crate::threads::{AtomicU64, Condvar, Mutex};
+use crate::threads::{Condvar, Mutex};
 use crate::write::Writer;
 
 #[derive(Debug)]
@@ -49,7 +51,7 @@ pub(crate) struct Engine<S: Storage> {
     pub(crate) options: Options,
     pub(crate) consumers: Arc<Consumers<S>>,
     /// Operations of this run, counted for `flush_every_ops` above 1.
-    operations: AtomicU64,
+    operations: Operations,
     later: Later<S>,
     /// This process has the queue open; none once it is closed.
     open_here: Mutex<Option<OpenHere>>,
@@ -57,7 +59,7 @@ pub(crate) struct Engine<S: Storage> {
     closed: Condvar,
     /// Calls that found the queue open and went on to take the registry's or the producers' lock.
     #[cfg(test)]
-    pub(crate) came: AtomicU64,
+    pub(crate) came: crate::threads::AtomicU64,
 }
 
 /// Who does the background work: flushes by time, reclaiming, expiry.
@@ -138,13 +140,13 @@ impl<S: Storage> Engine<S> {
             core,
             options: options.clone(),
             consumers,
-            operations: AtomicU64::new(0),
+            operations: Operations::default(),
             open_here: Mutex::new(Some(open_here)),
             closing: Mutex::default(),
             closed: Condvar::new(),
             later: Later::default(),
             #[cfg(test)]
-            came: AtomicU64::new(0),
+            came: crate::threads::AtomicU64::new(0),
         };
         events::opened(
             engine.core.storage.path(),

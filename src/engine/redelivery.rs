@@ -10,6 +10,7 @@ use crate::commit::Core;
 use crate::consume::consumer_state::{ConsumerState, Handed};
 use crate::consume::deliveries::DeadLetter;
 use crate::consume::redelivery::{DeadLetters, Rules};
+use crate::engine::enqueue::is_busy;
 use crate::engine::reading::message;
 use crate::error::{Error, Result};
 use crate::events;
@@ -139,9 +140,10 @@ impl<S: Storage> Consumers<S> {
 
     /// Ends leases and delays that are over, and has dead letters go. The caller holds no lock.
     pub(crate) fn look_at_deliveries(&self, core: &Core<S>) {
+        let mut busy = BTreeSet::new();
         for consumer in self.all() {
             consumer.look_at_deliveries(core);
-            self.post(core, &consumer);
+            self.post(core, &consumer, &mut busy);
             if let Some(due) = consumer.time_to_notify() {
                 core.delivery_worker.request(|wanted| wanted.look_at_deliveries(due));
             }
@@ -157,25 +159,32 @@ impl<S: Storage> Consumers<S> {
         for consumer in self.all() {
             consumer.dead_letters_at_once();
         }
-        while self.all().iter().any(|consumer| self.post(core, consumer) > 0)
+        while self.all().iter().any(|consumer| self.post(core, consumer, &mut BTreeSet::new()) > 0)
             && now().saturating_duration_since(began) < LAST_DEAD_LETTERS
         {}
     }
 
     /// Puts rejected messages into the queue for dead letters, flushes it, and only then makes them
     /// done. Those of which the flush failed are in that queue: they need another flush alone, or
-    /// each attempt would leave one more copy there. Returns how many went, or can never go. The
-    /// caller holds no lock.
+    /// each attempt would leave one more copy there. Returns how many went, or can never go. Queues
+    /// whose lock could not be had are `busy`: nothing is put into them again. The caller holds no
+    /// lock.
     #[cold]
     #[inline(never)]
-    fn post(&self, core: &Core<S>, consumer: &ConsumerState<S>) -> usize {
+    fn post(
+        &self,
+        core: &Core<S>,
+        consumer: &ConsumerState<S>,
+        busy: &mut BTreeSet<usize>,
+    ) -> usize {
         // Before the look whether the queue is closed: a close waits until this is dropped.
         let carrying = self.carriers.begin();
         let Some((dead, dead_letters)) = consumer.take_dead_letters(core, message) else {
             return 0;
         };
         let (mut sent, mut too_large, mut refused) = (BTreeSet::new(), BTreeSet::new(), None);
-        let (mut unflushed, mut takes_more) = (BTreeSet::new(), true);
+        let mut unflushed = BTreeSet::new();
+        let mut takes_more = !busy.contains(&dead.id()) || planted!(BusyAskedAgain);
         {
             // A subscriber could end this thread with dead letters under way.
             check_foreign_code();
@@ -196,6 +205,9 @@ impl<S: Storage> Consumers<S> {
                     }
                     Err(error) => {
                         let never_goes = matches!(error, Error::MessageTooLarge { .. });
+                        if is_busy(&error) {
+                            busy.insert(dead.id());
+                        }
                         refused = Some(error);
                         takes_more = never_goes;
                         too_large.extend(never_goes.then_some(*seq));

@@ -165,8 +165,8 @@ pub(crate) struct Enqueuing<M, S: Storage> {
     ticket: Option<Ticket>,
     /// The message is too long for any queue.
     too_long: Option<Error>,
-    /// The message is in the queue, with that number, and is being flushed.
-    flushes: Option<(u64, Flushing<S>)>,
+    /// The message is in the queue, with that number, and is being flushed with as many operations.
+    flushes: Option<(u64, u64, Flushing<S>)>,
 }
 
 impl<M: AsRef<[u8]>, S: Storage> Enqueuing<M, S> {
@@ -242,10 +242,10 @@ impl<M: AsRef<[u8]>, S: Storage> Enqueuing<M, S> {
     /// Tries once. Pending when it is refused, and may be tried again; and while it is flushed.
     fn offer(&mut self, context: &Context<'_>) -> Poll<Result<u64>> {
         let refused = match self.engine.offer(self.message.as_ref()) {
-            Ok((seq, false)) => return self.ends(Ok(seq)),
-            Ok((seq, true)) => {
+            Ok((seq, None)) => return self.ends(Ok(seq)),
+            Ok((seq, Some(covered))) => {
                 self.leave();
-                self.flushes = Some((seq, Flushing::of_a_message(&self.engine)));
+                self.flushes = Some((seq, covered, Flushing::of_a_message(&self.engine)));
                 return self.poll_flushes(context);
             }
             Err(error) => error,
@@ -262,13 +262,16 @@ impl<M: AsRef<[u8]>, S: Storage> Enqueuing<M, S> {
     }
 
     fn poll_flushes(&mut self, context: &Context<'_>) -> Poll<Result<u64>> {
-        let Some((seq, flush)) = &mut self.flushes else {
+        let Some((seq, covered, flush)) = &mut self.flushes else {
             return Poll::Pending;
         };
-        let seq = *seq;
+        let (seq, covered) = (*seq, *covered);
         let path = self.engine.core.storage.path();
         flush.poll_flushed(context).map(|flushed| match flushed {
-            Ok(()) => Ok(seq),
+            Ok(()) => {
+                self.engine.note_flushed(covered);
+                Ok(seq)
+            }
             // The message is in the queue all the same.
             Err(error) => Err(error.of_flush(path)),
         })

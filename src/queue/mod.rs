@@ -271,6 +271,8 @@ impl Queue {
     ///
     /// It stays removed after the death of the process, and after a power cut once a flush has
     /// covered the call. Until then a power cut may bring it back, where it stood.
+    /// Its acknowledgements and attempts are erased on the disk before the call returns, with one
+    /// sync of the index.
     ///
     /// # Errors
     ///

@@ -210,6 +210,16 @@ impl<F: StorageFile> Cursor<F> {
         }
     }
 
+    /// Where the segment begins that the message `seq` begins in, or lies behind the first of
+    /// which.
+    pub(crate) fn segment_of(rows: &[Row], seq: u64) -> Option<Spot> {
+        // `<`, not `<=`: a segment whose first number is `seq` may begin with the message's end,
+        // and then the message begins in the segment before.
+        let at = rows.partition_point(|row| row.header.first_seq < seq);
+        let row = at.checked_sub(1).map_or_else(|| rows.first(), |at| rows.get(at))?;
+        Some(Spot { position: row.header.base, seq: row.header.first_seq })
+    }
+
     /// The spot of the message `seq`, if it is still held. Walks over the headers from the
     /// beginning of its segment.
     pub(crate) fn seek<S: Storage<File = F>>(
@@ -217,15 +227,10 @@ impl<F: StorageFile> Cursor<F> {
         rows: &[Row],
         seq: u64,
     ) -> Result<Option<Spot>> {
-        // `<`, not `<=`: a segment whose first number is `seq` may begin with the message's end,
-        // and then the message begins in the segment before.
-        let at = rows.partition_point(|row| row.header.first_seq < seq);
-        let row = at.checked_sub(1).map_or_else(|| rows.first(), |at| rows.get(at));
-        let Some(row) = row.filter(|row| row.header.first_seq <= seq) else {
+        let Some(begin) = Self::segment_of(rows, seq).filter(|begin| begin.seq <= seq) else {
             return Ok(None);
         };
-        let (position, first_seq) = (row.header.base, row.header.first_seq);
-        let mut cursor: Cursor<F> = Cursor::new(Spot { position, seq: first_seq });
+        let mut cursor: Cursor<F> = Cursor::new(begin);
         while cursor.spot.seq < seq {
             match cursor.find_header(core) {
                 Ok(Some(_)) => cursor.advance(),

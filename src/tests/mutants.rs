@@ -78,6 +78,10 @@ mutants! {
     LongNameCleared => "a place whose name is nowhere is damage, not a power cut",
     /// The header of a segment that an opening drains as the last one says that all may be held.
     SparesOfAnOpeningForget => "no number is given out twice when the index is lost",
+    /// A read that ends the count of a message wakes nobody.
+    TakingWakesNobody => "P9: whoever waits for what may go out now is woken",
+    /// A queue for dead letters whose lock could not be had is asked again for the next consumer.
+    BusyAskedAgain => "deliveries of others do not wait for a queue of dead letters",
     /// The places of a consumer with a long name are stored before that name is synced.
     LongNameNotSynced => "a place whose name is nowhere is damage, not a power cut",
     /// An index that is made in the place of a damaged one is not durable before that one goes.

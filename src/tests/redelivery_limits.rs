@@ -1,6 +1,6 @@
 //! Messages that come again where something is full, far away, or of an earlier run.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -446,4 +446,26 @@ fn a_death_counts_whoever_opens_the_queue_next_and_a_power_cut_never() {
         // It is under suspicion in both cases.
         assert!(receive(&queue, &consumer).is_none());
     }
+}
+
+/// Another thread has the other queue's lock for writing: nobody waits for it twice in a row.
+#[test]
+fn a_busy_queue_for_dead_letters_is_asked_once_for_all_consumers() {
+    static ASKED: AtomicU64 = AtomicU64::new(0);
+    holds_but_for(Mutant::BusyAskedAgain, || {
+        ASKED.store(0, Ordering::Relaxed);
+        let dead_letters = Other::answering(|_, _| {
+            ASKED.fetch_add(1, Ordering::Relaxed);
+            Err(Error::io("lock for writing", "other", std::io::ErrorKind::WouldBlock.into()))
+        });
+        let queue = filled(3);
+        for name in ["a", "b", "c"] {
+            let consumer = queue.consumer(name).unwrap();
+            queue.set_redelivery(&consumer, with_dead_letters(&dead_letters)).unwrap();
+            let (seq, handed) = receive(&queue, &consumer).unwrap();
+            consumer.reject(&queue.core, seq, handed).unwrap();
+        }
+        queue.consumers.look_at_deliveries(&queue.core);
+        assert_eq!(ASKED.load(Ordering::Relaxed), 1);
+    });
 }
