@@ -102,6 +102,13 @@ impl SegmentHeader {
         self.first_seq.saturating_sub(self.gap_before)
     }
 
+    /// Whether the two are of one segment in one life, with the same first record.
+    pub(crate) fn begins_as(&self, other: &SegmentHeader) -> bool {
+        let beginning =
+            |header: &SegmentHeader| (header.queue_id, header.life, header.base, header.first_seq);
+        beginning(self) == beginning(other)
+    }
+
     /// This header with what the index's `row`, of the same life, knows better. A spare takes
     /// another life before it is live again: where the row has it as a spare, the header is older.
     pub(crate) fn corrected_by(self, row: &SegmentHeader) -> SegmentHeader {
@@ -113,7 +120,7 @@ impl SegmentHeader {
     /// This header, or with the gap of the index's row when that is longer: then the file could not
     /// be written when the gap was stated. `row` is of the same life.
     pub(crate) fn with_more_missing(self, row: &SegmentHeader) -> SegmentHeader {
-        if row.gap_before <= self.gap_before {
+        if row.gap_before <= self.gap_before || !self.begins_as(row) {
             return self;
         }
         SegmentHeader {

@@ -24,7 +24,7 @@ use crate::options::Options;
 pub(crate) use crate::recovery::belief::Ended;
 use crate::recovery::belief::{Belief, evicted, held_from, reservation};
 use crate::recovery::copies::leave_one_file_of_each;
-use crate::recovery::index::{Known, random_u64, read_index, take_up_index};
+use crate::recovery::index::{Known, ReadIndex, random_u64, read_index, take_up_index};
 use crate::recovery::repair::{Holds, discard, repair, restate};
 use crate::recovery::rows::{Rows, believe_rows_or_gather_headers};
 use crate::recovery::tail::{
@@ -57,8 +57,25 @@ pub(crate) struct Recovered<S: Storage> {
 
 /// Opens the files of the queue in `storage`. The caller holds the storage's lock.
 pub(crate) fn recover<S: Storage>(storage: &S, options: &Options) -> Result<Recovered<S>> {
-    let nonce = random_u64(storage);
     let mut read = read_index(storage)?;
+    loop {
+        if let Some(recovered) = recover_by(storage, read, options)? {
+            return Ok(recovered);
+        }
+        // What was taken from the index is in doubt, the rows of the segments too. Without belief
+        // no walk is too short.
+        read = ReadIndex { belief: Belief::Disk, ..read_index(storage)? };
+    }
+}
+
+/// Opens the files by the index that was read. `None` when the walk does not find what the index
+/// states, although the index is believed.
+fn recover_by<S: Storage>(
+    storage: &S,
+    mut read: ReadIndex<S>,
+    options: &Options,
+) -> Result<Option<Recovered<S>>> {
+    let nonce = random_u64(storage);
     let mut gathered =
         believe_rows_or_gather_headers(storage, &read.image, read.queue_id, read.belief)?;
     if !gathered.from_index {
@@ -71,7 +88,9 @@ pub(crate) fn recover<S: Storage>(storage: &S, options: &Options) -> Result<Reco
         return Err(Error::no_queue(storage.path()));
     }
     let mut known = take_up_index(storage, nonce, read, gathered)?;
-    let mut end = find_end(storage, &mut known)?;
+    let Some(mut end) = find_end(storage, &mut known)? else {
+        return Ok(None);
+    };
     if !known.belief.is_trusted() {
         mend(storage, &mut known, &mut end)?;
     }
@@ -82,7 +101,7 @@ pub(crate) fn recover<S: Storage>(storage: &S, options: &Options) -> Result<Reco
         place_tail(storage, &mut known, &end)?
     };
     let tail = discard_unused(storage, &mut known, &end, tail)?;
-    publish::publish(storage, known, tail, &end.walked, options)
+    publish::publish(storage, known, tail, &end.walked, options).map(Some)
 }
 
 /// Where the records end that the walk found, and where the index says that they end.
@@ -96,10 +115,9 @@ struct End {
     reached: Spot,
 }
 
-/// Walks from the best known spot to the end of what validates. When the walk does not find what
-/// the index states, the belief in the index falls to `Belief::Disk`, and the rest of the segments
-/// is searched.
-fn find_end<S: Storage>(storage: &S, known: &mut Known<S>) -> Result<End> {
+/// Walks from the best known spot to the end of what validates. `None` when the index is believed
+/// and the walk does not find what it states: bytes are damaged, or were lost with the mount.
+fn find_end<S: Storage>(storage: &S, known: &mut Known<S>) -> Result<Option<End>> {
     let Known { index, image, rows, opened, belief, .. } = known;
     rows.drop_outlived();
     if !planted!(BegunBehindTheEnd)
@@ -116,26 +134,19 @@ fn find_end<S: Storage>(storage: &S, known: &mut Known<S>) -> Result<End> {
     rows.retain_live(|row| row.header.base < start.position || row.header.first_seq >= start.seq);
     let read = |(name, error): (String, _)| Error::io("read", storage.path().join(name), error);
     let rules = WalkRules::with(*belief, image, rows);
-    let mut walked = walk(storage, &rows.live, opened, start, rules).map_err(read)?;
+    let walked = walk(storage, &rows.live, opened, start, rules).map_err(read)?;
     let stated = Stated::by(image);
-    let (mut next, mut reached) = pending(image, &rows.live, walked.tail, *belief);
+    let (next, reached) = pending(image, &rows.live, walked.tail, *belief);
     if !belief.is_met(image, rows, &walked, reached, &stated) {
-        // Bytes are damaged, or were lost with the mount: the walk searches for all records that
-        // are left.
-        let again = rules.without_trust(*belief, image, rows);
-        if again != rules {
-            walked = walk(storage, &rows.live, opened, start, again).map_err(read)?;
-            (next, reached) = pending(image, &rows.live, walked.tail, *belief);
-        }
         if *belief == Belief::Mount {
             index.forget_token();
         }
-        *belief = Belief::Disk;
+        return Ok(None);
     }
     let is_behind = |row: &Row| begins_behind(row, walked.tail);
     let kept = rows.live.iter().position(is_behind).unwrap_or(rows.live.len());
     rows.stale.extend(rows.live.drain(kept..));
-    Ok(End { start, walked, stated, next, reached })
+    Ok(Some(End { start, walked, stated, next, reached }))
 }
 
 /// Power may have been cut: the headers of segments state what is missing before them, and gap

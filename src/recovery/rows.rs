@@ -12,7 +12,7 @@ use crate::recovery::belief::{Belief, held_from};
 use crate::recovery::index::unsupported;
 use crate::recovery::repair::store;
 use crate::segment::scan::Scan;
-use crate::segment::{Lost, Opened, Row, open_life, quarantine, read_header};
+use crate::segment::{Lost, Opened, Row, open_with_header, quarantine, read_header};
 use crate::storage::{Storage, StorageFile};
 
 /// What is known once the segments were gathered.
@@ -406,7 +406,8 @@ pub(super) fn follow_each_other<'a>(live: impl Iterator<Item = &'a SegmentHeader
 }
 
 /// Opens the first and the last live segment, if they are the files that the index names. An index
-/// of another queue or of another time fails here.
+/// of another queue or of another time fails here. So does a damaged header, which is then written
+/// again from its row.
 fn open_ends<S: Storage>(
     storage: &S,
     segments: &[(u32, SegmentHeader)],
@@ -419,8 +420,10 @@ fn open_ends<S: Storage>(
     let last = live().max_by_key(|(_, header)| header.base);
     let ends = [first, last.filter(|last| Some(*last) != first)].into_iter().flatten();
     let opened = ends.map(|(slot, header)| {
-        let opened = open_life(storage, *slot, header).ok()?;
-        (opened.allocated >= header.allocated).then_some(opened)
+        let (opened, found) = open_with_header(storage, *slot, header).ok()?;
+        let is_it =
+            found.is_some_and(|found| found.begins_as(header)) || planted!(DamagedHeaderStays);
+        (is_it && opened.allocated >= header.allocated).then_some(opened)
     });
     opened.collect()
 }

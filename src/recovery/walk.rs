@@ -60,19 +60,6 @@ impl WalkRules {
             published: image.live.tail.map_or(u64::MAX, |tail| tail.position),
         }
     }
-
-    /// For a second walk: the first one, by these rules, did not find what the index states.
-    pub(super) fn without_trust(
-        self,
-        belief: Belief,
-        image: &IndexImage,
-        rows: &Rows,
-    ) -> WalkRules {
-        match belief {
-            Belief::Mount => WalkRules::with(Belief::Disk, image, rows),
-            _ => WalkRules { search: true, ..self },
-        }
-    }
 }
 
 /// Bytes that the walk goes over between two `recovering` events.

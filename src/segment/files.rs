@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use super::{Lost, Row};
 use crate::error::LaterVersion;
 use crate::events;
-use crate::format::{self, QUARANTINE_SUFFIX, SEGMENT_HEADER_LEN, SegmentHeader};
+use crate::format::{self, Invalid, QUARANTINE_SUFFIX, SEGMENT_HEADER_LEN, SegmentHeader};
 use crate::storage::{Storage, StorageFile};
 use crate::threads::AtomicU64;
 
@@ -143,9 +143,13 @@ impl Salts {
 /// Reads the header of the segment file in `slot`.
 pub(crate) fn read_header<S: Storage>(storage: &S, slot: u32) -> Result<SegmentHeader, Lost> {
     let file = storage.open(&format::segment_name(slot)).map_err(lost)?;
+    header_in(&file)?.map_err(|_| Lost::Gone)
+}
+
+fn header_in<F: StorageFile>(file: &F) -> Result<Result<SegmentHeader, Invalid>, Lost> {
     let mut bytes = [0; SEGMENT_HEADER_LEN as usize];
-    crate::storage::read_full(&file, &mut bytes, 0).map_err(Lost::Io)?;
-    SegmentHeader::decode(&bytes).map_err(|_| Lost::Gone)
+    crate::storage::read_full(file, &mut bytes, 0).map_err(Lost::Io)?;
+    Ok(SegmentHeader::decode(&bytes))
 }
 
 /// Opens the file in `slot` if it is the segment `header`. A file with a damaged header is taken
@@ -155,24 +159,30 @@ pub(crate) fn open_life<S: Storage>(
     slot: u32,
     header: &SegmentHeader,
 ) -> Result<Opened<S::File>, Lost> {
+    open_with_header(storage, slot, header).map(|(opened, _)| opened)
+}
+
+/// As [`open_life`], with the header that the file has; `None` where that one is damaged.
+pub(crate) fn open_with_header<S: Storage>(
+    storage: &S,
+    slot: u32,
+    header: &SegmentHeader,
+) -> Result<(Opened<S::File>, Option<SegmentHeader>), Lost> {
     let file = storage.open(&format::segment_name(slot)).map_err(lost)?;
     let len = file.len().map_err(Lost::Io)?;
-    let mut bytes = [0; SEGMENT_HEADER_LEN as usize];
-    crate::storage::read_full(&file, &mut bytes, 0).map_err(Lost::Io)?;
-    match SegmentHeader::decode(&bytes) {
+    let found = match header_in(&file)? {
         Ok(found) if found.life != header.life || found.queue_id != header.queue_id => {
-            Err(Lost::Gone)
+            return Err(Lost::Gone);
         }
         // A file of a later version is neither read nor written.
-        Err(format::Invalid::Version(found)) => {
+        Err(Invalid::Version(found)) => {
             let later = LaterVersion { found, supported: format::FORMAT_VERSION };
-            Err(Lost::Io(io::Error::new(io::ErrorKind::Unsupported, later)))
+            return Err(Lost::Io(io::Error::new(io::ErrorKind::Unsupported, later)));
         }
-        _ => {
-            storage.fill_holes(&file).map_err(Lost::Io)?;
-            Ok(Opened { life: header.life, file, allocated: len.min(header.length) })
-        }
-    }
+        found => found.ok(),
+    };
+    storage.fill_holes(&file).map_err(Lost::Io)?;
+    Ok((Opened { life: header.life, file, allocated: len.min(header.length) }, found))
 }
 
 pub(super) fn lost(error: io::Error) -> Lost {

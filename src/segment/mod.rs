@@ -43,7 +43,9 @@ use crate::threads::{AtomicU64, Mutex, MutexGuard};
 
 use early::EarlyEnd;
 use files::Salts;
-pub(crate) use files::{Opened, Segment, open_life, overhead, quarantine, read_header};
+pub(crate) use files::{
+    Opened, Segment, open_life, open_with_header, overhead, quarantine, read_header,
+};
 pub(crate) use fill::CALL_FROM;
 pub(crate) use headroom::RoomAhead;
 pub(crate) use list::List;

@@ -79,7 +79,10 @@ impl<F: StorageFile> Transfer<F> {
             if let Some(file) = &self.file {
                 // Measured here, so that the producer that takes the spare need not.
                 let header = &mut self.row.header;
-                header.disk = disk_bytes(file, header.disk, header.allocated);
+                let measured = disk_bytes(file, header.disk, header.allocated);
+                // Until a cut is synced a power cut may undo it.
+                let is_sure = !self.row.is_cut || planted!(CutSpareCountsAtOnce);
+                header.disk = if is_sure { measured } else { measured.max(header.disk) };
             }
         }
         if !self.becomes_spare {

@@ -86,6 +86,7 @@ impl<S: Storage> State<S> {
         let stretch = Stretch { from: durable.spot, to: durable.wanted };
         let target = stretch.to;
         drop(durable);
+        reached!("while a thread leads a flush");
         let began = now();
         if planted!(CheckpointBeforeData) {
             let _ = self.write_checkpoint(target);

@@ -258,6 +258,8 @@ mutants! {
     FlushedUnderTheLock => "P9: no order of calls deadlocks",
     /// A header that a call cannot write is not stored through a mapping.
     HeaderByCallAlone => "P4: a power cut's loss is reported as that",
+    /// A damaged header stays so as long as the rows of the index are believed.
+    DamagedHeaderStays => "P2: damage costs no more than was damaged",
     /// What only a row of the index states is not written into the header.
     StatedByTheRowAlone => "P4: a power cut's loss is reported as that",
     /// A hole is filled before the header of the segment behind it states what is missing.
@@ -584,6 +586,8 @@ mutants! {
     CutUnderReaders => "a look behind the end of a file kills nobody",
     /// They count for what they take at once, though a power cut may bring longer ones back.
     CutCountsAtOnce => "P5: the files take no more than the limit, also after a power cut",
+    /// So is a spare that was cut before.
+    CutSpareCountsAtOnce => "P5: the files take no more than the limit, also after a power cut",
     /// The durable mark passes what was drained before the places are durable that say so.
     MarkRestsOnPlaces => "P1: what is said to be durable is",
     /// The marks of when messages were written become more and more.

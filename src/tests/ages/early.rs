@@ -97,27 +97,42 @@ fn a_file_stays_as_long_as_somebody_reads_from_it() {
     });
 }
 
+/// A queue whose files were cut is closed in order, and then power is cut: the files take no more
+/// than the next opening counts.
+fn is_counted(seed: u64, before_the_close: impl Fn(&Aged)) {
+    let aged = aged();
+    for _ in 0..3 {
+        aged.put(1, 3000);
+        aged.storage.advance_clock(SPAN);
+    }
+    aged.engine.core.flush().unwrap();
+    aged.engine.expire();
+    assert_eq!(aged.lengths()[..2], [4096; 2]);
+    before_the_close(&aged);
+    aged.engine.close().unwrap();
+    let aged = Aged::open(aged.storage.power_cut(seed), &roomy());
+    let known = aged.engine.core.segments.list().limited_bytes() + aged.engine.core.index.len();
+    let taken = aged.storage.named_bytes();
+    assert!(known >= taken, "{known} are counted, and {taken} taken");
+}
+
 /// The queue was closed in order, and then power was cut: until a flush a file may be as long again
 /// as it was.
 #[test]
 fn what_was_cut_counts_as_long_as_a_power_cut_may_bring_it_back() {
-    holds_but_for(Mutant::CutCountsAtOnce, || {
-        for seed in 0..20 {
-            let aged = aged();
-            for _ in 0..3 {
-                aged.put(1, 3000);
-                aged.storage.advance_clock(SPAN);
-            }
-            aged.engine.core.flush().unwrap();
-            aged.engine.expire();
-            assert_eq!(aged.lengths()[..2], [4096; 2]);
-            aged.engine.close().unwrap();
-            let aged = Aged::open(aged.storage.power_cut(seed), &roomy());
-            let known =
-                aged.engine.core.segments.list().limited_bytes() + aged.engine.core.index.len();
-            let taken = aged.storage.named_bytes();
-            assert!(known >= taken, "{known} are counted, and {taken} taken");
-        }
+    holds_but_for(Mutant::CutCountsAtOnce, || (0..20).for_each(|seed| is_counted(seed, |_| {})));
+}
+
+/// So may a spare's.
+#[test]
+fn a_spare_that_was_cut_counts_as_long_as_a_power_cut_may_bring_it_back() {
+    let drained = |aged: &Aged| {
+        assert_eq!(aged.rest_of("").len(), 3);
+        aged.engine.give_space_back();
+        assert!(aged.engine.core.segments.list().spares() > 0);
+    };
+    holds_but_for(Mutant::CutSpareCountsAtOnce, || {
+        (0..20).for_each(|seed| is_counted(seed, drained));
     });
 }
 

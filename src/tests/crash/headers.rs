@@ -2,15 +2,18 @@
 
 use rustix::io::Errno;
 
-use super::directed::{disk, is_of_a_cut, options, take_all};
+use super::directed::{disk, holds_but_for, is_of_a_cut, options, take_all};
 use super::examine::{PROBE, check_accounts, consumer_of, open, prepare_ahead};
 use super::model::content;
 use crate::consume::consumer_state::Read;
 use crate::engine::reading;
 use crate::error::Error;
-use crate::format::{QUARANTINE_SUFFIX, SEGMENT_HEADER_LEN, segment_name, segment_slot};
+use crate::format::{
+    INDEX_NAME, QUARANTINE_SUFFIX, SEGMENT_HEADER_LEN, SegmentHeader, index_at, segment_name,
+    segment_slot,
+};
 use crate::options::Options;
-use crate::tests::sim::{Call, SimStorage};
+use crate::tests::sim::{Call, Mutant, SimStorage};
 
 /// A queue is opened for the first time. At any call or store it is killed, or power is cut: the
 /// directory opens again.
@@ -128,6 +131,56 @@ fn a_damaged_header_outlives_a_crash_of_the_opening() {
                 }
             }
         }
+    }
+}
+
+/// Openings believe the index, so that no message rests on the damaged header of the first or the
+/// last segment. It is written again all the same: one day the index may be lost.
+#[test]
+fn a_damaged_header_is_written_again_while_the_index_is_believed() {
+    holds_but_for(Mutant::DamagedHeaderStays, || {
+        let queue = open(disk(1), &options()).unwrap();
+        queue.default_consumer().unwrap();
+        let sent: Vec<_> = (0..20).map(|number| (number, content(number, 700))).collect();
+        for (_, bytes) in &sent {
+            queue.enqueue(bytes).unwrap();
+        }
+        queue.close().unwrap();
+        let closed = queue.core.storage.process_kill();
+        let names = closed.file_names();
+        let segments: Vec<_> = names.iter().filter(|name| segment_slot(name).is_some()).collect();
+        for name in [segments[0], segments[segments.len() - 1]] {
+            let damaged = closed.process_kill();
+            damaged.corrupt(name, 50, &[damaged.read_file(name)[50] ^ 1]);
+            let queue = open(damaged, &options()).unwrap();
+            queue.close().unwrap();
+            let mended = queue.core.storage.process_kill();
+            mended.remove_file(INDEX_NAME);
+            let reported = take_all(&open(mended, &options()).unwrap()).unwrap();
+            let came = reported.iter().flatten().count();
+            assert!(reported.iter().flatten().eq(&sent), "{came} come behind damage of {name}");
+        }
+    });
+}
+
+/// The row of a segment begins at another number than its file: whichever is right, every message
+/// in the file comes. (An older index may have been put back.)
+#[test]
+fn a_row_with_other_numbers_states_nothing_of_the_file() {
+    let queue = open(disk(1), &options()).unwrap();
+    queue.default_consumer().unwrap();
+    for number in 0..20 {
+        queue.enqueue(&content(number, 700)).unwrap();
+    }
+    queue.core.flush().unwrap();
+    for dies in [SimStorage::process_kill, SimStorage::copied] {
+        let image = dies(&queue.core.storage);
+        let bytes = image.read_file(&segment_name(0));
+        let header = SegmentHeader::decode(bytes.first_chunk().unwrap()).unwrap();
+        let row = SegmentHeader { first_seq: 100, gap_before: 90, ..header };
+        image.corrupt(INDEX_NAME, index_at::SEGMENTS, &row.encode());
+        let reported = take_all(&open(image, &options()).unwrap()).unwrap();
+        assert_eq!(reported.iter().flatten().count(), 20);
     }
 }
 

@@ -87,16 +87,26 @@ fn a_fork_is_given_what_was_there() {
 /// A sync of one thread has failed, and another one is about to store pages of a segment again.
 #[test]
 fn nobody_leads_a_flush_after_a_close() {
-    under(200, || {
+    under(50, || {
         let queue = with_messages();
-        let other = {
-            let queue = Arc::clone(&queue);
-            go("flusher", move || drop(queue.core.flush()))
+        let leads = Arc::new(AtomicBool::new(false));
+        let flusher = {
+            let (queue, leads) = (Arc::clone(&queue), Arc::clone(&leads));
+            go("flusher", move || {
+                meanwhile("while a thread leads a flush", move || {
+                    leads.store(true, Ordering::Relaxed);
+                    threads::park_timeout(PAUSE);
+                });
+                drop(queue.core.flush());
+            })
         };
+        while !leads.load(Ordering::Relaxed) {
+            threads::park_timeout(PAUSE / 10);
+        }
         queue.core.index.set_poisoned(&Error::Closed);
         assert!(queue.close().is_err());
         assert!(!queue.core.durable.lock().has_leader);
-        other.join();
+        flusher.join();
     });
 }
 

@@ -206,3 +206,32 @@ fn numbers_that_were_reported_behind_another_mount_stay_missing() {
     });
     assert!(reported > 0);
 }
+
+/// A container's next run goes on at the end of the reservation. Then the file system fails and is
+/// mounted again: rows of the index name files that it lost, or that it has as they were before.
+#[test]
+fn rows_that_were_believed_before_the_mount_is_doubted_name_no_file() {
+    let mut doubted = 0;
+    let options = options().max_bytes(256 << 10);
+    for seed in 0..600 {
+        let queue = open(disk(seed), &options).unwrap();
+        queue.default_consumer().unwrap();
+        for number in 0..10 {
+            queue.enqueue(&content(number, 700)).unwrap();
+        }
+        queue.core.flush().unwrap();
+        let queue = open(queue.core.storage.seen_elsewhere(), &options).unwrap();
+        for number in 0..40 {
+            queue.enqueue(&content(number, 700)).unwrap();
+            if number % 5 == seed % 5 {
+                queue.core.storage.snapshot();
+            }
+        }
+        let image = queue.core.storage.mounted_again(seed);
+        let reported = take_all(&open(image, &options).unwrap()).unwrap();
+        let kept = (0..10).map(|number| Ok((number, content(number, 700))));
+        assert!(reported.iter().take(10).cloned().eq(kept), "seed {seed}");
+        doubted += u32::from(reported.iter().flatten().count() < 50);
+    }
+    assert!(doubted > 100, "{doubted}");
+}
