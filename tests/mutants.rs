@@ -65,8 +65,12 @@ fn program() -> String {
         .expect("cargo runs");
     assert!(built.status.success(), "the library's tests do not build");
     let text = String::from_utf8(built.stdout).expect("cargo writes UTF-8");
-    let mut executables = text.lines().filter_map(|line| line.split("\"executable\":\"").nth(1));
-    let last = executables.next_back().and_then(|rest| rest.split('"').next());
+    let is_ours = |line: &&str| line.contains("\"name\":\"mmq\"");
+    let built = text.lines().filter(is_ours);
+    let last = built
+        .filter_map(|line| line.split("\"executable\":\"").nth(1))
+        .last()
+        .and_then(|rest| rest.split('"').next());
     last.expect("cargo names the program").to_owned()
 }
 

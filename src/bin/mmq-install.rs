@@ -1,4 +1,5 @@
-//! Installs mmq for C and C++: headers, shared and static library, `mmq.pc`, and a CMake package.
+//! Installs mmq for C and C++: headers, shared and static library, `mmq.pc`, and a CMake package;
+//! with `--tool` the tool `mmq` as well, its manual and what shells need to complete it.
 //!
 //! ```sh
 //! cargo run --features install --bin mmq-install -- --prefix /usr/local
@@ -42,13 +43,13 @@ struct Arguments {
     libdir: String,
     destdir: Option<PathBuf>,
     build: Libraries,
+    with_tool: bool,
 }
 
 fn read_arguments() -> Result<Arguments, Box<dyn Error>> {
-    let usage =
-        "usage: mmq-install --prefix DIR [--libdir NAME] [--destdir DIR] [--debug-lines | --debug]";
+    let usage = "usage: mmq-install --prefix DIR [--libdir NAME] [--destdir DIR] [--debug-lines | --debug] [--tool]";
     let (mut prefix, mut destdir) = (None, None);
-    let (mut libdir, mut build) = ("lib".to_owned(), Libraries::Small);
+    let (mut libdir, mut build, mut with_tool) = ("lib".to_owned(), Libraries::Small, false);
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         let mut value = || arguments.next().ok_or(usage);
@@ -58,10 +59,11 @@ fn read_arguments() -> Result<Arguments, Box<dyn Error>> {
             "--destdir" => destdir = Some(std::path::absolute(value()?)?),
             "--debug-lines" => build = Libraries::Lines,
             "--debug" => build = Libraries::Debug,
+            "--tool" => with_tool = true,
             _ => return Err(usage.into()),
         }
     }
-    Ok(Arguments { prefix: prefix.ok_or(usage)?, libdir, destdir, build })
+    Ok(Arguments { prefix: prefix.ok_or(usage)?, libdir, destdir, build, with_tool })
 }
 
 /// Where cargo put this program, in TARGET/PROFILE/, it builds the libraries too. (A program that
@@ -222,6 +224,33 @@ fn install_archive(built: &Path, lib: &Path, build: Libraries) -> Result<(), Box
     Ok(())
 }
 
+/// Builds the tool, and installs it with the files that it makes of its own command line.
+fn install_tool(target: &Path, root: &Path) -> Result<(), Box<dyn Error>> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut build = Command::new(cargo);
+    build.current_dir(SOURCE).args(["build", "--release", "--package", "mmq-cli"]);
+    tool(build.arg("--target-dir").arg(target))?;
+    let built = target.join("release/mmq");
+    let (bin, man) = (root.join("bin"), root.join("share/man/man1"));
+    for dir in [&bin, &man] {
+        fs::create_dir_all(dir)?;
+    }
+    let fresh = bin.join("mmq.new");
+    fs::copy(&built, &fresh)?;
+    fs::rename(fresh, bin.join("mmq"))?;
+    tool(Command::new(&built).arg("man").arg(man))?;
+    for (shell, path) in [
+        ("bash", "bash-completion/completions/mmq"),
+        ("fish", "fish/vendor_completions.d/mmq.fish"),
+        ("zsh", "zsh/site-functions/_mmq"),
+    ] {
+        let path = root.join("share").join(path);
+        path.parent().map_or(Ok(()), fs::create_dir_all)?;
+        fs::write(path, Command::new(&built).args(["completions", shell]).output()?.stdout)?;
+    }
+    Ok(())
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
     let asked = read_arguments()?;
     let target = target()?;
@@ -266,6 +295,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     fs::write(pkgconfig.join("mmq.pc"), pkg_config(&asked.libdir, &system))?;
     fs::write(cmake.join("mmqConfig.cmake"), cmake_config(&asked.libdir, &full, SONAME, &system))?;
     fs::write(cmake.join("mmqConfigVersion.cmake"), cmake_version())?;
+    if asked.with_tool {
+        install_tool(&target, &root)?;
+    }
     println!("installed mmq {VERSION} under {}", root.display());
     Ok(())
 }

@@ -162,7 +162,9 @@ pub enum SourceLane {
 }
 
 impl SourceLane {
-    pub(super) fn suffix(self) -> &'static str {
+    /// What a destination appends to the name of its stream, so that each lane has one of its own.
+    #[must_use]
+    pub fn suffix(self) -> &'static str {
         match self {
             SourceLane::All => "",
             SourceLane::Fresh => ".live",

@@ -44,11 +44,7 @@ mod forwarder;
 mod halt;
 mod keeping;
 mod local;
-#[cfg(feature = "forward-nats")]
-mod nats;
 mod over_queue;
-#[cfg(feature = "forward-redis")]
-mod redis;
 mod rules;
 mod session;
 
@@ -61,8 +57,4 @@ pub use destination::{
 };
 pub use forwarder::{ForwardEnd, ForwardProgress, ForwardState, ForwardWatch, Forwarder, Stop};
 pub use halt::Halt;
-#[cfg(feature = "forward-nats")]
-pub use nats::{NatsMode, NatsStream};
-#[cfg(feature = "forward-redis")]
-pub use redis::RedisStream;
 pub use rules::{ForwardOptions, IfForgotten, OnRefused, TellGaps};

@@ -60,7 +60,19 @@ fn row(folder: &str) -> usize {
 /// Every product file under `src`, with the folder (or the file beside lib.rs) that it belongs to
 /// and the text without its tests and comments.
 fn product() -> Vec<(String, PathBuf, String)> {
-    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let found = sources(Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
+    assert!(found.len() > 50, "only {} files were found", found.len());
+    found
+}
+
+/// The same of the packages in `crates`.
+fn crates() -> Vec<(String, PathBuf, String)> {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates");
+    let listed = fs::read_dir(crates).unwrap();
+    listed.flat_map(|listed| sources(listed.unwrap().path().join("src"))).collect()
+}
+
+fn sources(src: PathBuf) -> Vec<(String, PathBuf, String)> {
     let mut folders = vec![src.clone()];
     let mut found = Vec::new();
     while let Some(folder) = folders.pop() {
@@ -85,7 +97,6 @@ fn product() -> Vec<(String, PathBuf, String)> {
             found.push((first, path, lines.collect::<Vec<_>>().join("\n")));
         }
     }
-    assert!(found.len() > 50, "only {} files were found", found.len());
     found
 }
 
@@ -148,7 +159,7 @@ fn each_name_of_a_type_stands_in_one_folder() {
 #[test]
 fn no_function_takes_a_bare_bool() {
     let (mut seen, mut bare) = (0, Vec::new());
-    for (folder, path, source) in product() {
+    for (folder, path, source) in product().into_iter().chain(crates()) {
         for (at, _) in source.match_indices("fn ") {
             let head = &source[at..];
             let Some(open) = head.find('(').filter(|open| *open > "fn ".len()) else {

@@ -132,7 +132,7 @@ fn every_knob_is_in_the_table() {
         table.lines().skip(2).map(|row| row.split('`').nth(1).expect("a variable in each row"));
     let reported: BTreeSet<&str> = cells.collect();
     let mut found = BTreeSet::new();
-    for folder in ["src", "tests", "benches", "examples"] {
+    for folder in ["src", "crates", "tests", "benches", "examples"] {
         for file in files(folder, &["rs", "py"]) {
             let source = read(&file);
             for (at, _) in source.match_indices("\"MMQ_") {

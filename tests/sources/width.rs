@@ -25,7 +25,7 @@ fn sources(folder: PathBuf, found: &mut Vec<PathBuf>) {
 #[test]
 fn no_line_is_wider_than_100_columns() {
     let mut found = Vec::new();
-    for folder in ["src", "tests", "benches", "examples", "fuzz/fuzz_targets"] {
+    for folder in ["src", "crates", "tests", "benches", "examples", "fuzz/fuzz_targets"] {
         sources(Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), &mut found);
     }
     assert!(found.len() > 150, "only {} files were found", found.len());

@@ -1,4 +1,5 @@
-//! Who may look at a queue, and open it: the permission bits of its files. (`tests/tool/modes.rs`
+//! Who may look at a queue, and open it: the permission bits of its files.
+//! (`crates/mmq-cli/tests/tool/modes.rs`
 //! has the umask, which a process has but once, and other users.)
 
 use std::collections::BTreeSet;

@@ -1,0 +1,34 @@
+//! `man`: the pages of the manual.
+
+use std::fs;
+
+use clap::Command;
+
+use super::Call;
+use crate::arguments;
+use crate::ending::Ending;
+use crate::failure::{Failure, Tried};
+use crate::manual::pages;
+
+pub(crate) fn command() -> Command {
+    arguments::command(
+        "man",
+        "Print this tool's page of the manual, or write those of all commands into a directory",
+        "Examples:\n  mmq man | man -l -\n  mmq man /usr/local/share/man/man1",
+    )
+    .arg(arguments::path("dir", "DIR").help("A directory, to write all pages into"))
+}
+
+pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
+    let pages = pages(super::description());
+    let pages = pages.map_err(|error| Failure::io("the manual", &error))?;
+    let Some(dir) = arguments::path_of(call.matches, "dir") else {
+        let (_, text) = pages.first().ok_or_else(|| Failure::usage("there is no manual"))?;
+        return Ok(super::print(text));
+    };
+    for (name, text) in pages {
+        let path = dir.join(name);
+        fs::write(&path, text).map_err(|error| Failure::io(path.display(), &error))?;
+    }
+    Ok(Ending::Done)
+}

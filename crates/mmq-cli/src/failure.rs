@@ -1,0 +1,213 @@
+//! What went wrong: one sentence, a word for programs, and the exit status.
+
+use std::fmt::Display;
+use std::io;
+use std::path::Path;
+use std::time::SystemTime;
+
+use mmq::Error;
+use mmq_import::{ImportError, ImportErrorKind};
+
+use crate::ending::Ending;
+use crate::json;
+use crate::times;
+
+/// The result of everything that can fail.
+pub(crate) type Tried<T> = Result<T, Failure>;
+
+const DECODER: &str = "decoder";
+
+/// Why a command ended before it had done its work.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) ending: Ending,
+    /// The word for programs, which never changes.
+    code: &'static str,
+    /// One sentence: what, where, and what to do.
+    message: String,
+    /// Who holds the queue, and since when.
+    holder: Option<(u32, Option<SystemTime>)>,
+}
+
+impl Failure {
+    pub(crate) fn new(ending: Ending, code: &'static str, message: impl Into<String>) -> Failure {
+        Failure { ending, code, message: message.into(), holder: None }
+    }
+
+    pub(crate) fn usage(message: impl Into<String>) -> Failure {
+        Failure::new(Ending::Usage, "usage", message)
+    }
+
+    /// Another process has what is wanted.
+    pub(crate) fn held(pid: u32, message: impl Into<String>) -> Failure {
+        let failure = Failure::new(Ending::Locked, "locked", message);
+        Failure { holder: Some((pid, None)), ..failure }
+    }
+
+    /// A call of the system that failed on a file.
+    pub(crate) fn io(what: impl Display, error: &io::Error) -> Failure {
+        Failure::new(Ending::Failed, "io", format!("{what}: {error}"))
+    }
+
+    /// The reader of standard output has closed it: the command ends, and nothing is said.
+    pub(crate) fn closed_output() -> Failure {
+        Failure::new(Ending::Done, "closed", "")
+    }
+
+    /// The command of `--decode` failed.
+    pub(crate) fn decoder(message: impl Into<String>) -> Failure {
+        Failure::new(Ending::Failed, DECODER, message)
+    }
+
+    /// Whether it is the command of `--decode` that failed: a signal to this program ends it too.
+    pub(crate) fn is_of_decoder(&self) -> bool {
+        self.code == DECODER
+    }
+
+    pub(crate) fn no_consumer(dir: &Path, name: &str) -> Failure {
+        let message = format!(
+            "queue {} has no consumer {name:?}; `mmq consumers` lists those it has, and `mmq consumers DIR add NAME` makes one",
+            dir.display()
+        );
+        Failure::new(Ending::Missing, "no_consumer", message)
+    }
+
+    /// The directory has files of a queue, and no queue is found in them.
+    pub(crate) fn remains(ending: Ending, dir: &Path) -> Failure {
+        let dir = dir.display();
+        let message = format!(
+            "{dir} is a damaged queue: neither its index nor a segment says what it holds; `mmq salvage {dir} --to NEW` gets out what is whole, and changes nothing in it"
+        );
+        Failure::new(ending, "damaged", message)
+    }
+
+    /// The same, with another exit status.
+    pub(crate) fn with_ending(self, ending: Ending) -> Failure {
+        Failure { ending, ..self }
+    }
+
+    /// The same, in other words.
+    pub(crate) fn saying(self, message: impl Into<String>) -> Failure {
+        Failure { message: message.into(), ..self }
+    }
+
+    /// Whether there is anything to say.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.message.is_empty()
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        &self.message
+    }
+
+    /// The line for programs.
+    pub(crate) fn json(&self) -> String {
+        let mut error = serde_json::Map::new();
+        error.insert("code".into(), self.code.into());
+        error.insert("message".into(), self.message.as_str().into());
+        if let Some((pid, since)) = self.holder {
+            error.insert("pid".into(), pid.into());
+            if let Some(since) = since {
+                error.insert("since".into(), times::rfc3339(since).into());
+            }
+        }
+        json::text(&serde_json::json!({ "error": error }))
+    }
+}
+
+/// Whether files of a queue are in the directory: segments, or what was quarantined as damaged.
+pub(crate) fn holds_remains(dir: &Path) -> bool {
+    let names = dir.read_dir().into_iter().flatten().flatten().map(|listed| listed.file_name());
+    names.map(|name| name.to_string_lossy().into_owned()).any(|name| {
+        let is_segment = name.strip_prefix("segment-").is_some_and(|rest| !rest.is_empty());
+        is_segment || name.ends_with(".damaged")
+    })
+}
+
+/// What went wrong within the library.
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        let (ending, code, advice) = match &error {
+            Error::Locked { .. } => (
+                Ending::Locked,
+                "locked",
+                "; to look at it, `mmq stat`, `cat` and `tail` need no lock",
+            ),
+            Error::NotFound { what: "consumer", .. } => (Ending::Missing, "no_consumer", ""),
+            Error::NotFound { what: "message", .. } => (Ending::Missing, "no_message", ""),
+            Error::NotFound { what: "path", .. } => (Ending::Missing, "no_path", ""),
+            Error::NotFound { what: "segment file", .. } => (Ending::Missing, "no_segment", ""),
+            Error::NotFound { path, .. } if holds_remains(path) => {
+                return Failure::remains(Ending::Bad, path);
+            }
+            Error::NotFound { path, .. } if path.is_dir() => {
+                let message =
+                    format!("{} holds no queue; `mmq put` makes one there", path.display());
+                return Failure::new(Ending::Missing, "no_queue", message);
+            }
+            Error::NotFound { .. } => (Ending::Missing, "no_queue", "; `mmq put` makes one"),
+            Error::NotAQueue { .. } => (Ending::Missing, "not_a_queue", ""),
+            Error::MessageTooLarge { .. } => (Ending::Refused, "too_large", ""),
+            Error::UnsupportedFormat { .. } => {
+                (Ending::Refused, "later_format", "; use the mmq that wrote it, or a later one")
+            }
+            Error::InvalidOption { .. } | Error::InvalidArgument { .. } => {
+                (Ending::Usage, "usage", "")
+            }
+            Error::Gap(_) => (Ending::Bad, "gap", ""),
+            Error::Poisoned { .. } => (Ending::Failed, "poisoned", ""),
+            other @ Error::Io { .. } if other.is_full() => (
+                Ending::Refused,
+                "full",
+                "; free space on that disk, or take messages out of a queue there",
+            ),
+            other if other.is_full() => (
+                Ending::Refused,
+                "full",
+                "; take messages out, allow more, or put with --on-full drop-oldest",
+            ),
+            Error::Io { op: "open", path, source }
+                if source.kind() == io::ErrorKind::NotADirectory =>
+            {
+                let message = format!("{} is not a queue: it is no directory", path.display());
+                return Failure::new(Ending::Missing, "not_a_queue", message);
+            }
+            Error::Io { op: "create", source, .. }
+                if source.kind() == io::ErrorKind::PermissionDenied =>
+            {
+                (Ending::Failed, "io", "; name a directory that you may write to")
+            }
+            Error::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => (
+                Ending::Failed,
+                "io",
+                "; run it as the owner of the queue's files; to look, a user who may read them is enough",
+            ),
+            Error::Io { .. } => (Ending::Failed, "io", ""),
+            _ => (Ending::Failed, "failed", ""),
+        };
+        let holder = match &error {
+            Error::Locked { pid, since, .. } if *pid != 0 => Some((*pid, *since)),
+            _ => None,
+        };
+        Failure { ending, code, message: format!("{error}{advice}"), holder }
+    }
+}
+
+/// Why another queue's directory cannot be imported.
+impl From<ImportError> for Failure {
+    fn from(error: ImportError) -> Failure {
+        let (ending, code) = match error.kind() {
+            ImportErrorKind::Ambiguous => (Ending::Refused, "ambiguous"),
+            ImportErrorKind::Changed => (Ending::Failed, "changed"),
+            ImportErrorKind::Damaged => (Ending::Refused, "damaged"),
+            ImportErrorKind::Io => (Ending::Failed, "io"),
+            ImportErrorKind::LaterFormat => (Ending::Refused, "later_format"),
+            ImportErrorKind::Memory => (Ending::Failed, "memory"),
+            ImportErrorKind::NoDirectory => (Ending::Missing, "no_queue"),
+            ImportErrorKind::NotAQueue => (Ending::Missing, "not_a_queue"),
+            ImportErrorKind::TooLarge => (Ending::Refused, "too_large"),
+            _ => (Ending::Failed, "failed"),
+        };
+        Failure::new(ending, code, error.to_string())
+    }
+}

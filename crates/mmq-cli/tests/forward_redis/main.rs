@@ -1,0 +1,11 @@
+//! `mmq forward` to a real Redis server:
+//! `cargo test -p mmq-cli --features redis --test forward_redis`.
+
+#[allow(dead_code, reason = "the tests of mmq-redis use the rest")]
+#[path = "../../../mmq-redis/tests/redis/server.rs"]
+mod server;
+#[path = "../../../../tests/support/mod.rs"]
+mod support;
+mod tool;
+
+const KEY: &str = "mmq:test";

@@ -1,0 +1,115 @@
+//! `mmq forward`, by its real binary, against a real server.
+
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use mmq::{CopiedId, Inspector, Queue};
+
+use super::KEY;
+use super::server::{Server, check};
+
+fn command(words: &[&str]) -> Command {
+    let mut command = crate::support::command(env!("CARGO_BIN_EXE_mmq"));
+    command.args(words);
+    command
+}
+
+fn forward(dir: &Path, url: &str, words: &[&str]) -> Command {
+    let mut command = command(&["forward", dir.to_str().unwrap(), url, "--key", KEY]);
+    command.args(words);
+    command
+}
+
+/// What it said on standard error, having ended with that status.
+fn ends(mut command: Command, status: i32) -> String {
+    let Output { status: ended, stderr, .. } = command.output().unwrap();
+    let said = String::from_utf8(stderr).unwrap();
+    assert_eq!(ended.code(), Some(status), "{said}");
+    said
+}
+
+fn put(dir: &Path, lines: &str) {
+    let mut putting = command(&["put", dir.to_str().unwrap()]);
+    let mut putting = putting.stdin(Stdio::piped()).spawn().unwrap();
+    putting.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+    assert!(putting.wait().unwrap().success());
+}
+
+#[test]
+fn what_is_there_goes_on_once() {
+    let (dir, server) = (crate::support::tempdir().unwrap(), Server::start(&[]));
+    let queue = dir.path().join("q");
+    let metrics = dir.path().join("mmq.prom");
+    let to_file = ["--once", "--metrics", metrics.to_str().unwrap()];
+    put(&queue, "message 0\nmessage 1\n");
+    let said = ends(forward(&queue, &server.url(), &to_file), 0);
+    assert!(said.contains("2 sent, 2 acknowledged, 0 to go"), "{said}");
+    put(&queue, "message 2\n");
+    ends(forward(&queue, &server.url(), &to_file), 0);
+    check(&server.entries(KEY), 3);
+    let figures = std::fs::read_to_string(&metrics).unwrap();
+    assert!(figures.contains("mmq_forward_acknowledged_total{queue="), "{figures}");
+    let output = forward(&queue, &server.url(), &["--once", "--json"]).output().unwrap();
+    let line = String::from_utf8(output.stdout).unwrap();
+    assert!(line.starts_with(r#"{"state":"ended","sent":0,"#), "{line}");
+}
+
+#[test]
+fn a_signal_ends_it_in_order() {
+    let (dir, server) = (crate::support::tempdir().unwrap(), Server::start(&[]));
+    put(dir.path(), "message 0\n");
+    for (signal, status) in [("TERM", 143), ("INT", 130)] {
+        let mut running = forward(dir.path(), &server.url(), &["--quiet"]).spawn().unwrap();
+        let has_the_queue = || {
+            let looked = Inspector::open(dir.path()).and_then(|queue| queue.snapshot());
+            looked.is_ok_and(|snapshot| snapshot.owner_pid == Some(running.id()))
+        };
+        while !has_the_queue() || server.entries(KEY).is_empty() {
+            std::thread::yield_now();
+        }
+        let pid = running.id().to_string();
+        // The other process is told who has the queue.
+        let said = ends(forward(dir.path(), &server.url(), &["--once"]), 4);
+        assert!(said.contains(&pid), "{said}");
+        assert!(
+            crate::support::command("kill").args(["-s", signal, &pid]).status().unwrap().success()
+        );
+        assert_eq!(running.wait().unwrap().code(), Some(status));
+    }
+    check(&server.entries(KEY), 1);
+}
+
+#[test]
+fn an_older_copy_is_refused() {
+    let (dir, server) = (crate::support::tempdir().unwrap(), Server::start(&[]));
+    let (queue, copy) = (dir.path().join("q"), dir.path().join("copy"));
+    put(&queue, "message 0\n");
+    Queue::open(&queue)
+        .unwrap()
+        .copy_to(&copy, CopiedId::Same, |_, _| ControlFlow::Continue(()))
+        .unwrap();
+    put(&queue, "message 1\n");
+    ends(forward(&queue, &server.url(), &["--once", "--name", "q"]), 0);
+    let said = ends(forward(&copy, &server.url(), &["--once", "--name", "q"]), 6);
+    assert!(said.contains("older copy"), "{said}");
+    check(&server.entries(KEY), 2);
+}
+
+#[test]
+fn what_is_wrong_is_said() {
+    let dir = crate::support::tempdir().unwrap();
+    let queue = dir.path().join("q");
+    let nobody = "redis://127.0.0.1:1";
+    let said = ends(forward(&queue, nobody, &["--once"]), 5);
+    assert!(said.contains("does not exist"), "{said}");
+    put(&queue, "message 0\n");
+    let said = ends(forward(&queue, nobody, &["--once"]), 7);
+    assert!(said.contains("did not take all messages"), "{said}");
+    ends(forward(&queue, "kafka://host", &[]), 2);
+    ends(forward(&queue, nobody, &["--stream", "S"]), 2);
+    ends(forward(&queue, nobody, &["--on-refused", "dead"]), 2);
+    ends(command(&["forward", queue.to_str().unwrap(), nobody]), 2);
+    assert_eq!(Queue::open(&queue).unwrap().consumer("forward").unwrap().len(), 1);
+}

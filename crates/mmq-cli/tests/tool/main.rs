@@ -1,0 +1,46 @@
+//! The tool `mmq`, by its real binary.
+
+#![cfg(unix)]
+#![allow(dead_code, reason = "what only the binary uses")]
+
+#[path = "../../../../tests/support/mod.rs"]
+mod support;
+#[path = "../../src/times.rs"]
+mod times;
+#[path = "../../src/turns.rs"]
+mod turns;
+
+#[path = "../../../../tests/support/flipped.rs"]
+mod flipped;
+
+mod claiming;
+mod copying;
+mod dead_letters;
+mod dumping;
+mod each;
+mod each_dead;
+mod forwarding;
+mod framings;
+mod import_bigqueue;
+mod import_killed;
+mod import_pqueue;
+mod import_writers;
+mod load_killed;
+mod looking;
+mod manual;
+mod modes;
+mod owning;
+mod releasing;
+mod reviewed;
+mod run;
+mod salvaging;
+mod salvaging_batches;
+mod salvaging_damage;
+mod salvaging_given_back;
+mod spooling;
+mod statistics;
+mod stopping;
+mod terminal;
+mod trouble;
+mod verifying;
+mod widths;

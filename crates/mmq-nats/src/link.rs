@@ -1,0 +1,224 @@
+//! Between the forwarder's thread and the one that has the client.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use async_nats::HeaderMap;
+use tokio::sync::{mpsc, oneshot};
+
+use super::ask::StreamAnswer;
+use super::session;
+use super::words::Letterhead;
+use crate::{NatsMode, NatsOrder, ZERO};
+use mmq::forward::{Outgoing, OutgoingKind, Trouble};
+use parking_lot::{Condvar, Mutex};
+
+/// The longest wait for the word of a gap.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A message that is ready but for its conditions.
+pub(super) struct ReadyMessage {
+    pub(super) seq: u64,
+    pub(super) kind: OutgoingKind,
+    pub(super) headers: HeaderMap,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// What is acknowledged as one: a message, or a batch.
+pub(super) type SendUnit = Vec<ReadyMessage>;
+
+/// One session, as the forwarder's thread has it. Dropping it ends the session, and the connection.
+pub(super) struct Link {
+    units: mpsc::UnboundedSender<Vec<SendUnit>>,
+    /// Its end is the session's.
+    quit: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+    shared: Arc<LinkState>,
+    letterhead: Arc<Letterhead>,
+    mode: NatsMode,
+    /// How many units were handed over.
+    sent: u64,
+    /// Of each send that is not acknowledged: how many units there were with it.
+    sends: VecDeque<u64>,
+    /// What was last answered.
+    until: u64,
+}
+
+/// What a session came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CameTo {
+    Acknowledgements,
+    Nothing,
+    NothingSent,
+}
+
+/// What the two threads share.
+#[derive(Default)]
+pub(super) struct LinkState {
+    heard: Mutex<Heard>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Heard {
+    answer: Option<StreamAnswer>,
+    trouble: Option<Trouble>,
+    is_over: bool,
+    /// How many units are acknowledged.
+    units: u64,
+    /// The first number that is not.
+    until: u64,
+    /// The forwarder waits for so many units. (To wake it for each would cost more than all else.)
+    awaited: u64,
+}
+
+impl LinkState {
+    pub(super) fn answer(&self, answer: StreamAnswer) {
+        self.heard.lock().answer = Some(answer);
+        self.changed.notify_all();
+    }
+
+    /// So many units are acknowledged, all numbers below `until`.
+    pub(super) fn acknowledge(&self, units: u64, until: u64) {
+        let mut heard = self.heard.lock();
+        heard.units = units;
+        heard.until = heard.until.max(until);
+        if units >= heard.awaited {
+            self.changed.notify_all();
+        }
+    }
+
+    fn fail(&self, trouble: Option<Trouble>) {
+        let mut heard = self.heard.lock();
+        heard.trouble = trouble;
+        heard.is_over = true;
+        self.changed.notify_all();
+    }
+}
+
+/// Says that the session is over, also when its thread ends by a panic of the client.
+struct Over(Arc<LinkState>, Option<Trouble>);
+
+impl Drop for Over {
+    fn drop(&mut self) {
+        self.0.fail(self.1.take());
+    }
+}
+
+impl Link {
+    /// Begins a session: connects, and asks.
+    pub(super) fn begin(
+        order: NatsOrder,
+        letterhead: Arc<Letterhead>,
+    ) -> Result<(Link, StreamAnswer), Trouble> {
+        let (units, commands) = mpsc::unbounded_channel();
+        let (quit, until_quit) = oneshot::channel();
+        let shared = Arc::new(LinkState::default());
+        let (inside, said) = (shared.clone(), letterhead.clone());
+        let thread = thread::Builder::new().name("mmq-nats".into()).spawn(move || {
+            let mut over = Over(inside.clone(), None);
+            over.1 = session::run(&order, &said, commands, until_quit, &inside);
+        });
+        let thread = thread.map_err(|error| letterhead.again(error))?;
+        let (quit, thread) = (Some(quit), Some(thread));
+        let (sends, mode) = (VecDeque::new(), NatsMode::Window);
+        let mut link =
+            Link { units, quit, thread, shared, letterhead, mode, sent: 0, sends, until: 0 };
+        let answer = link.wait_for_answer()?;
+        link.mode = answer.mode;
+        Ok((link, answer))
+    }
+
+    /// (The other side has time-outs for all it does.)
+    fn wait_for_answer(&self) -> Result<StreamAnswer, Trouble> {
+        let mut heard = self.shared.heard.lock();
+        loop {
+            if let Some(answer) = heard.answer {
+                return Ok(answer);
+            }
+            if heard.is_over {
+                return Err(self.trouble(&mut heard));
+            }
+            self.shared.changed.wait(&mut heard);
+        }
+    }
+
+    fn trouble(&self, heard: &mut Heard) -> Trouble {
+        heard.trouble.take().unwrap_or_else(|| self.letterhead.again("the client has ended"))
+    }
+
+    pub(super) fn came_to(&self) -> CameTo {
+        match self.shared.heard.lock().units {
+            _ if self.sent == 0 => CameTo::NothingSent,
+            0 => CameTo::Nothing,
+            _ => CameTo::Acknowledgements,
+        }
+    }
+
+    pub(super) fn send(&mut self, messages: &[Outgoing<'_>]) -> Result<(), Trouble> {
+        let ready = |message: &Outgoing<'_>| ReadyMessage {
+            seq: message.seq,
+            kind: message.kind,
+            headers: self.letterhead.headers(message),
+            bytes: message.bytes.to_vec(),
+        };
+        let ready = messages.iter().map(ready);
+        let units: Vec<SendUnit> = match self.mode {
+            NatsMode::Batch => vec![ready.collect()],
+            NatsMode::Chain | NatsMode::Window => ready.map(|it| vec![it]).collect(),
+        };
+        self.sent += units.len() as u64;
+        self.sends.push_back(self.sent);
+        // (When the other side has ended, `acknowledged` says why.)
+        let _ = self.units.send(units);
+        // Nobody asks whether the word of a gap has arrived, when nothing is behind it.
+        if messages.last().is_some_and(|last| last.kind == OutgoingKind::Gap) {
+            self.wait_for(self.sent, PATIENCE)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until so many units are acknowledged, and answers the first number that is not. What
+    /// was acknowledged before a trouble is answered before it.
+    fn wait_for(&self, units: u64, wait: Duration) -> Result<u64, Trouble> {
+        let deadline = Instant::now() + wait;
+        let mut heard = self.shared.heard.lock();
+        heard.awaited = units;
+        while heard.units < units {
+            if heard.is_over {
+                if heard.until > self.until {
+                    break;
+                }
+                return Err(self.trouble(&mut heard));
+            }
+            if wait == ZERO || Instant::now() >= deadline {
+                break;
+            }
+            self.shared.changed.wait_until(&mut heard, deadline);
+        }
+        heard.awaited = u64::MAX;
+        Ok(heard.until)
+    }
+
+    pub(super) fn acknowledged(&mut self, wait: Duration) -> Result<u64, Trouble> {
+        let oldest = self.sends.front().copied().unwrap_or(u64::MAX);
+        let until = self.wait_for(oldest, wait)?;
+        let units = self.shared.heard.lock().units;
+        while self.sends.front().is_some_and(|send| *send <= units) {
+            self.sends.pop_front();
+        }
+        self.until = self.until.max(until);
+        Ok(self.until)
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.quit = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! How the server knows us, and we it.
+
+use std::path::{Path, PathBuf};
+
+use mmq::Queue;
+use mmq::forward::Forwarder;
+use mmq_nats::NatsStream;
+use serde_json::json;
+
+use super::server::{Server, Wire};
+use super::{STREAM, SUBJECT, far, put};
+
+const SEED: &str = "SUAPQDEECYLD5YTYWPGRHVZOTDOS3BLYCXW7D64GHDJGLY5PNZO3Y6BBBI";
+const ITS_KEY: &str = "UALOWWT4BKUSPPZSSMQTDINTG53MV2FXCO23NOSA3STT7E64XFI64OBL";
+
+fn file(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/nats/access").join(name)
+}
+
+fn make_stream(server: &Server, user: serde_json::Value) {
+    let mut wire = Wire::new(server.port(), user);
+    let config = json!({ "name": STREAM, "subjects": [SUBJECT], "allow_atomic": true });
+    let answer = wire.request(&format!("$JS.API.STREAM.CREATE.{STREAM}"), &config.to_string());
+    assert!(answer["error"].is_null(), "{answer}");
+}
+
+fn forward(far: NatsStream) -> Result<(), String> {
+    let dir = crate::support::tempdir().unwrap();
+    let queue = Queue::open(dir.path()).unwrap();
+    put(&queue, 50);
+    let forwarder = Forwarder::new(&queue, "forward", far).unwrap();
+    forwarder.once().map_err(|halt| halt.to_string())?;
+    assert!(queue.consumer("forward").unwrap().is_empty());
+    Ok(())
+}
+
+fn refused(far: NatsStream) {
+    let reported = forward(far).unwrap_err();
+    assert!(reported.contains("look at user and password in the URL"), "{reported}");
+}
+
+fn with(server: &Server, before: &str) -> NatsStream {
+    let url = format!("nats://{before}@127.0.0.1:{}", server.port());
+    NatsStream::new(&url, STREAM).unwrap().subject(SUBJECT).unwrap()
+}
+
+#[test]
+fn user_and_password_token_and_nkey() {
+    let server = Server::start("authorization: { user: agent, password: open }");
+    make_stream(&server, json!({ "user": "agent", "pass": "open" }));
+    refused(far(&server));
+    refused(with(&server, "agent:wrong"));
+    forward(with(&server, "agent:open")).unwrap();
+
+    let server = Server::start("authorization: { token: open }");
+    make_stream(&server, json!({ "auth_token": "open" }));
+    refused(with(&server, "wrong"));
+    forward(with(&server, "open")).unwrap();
+
+    let users = format!(
+        "authorization: {{ users: [ {{ nkey: {ITS_KEY} }}, {{ user: agent, password: open }} ] }}"
+    );
+    let server = Server::start(&users);
+    make_stream(&server, json!({ "user": "agent", "pass": "open" }));
+    refused(far(&server).nkey("SUAnothing"));
+    forward(far(&server).nkey(SEED)).unwrap();
+}
+
+#[test]
+fn a_file_of_credentials() {
+    let accounts = std::fs::read_to_string(file("accounts.conf")).unwrap();
+    let server = Server::start(&accounts);
+    refused(far(&server));
+    let reported = forward(far(&server).credentials_file("/nowhere/user.creds")).unwrap_err();
+    assert!(reported.contains("credentials file /nowhere/user.creds: "), "{reported}");
+    let reported = forward(far(&server).credentials_file(file("user.creds"))).unwrap_err();
+    assert!(reported.contains("there is no such stream"), "{reported}");
+}
+
+/// The sentence names what the user may not do.
+#[test]
+fn permissions_that_are_missing_are_named() {
+    let users = |publish: &str| {
+        format!(
+            "authorization: {{ users: [ {{ user: agent, password: open, permissions: {{ publish: \
+             [{publish}], subscribe: \"_INBOX.>\" }} }}, {{ user: root, password: root }} ] }}"
+        )
+    };
+    let server = Server::start(&users("\"$JS.API.>\""));
+    make_stream(&server, json!({ "user": "root", "pass": "root" }));
+    let reported = forward(with(&server, "agent:open")).unwrap_err();
+    assert!(reported.contains("Permissions Violation for Publish to \"mmq.test\""), "{reported}");
+    assert!(reported.contains("$JS.API.STREAM.MSG.GET.EVENTS"), "{reported}");
+    let server = Server::start(&users("\"mmq.>\""));
+    let reported = forward(with(&server, "agent:open")).unwrap_err();
+    assert!(reported.contains("$JS.API.STREAM.INFO.EVENTS"), "{reported}");
+}
+
+#[test]
+fn both_sides_show_certificates() {
+    let path = |name: &str| format!("{:?}", file(name));
+    let tls = format!(
+        "tls: {{ cert_file: {}, key_file: {}, ca_file: {}, verify: true }}\nallow_non_tls: true",
+        path("server.pem"),
+        path("server.key"),
+        path("ca.pem")
+    );
+    let server = Server::start(&tls);
+    make_stream(&server, json!({}));
+    let url = format!("tls://localhost:{}", server.port());
+    let far = || NatsStream::new(&url, STREAM).unwrap().subject(SUBJECT).unwrap();
+    let ours = || far().client_certificate(file("client.pem"), file("client.key"));
+    forward(ours().root_certificates(file("ca.pem"))).unwrap();
+    let reported = forward(far().root_certificates("/nowhere/ca.pem")).unwrap_err();
+    assert!(reported.contains("look at the files of certificates and keys"), "{reported}");
+    // A server that nobody vouches for, and one that wants to see a certificate of ours.
+    let dir = crate::support::tempdir().unwrap();
+    let queue = Queue::open(dir.path()).unwrap();
+    for far in [ours(), far().root_certificates(file("ca.pem"))] {
+        let forwarder = Forwarder::new(&queue, "forward", far).unwrap();
+        let (stop, watch) = (forwarder.stop(), forwarder.watch());
+        std::thread::scope(|scope| {
+            let running = scope.spawn(|| forwarder.run());
+            let is_reported = |reported: String| reported.to_lowercase().contains("certificate");
+            while !watch.progress().trouble.is_some_and(is_reported) {
+                assert!(!running.is_finished(), "{:?}", watch.progress());
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            stop.stop();
+            running.join().unwrap().unwrap();
+        });
+    }
+}

@@ -1,0 +1,146 @@
+//! Whatever dies, as often as it may: the stream holds each message once, in order.
+
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use mmq::Queue;
+use mmq::forward::Forwarder;
+use mmq_nats::{NatsMode, NatsStream};
+use serde_json::json;
+
+use super::proxy::Proxy;
+use super::server::{Server, Wire};
+use super::{STREAM, SUBJECT, check, put};
+
+fn far(url: &str, mode: NatsMode) -> NatsStream {
+    NatsStream::new(url, STREAM).unwrap().subject(SUBJECT).unwrap().mode(mode)
+}
+
+/// The process with queue, producer and forwarder; nothing when the test is run by itself.
+#[test]
+fn the_forwarder_that_is_killed() {
+    let Ok(dir) = std::env::var("MMQ_TEST_DIR") else { return };
+    let queue = Queue::open(dir).unwrap();
+    let mode = match &*std::env::var("MMQ_CHILD_MODE").unwrap() {
+        "Batch" => NatsMode::Batch,
+        "Chain" => NatsMode::Chain,
+        _ => NatsMode::Window,
+    };
+    let far = far(&std::env::var("MMQ_CHILD_URL").unwrap(), mode);
+    let forwarder = Forwarder::new(&queue, "forward", far).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..100_000 {
+                put(&queue, 20);
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        });
+        forwarder.run().unwrap();
+    });
+}
+
+fn child(dir: &std::path::Path, proxy: &Proxy, mode: NatsMode) -> Child {
+    let mut child = crate::support::command(std::env::current_exe().unwrap());
+    child.args(["--exact", "kills::the_forwarder_that_is_killed", "--nocapture"]);
+    child.env("MMQ_TEST_DIR", dir).env("MMQ_CHILD_URL", proxy.url());
+    child.env("MMQ_CHILD_MODE", format!("{mode:?}"));
+    child.stdout(Stdio::null()).spawn().unwrap()
+}
+
+#[derive(Debug, Default)]
+struct Done {
+    killed: u32,
+    set_back: u32,
+    cut: u32,
+    forwarders: u32,
+}
+
+/// Rounds in turn: the server is killed, the session is cut (every other time what was on its way
+/// arrives late), the forwarder is killed, all three, the server is set back to what it held two
+/// rounds before (keeping more than that is what `keep` is for). The process that forwards goes on
+/// where it is not killed itself.
+fn rounds(mode: NatsMode, kinds: &[u32], between: &dyn Fn(&Server)) {
+    let rounds = 20 * crate::support::effort() as usize;
+    let (dir, mut server) = (crate::support::tempdir().unwrap(), Server::start(""));
+    let proxy = Proxy::start(server.port());
+    let subjects = if mode == NatsMode::Chain { &[SUBJECT][..] } else { &[SUBJECT, "other.*"] };
+    server.make_stream(json!({
+        "name": STREAM, "subjects": subjects, "storage": "file",
+        "allow_atomic": mode == NatsMode::Batch, "duplicate_window": 100_000_000,
+    }));
+    let copies = crate::support::tempdir().unwrap();
+    let copy = copies.path().join("copy");
+    let mut running = child(dir.path(), &proxy, mode);
+    let mut random = 20_261_124u64;
+    let mut done = Done::default();
+    for round in 0..rounds {
+        random =
+            random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        between(&server);
+        std::thread::sleep(Duration::from_millis(100 + (random >> 33) % 300));
+        let kind = kinds[round % kinds.len()];
+        if matches!(kind, 1 | 3) {
+            let late =
+                if (round / kinds.len()).is_multiple_of(2) { 0 } else { (random >> 45) % 250 };
+            proxy.cut(Duration::from_millis(late));
+            done.cut += 1;
+        }
+        if matches!(kind, 2 | 3) {
+            running.kill().unwrap();
+            running.wait().unwrap();
+            done.forwarders += 1;
+        }
+        if matches!(kind, 0 | 3 | 4) {
+            server.kill();
+            done.killed += 1;
+            if kind == 3 {
+                server.copy_to(&copy);
+            }
+            if kind == 4 {
+                server.set_back_to(&copy);
+                done.set_back += 1;
+            }
+            std::thread::sleep(Duration::from_millis((random >> 40) % 200));
+            server.restart();
+        }
+        if matches!(kind, 2 | 3) {
+            running = child(dir.path(), &proxy, mode);
+        }
+        let ended = running.try_wait().unwrap();
+        assert!(ended.is_none(), "in round {round} the forwarder ended: {ended:?}");
+    }
+    running.kill().unwrap();
+    running.wait().unwrap();
+    let queue = Queue::open(dir.path()).unwrap();
+    Forwarder::new(&queue, "forward", far(&server.url(), mode)).unwrap().once().unwrap();
+    let count = queue.stats().next_seq;
+    check(&server.entries(STREAM, SUBJECT), count);
+    let Done { killed, set_back, cut, forwarders } = done;
+    println!(
+        "{mode:?}, {count} messages; the server was killed {killed} times and set back {set_back} \
+         times, {cut} sessions were cut, {forwarders} forwarders killed: 0 twice, 0 missing, 0 out \
+         of order"
+    );
+}
+
+/// Another writer of the stream has subjects of its own.
+#[test]
+fn batches_are_there_once_and_in_order() {
+    rounds(NatsMode::Batch, &[0, 1, 2, 3, 4], &|server| {
+        let mut wire = Wire::new(server.port(), json!({}));
+        for _ in 0..5 {
+            let answer = wire.request("other.a", "not of the queue");
+            assert!(answer["seq"].is_u64(), "{answer}");
+        }
+    });
+}
+
+#[test]
+fn chains_are_there_once_and_in_order() {
+    rounds(NatsMode::Chain, &[0, 1, 2, 3, 4], &|_| {});
+}
+
+#[test]
+fn messages_one_at_a_time_are_there_once_and_in_order() {
+    rounds(NatsMode::Window, &[1], &|_| {});
+}
