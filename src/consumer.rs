@@ -5,7 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::consume::consumer_state::{ConsumerState, Read};
+use crate::consume::consumer_state::ConsumerState;
+use crate::consume::step::Read;
 use crate::delivery::{self, Delivery};
 use crate::engine::Engine;
 use crate::engine::ahead::Ahead;

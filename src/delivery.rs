@@ -6,7 +6,8 @@ use std::str::Utf8Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::consume::consumer_state::{ConsumerState, Handed};
+use crate::consume::consumer_state::ConsumerState;
+use crate::consume::step::Handed;
 use crate::engine::Engine;
 use crate::engine::reading::AsMessage;
 use crate::error::{Error, Gap, Result, past_gaps};

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::consume::consumer_state::ConsumerState;
-use crate::consume::lanes::{Lane, LaneRules, Within};
+use crate::consume::step::Lane;
+use crate::consume::two_lanes::{LaneRules, Within};
 use crate::delivery::Delivery;
 use crate::engine::Engine;
 use crate::engine::reading::AsMessage;

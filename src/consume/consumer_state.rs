@@ -7,107 +7,20 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use crate::commit::Core;
-use crate::consume::existence::Existence;
-use crate::consume::lanes::{Lane, TwoLanes};
 use crate::consume::ledger::Ledger;
 use crate::consume::redelivery::DeadLetters;
+use crate::consume::step::{BeginsDefault, Deliver, Existence, Lane, Read, Step};
+use crate::consume::two_lanes::TwoLanes;
 use crate::error::{Error, Gap, Result};
 use crate::format::Spot;
 use crate::index::{AcksRowIs, PlaceRow};
-use crate::read::{Check, Cursor, Record};
+use crate::read::{Check, Cursor};
 use crate::state::PlaceCell;
 use crate::storage::Storage;
 use crate::threads::padded::Padded;
 use crate::threads::ranks::{Rank, ranked};
 use crate::threads::ready::Ready;
 use crate::threads::{AtomicBool, AtomicU64, Mutex, OnceLock};
-
-/// What a read does with the message it finds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Read {
-    /// Delivers it; it stays.
-    Look,
-    /// Delivers it and steps over it.
-    Take,
-    /// As `Take`, for a batch that has messages already: stops in front of a gap as at the end of
-    /// the queue. A later read reports the gap.
-    TakeMore,
-    /// Steps over it without reading its payload.
-    Skip,
-    /// Hands it out, to be acknowledged.
-    Receive,
-}
-
-/// What a delivery must remember of the read that handed it out.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Handed {
-    /// How often its message was handed out.
-    pub(crate) attempts: u32,
-    /// The ledger's epoch: a seek begins another.
-    pub(crate) epoch: u64,
-    /// [`LEASED`](Self::LEASED) and [`BACKLOG`](Self::BACKLOG). (With a `bool` here, an optional
-    /// delivery is moved in pieces that do not match how it was written: 10 ns for each move.)
-    marks: u32,
-}
-
-impl Handed {
-    /// It has a lease.
-    pub(crate) const LEASED: u32 = 1;
-    /// Its message had been left behind.
-    pub(crate) const BACKLOG: u32 = 2;
-
-    pub(crate) fn new(attempts: u32, epoch: u64, marks: u32) -> Handed {
-        Handed { attempts, epoch, marks }
-    }
-
-    pub(crate) fn is_leased(self) -> bool {
-        self.marks & Handed::LEASED != 0
-    }
-
-    pub(crate) fn is_backlog(self) -> bool {
-        self.marks & Handed::BACKLOG != 0
-    }
-}
-
-/// Hands the message that a read found to its caller. (A trait, for a closure cannot be forced
-/// inline into the quick way.)
-pub(crate) trait Deliver<S: Storage> {
-    type Delivered;
-
-    /// Delivers the record at the cursor. `None` when its unchecked payload turns out damaged, or
-    /// must be checked first: the read looks for the record again, checked.
-    fn deliver(&mut self, cursor: &mut Cursor<S::File>, record: Record) -> Option<Self::Delivered>;
-
-    /// Whether the caller got the message. If not, no read steps over it.
-    #[inline(always)]
-    fn took(_: &Self::Delivered) -> bool {
-        true
-    }
-}
-
-/// Has the default consumer begin, for a read that finds that another thread has removed it. The
-/// caller holds no lock.
-pub(crate) trait BeginsDefault {
-    fn begin_default(&self) -> Result<()>;
-}
-
-/// The outcome of a read, and what the engine has to do next.
-#[derive(Debug)]
-pub(crate) struct Step<R> {
-    pub(crate) outcome: Result<Option<R>, Box<Error>>,
-    /// A segment was left behind and may be given back, or the cursor wants a window or a
-    /// descriptor, or dead letters are to go.
-    pub(crate) crossed: bool,
-    /// The place moved over a message.
-    pub(crate) moved: bool,
-}
-
-impl<R> Step<R> {
-    /// Nothing was delivered, and nothing follows.
-    pub(crate) fn of(outcome: Result<Option<R>, Box<Error>>) -> Step<R> {
-        Step { outcome, crossed: false, moved: false }
-    }
-}
 
 /// A consumer's data under its lock.
 #[derive(Debug)]

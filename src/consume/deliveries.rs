@@ -6,10 +6,11 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use crate::commit::Core;
-use crate::consume::consumer_state::{ConsumerState, Handed, LockedState};
+use crate::consume::consumer_state::{ConsumerState, LockedState};
 use crate::consume::lanes::spots_of_counted;
 use crate::consume::redelivery::{DeadLetters, Rules};
 use crate::consume::slow::Done;
+use crate::consume::step::Handed;
 use crate::error::{Error, Gap, GapCause, Result};
 use crate::events;
 use crate::format::Spot;

@@ -10,20 +10,11 @@ use crate::commit::Core;
 use crate::consume::consumer_state::{ConsumerState, LockedState};
 use crate::consume::ledger::Ledger;
 use crate::consume::redelivery::Rules;
+use crate::consume::step::Existence;
 use crate::error::Result;
 use crate::format::Spot;
 use crate::index::{AcksRowIs, PlaceRow};
 use crate::storage::Storage;
-
-/// Whether a consumer has a place in the index.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Existence {
-    /// The default consumer before its first read, and after it was removed.
-    NotYet,
-    Exists,
-    /// For good: another consumer of the same name has another state.
-    Removed,
-}
 
 impl<S: Storage> ConsumerState<S> {
     /// Whether the consumer has a place in the index.

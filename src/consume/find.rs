@@ -2,9 +2,10 @@
 //! next one at the cursor.
 
 use crate::commit::Core;
-use crate::consume::consumer_state::{LockedState, Read};
-use crate::consume::lanes::{Lane, next_stretch};
+use crate::consume::consumer_state::LockedState;
+use crate::consume::lanes::next_stretch;
 use crate::consume::ledger::Ledger;
+use crate::consume::step::{Lane, Read};
 use crate::error::{Error, Gap, Result};
 use crate::format::Spot;
 use crate::read::{Cursor, Record};

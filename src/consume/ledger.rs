@@ -11,10 +11,9 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-use crate::consume::consumer_state::Handed;
-use crate::consume::lanes::Lane;
 use crate::consume::ranges::Ranges;
 use crate::consume::redelivery::Redeliveries;
+use crate::consume::step::{Handed, Lane};
 use crate::consume::stretches::Stretches;
 use crate::error::Gap;
 use crate::format::{Acks, NumberRange, Spot};

@@ -15,7 +15,9 @@ pub(crate) mod redelivery;
 mod release;
 mod returns;
 pub(crate) mod slow;
+pub(crate) mod step;
 mod stretches;
+pub(crate) mod two_lanes;
 
 #[cfg(test)]
 mod tests;

@@ -3,9 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::consume::consumer_state::Handed;
 use crate::consume::ledger::{Ledger, Open, Whereabouts};
 use crate::consume::redelivery::Redeliveries;
+use crate::consume::step::Handed;
 use crate::error::{Error, Gap, GapCause, Result};
 use crate::format::{Attempts, Spot};
 use crate::index::AttemptsRow;

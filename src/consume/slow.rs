@@ -13,13 +13,10 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use crate::commit::Core;
-use crate::consume::consumer_state::{
-    BeginsDefault, ConsumerState, Deliver, Handed, LockedState, Read, Step, reported,
-};
-use crate::consume::existence::Existence;
+use crate::consume::consumer_state::{ConsumerState, LockedState, reported};
 use crate::consume::find::{FoundAt, find_in_lane};
-use crate::consume::lanes::Lane;
 use crate::consume::ledger::Ledger;
+use crate::consume::step::{BeginsDefault, Deliver, Existence, Handed, Lane, Read, Step};
 use crate::error::{Error, Gap, Result};
 use crate::format::{NumberRange, Spot};
 use crate::read::{Cursor, Record};

@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 
 use rustix::io::Errno;
 
-use crate::consume::consumer_state::{ConsumerState, Handed, Read};
+use crate::consume::consumer_state::ConsumerState;
+use crate::consume::step::{Handed, Read};
 use crate::engine::{Engine, reading};
 use crate::error::Error;
 use crate::format::INDEX_NAME;

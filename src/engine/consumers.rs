@@ -1,49 +1,22 @@
 //! Makes, moves and removes consumers.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Engine;
-use super::waited_for::Carriers;
-use crate::consume::consumer_state::{BeginsDefault, ConsumerState};
+use super::consumer_table::DEFAULT;
+use crate::consume::consumer_state::ConsumerState;
 use crate::consume::ledger::Ledger;
+use crate::consume::step::BeginsDefault;
 use crate::error::{Error, Result};
 use crate::events;
 use crate::format::{NumberRange, Place, Spot};
-use crate::index::{DEFAULT_ROW, PlaceRow};
 use crate::options::Start;
 use crate::read::Cursor;
 use crate::state::PlaceCell;
 use crate::storage::Storage;
-use crate::threads::ranks::{Rank, ranked};
-use crate::threads::{Mutex, MutexGuard};
-
-/// The default consumer's name. A name that a user gives is never empty.
-const DEFAULT: &str = "";
-
-/// The consumers that exist.
-#[derive(Debug)]
-pub(crate) struct Consumers<S: Storage> {
-    pub(crate) by_name: Mutex<BTreeMap<String, Arc<ConsumerState<S>>>>,
-    /// The default consumer, also when it does not exist.
-    default: Arc<ConsumerState<S>>,
-    /// Held by the thread that makes, moves or removes a consumer: see [`Engine::registry`].
-    pub(crate) registry: Mutex<()>,
-    pub(super) carriers: Carriers,
-}
-
-impl<S: Storage> Consumers<S> {
-    pub(super) fn new(default_row: PlaceRow<S::File>) -> Consumers<S> {
-        Consumers {
-            by_name: Mutex::default(),
-            default: Arc::new(ConsumerState::new(DEFAULT, DEFAULT_ROW, default_row)),
-            registry: ranked(Rank::Registry, ()),
-            carriers: Carriers::default(),
-        }
-    }
-}
+use crate::threads::MutexGuard;
 
 /// Where a new consumer begins.
 #[derive(Debug, Clone, Copy)]

@@ -8,7 +8,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use super::consumers::Consumers;
+use super::consumer_table::Consumers;
 use crate::commit::Core;
 use crate::events;
 use crate::storage::Storage;

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::Engine;
-use crate::consume::consumer_state::{ConsumerState, Deliver, Handed, Read, Step, reported};
+use crate::consume::consumer_state::{ConsumerState, reported};
+use crate::consume::step::{Deliver, Handed, Read, Step};
 use crate::error::{Error, Result};
 use crate::events;
 use crate::read::Check;

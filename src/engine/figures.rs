@@ -9,10 +9,9 @@ use crate::consume::consumer_state::ConsumerState;
 use crate::consume::slow::Stand;
 use crate::engine::Engine;
 use crate::error::GapCause;
-use crate::format::{Figures, Spot, padded};
-use crate::options::{OnFull, Options};
+use crate::format::Spot;
 use crate::segment::list::List;
-use crate::state::{PlaceCounts, nanos};
+use crate::state::PlaceCounts;
 use crate::stats::{ConsumerStats, Stats};
 use crate::storage::Storage;
 use crate::threads::{AtomicU64, MutexGuard};
@@ -169,28 +168,5 @@ impl<S: Storage> Engine<S> {
         let reading = Reading::begin(core);
         let both = consumers.iter().zip(&stands);
         both.map(|(consumer, stand)| reading.of(consumer.name(), stand, lowest)).collect()
-    }
-}
-
-/// What the figures in the index say as long as the run lasts.
-pub(super) fn figures_of_run(options: &Options, opened_at: u64) -> Figures {
-    let (on_full, full_wait) = match options.on_full {
-        OnFull::Reject => (1, 0),
-        OnFull::Wait(limit) => (2, limit.map_or(u64::MAX, nanos)),
-        OnFull::DropOldest => (3, 0),
-    };
-    Figures {
-        opened_at,
-        arena_size: options.arena_size,
-        max_bytes: options.max_bytes.unwrap_or(0),
-        min_free_bytes: options.min_free_bytes,
-        max_mapped_arenas: options.max_mapped_arenas.unwrap_or(0).into(),
-        flush_every_ops: options.flush_every_ops.unwrap_or(0),
-        flush_every: options.flush_every.map_or(0, nanos),
-        max_age: options.max_age.map_or(0, nanos),
-        on_full,
-        full_wait,
-        library: padded(env!("CARGO_PKG_VERSION")),
-        ..Figures::default()
     }
 }

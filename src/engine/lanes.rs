@@ -4,8 +4,10 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use super::Engine;
-use crate::consume::consumer_state::{ConsumerState, Deliver, Handed};
-use crate::consume::lanes::{Lane, LaneLook, LaneRules, Within};
+use crate::consume::consumer_state::ConsumerState;
+use crate::consume::lanes::LaneLook;
+use crate::consume::step::{Deliver, Handed, Lane};
+use crate::consume::two_lanes::{LaneRules, Within};
 use crate::error::Result;
 use crate::events;
 use crate::storage::Storage;

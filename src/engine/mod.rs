@@ -2,6 +2,7 @@
 //! [`Consumer`](crate::Consumer) call.
 
 pub(crate) mod ahead;
+mod consumer_table;
 mod consumers;
 pub(crate) mod copying;
 mod delivery_worker;
@@ -15,16 +16,17 @@ mod operations;
 pub(crate) mod reading;
 mod redelivery;
 mod room;
+mod run_figures;
 pub(crate) mod wait;
 mod waited_for;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use consumers::Consumers;
-use figures::figures_of_run;
+use consumer_table::Consumers;
 use held::{OpenHere, is_open_here};
 use later::Later;
+use run_figures::figures_of_run;
 use waited_for::{WaitedFor, may_wait};
 
 use crate::commit::Core;

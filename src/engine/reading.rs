@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use crate::consume::consumer_state::{ConsumerState, Deliver, Read};
+use crate::consume::consumer_state::ConsumerState;
+use crate::consume::step::{Deliver, Read};
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::memory::Window;

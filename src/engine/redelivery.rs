@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Engine;
-use super::consumers::Consumers;
+use super::consumer_table::Consumers;
 use crate::commit::Core;
-use crate::consume::consumer_state::{ConsumerState, Handed};
+use crate::consume::consumer_state::ConsumerState;
 use crate::consume::deliveries::DeadLetter;
 use crate::consume::redelivery::{DeadLetters, Rules};
+use crate::consume::step::Handed;
 use crate::engine::enqueue::is_busy;
 use crate::engine::reading::message;
 use crate::error::{Error, Result};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Engine;
-use super::consumers::Consumers;
+use super::consumer_table::Consumers;
 use crate::commit::Core;
 use crate::commit::storage_worker::Release;
 use crate::consume::consumer_state::ConsumerState;

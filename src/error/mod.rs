@@ -1,6 +1,9 @@
 //! Everything that can go wrong, with the numbers and paths involved.
 
 mod gap;
+mod held_by;
+#[cfg(feature = "capi")]
+mod in_full;
 mod refused;
 mod text;
 
@@ -12,8 +15,9 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 pub use gap::{Gap, GapCause, past_gaps};
+pub use held_by::HeldBy;
 #[cfg(feature = "capi")]
-pub(crate) use refused::InFull;
+pub(crate) use in_full::InFull;
 use refused::refused_by;
 use text::{Absent, Holder, Longest, Of, Passed, Since};
 
@@ -191,25 +195,6 @@ pub enum Error {
         /// The invariant that does not hold.
         what: &'static str,
     },
-}
-
-/// Who keeps a queue's oldest segment: [`Error::Full`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct HeldBy {
-    /// The consumer's name; empty for the queue's own (default) consumer.
-    pub consumer: String,
-    /// The message at the consumer's place: the next one it reads, or one that it received and has
-    /// neither acknowledged nor given back.
-    pub seq: u64,
-}
-
-impl HeldBy {
-    /// Who keeps the oldest segment: that consumer, for the message `seq`.
-    #[must_use]
-    pub fn new(consumer: impl Into<String>, seq: u64) -> HeldBy {
-        HeldBy { consumer: consumer.into(), seq }
-    }
 }
 
 /// The source of an [`io::Error`] for a file of a later version, from code that can only return an

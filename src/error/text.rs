@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::HeldBy;
+use super::held_by::HeldBy;
 
 /// `queue PATH: ` at the beginning of a text; nothing when the path is not known.
 pub(super) struct Of<'a>(pub(super) Option<&'a Path>);

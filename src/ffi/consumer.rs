@@ -10,7 +10,7 @@ use super::pointers::{Buffer, out, text};
 use super::queue::mmq_queue;
 use super::reads::{self, ReaderBody};
 use super::status::mmq_status;
-use crate::consume::consumer_state::Read;
+use crate::consume::step::Read;
 use crate::consumer::Consumer;
 use crate::options::Start;
 

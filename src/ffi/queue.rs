@@ -13,7 +13,7 @@ use super::pointers::{bytes, out, out_or_null, text};
 use super::reads::{self, ReaderBody};
 use super::slices::{mmq_slice, slices};
 use super::status::mmq_status;
-use crate::consume::consumer_state::Read;
+use crate::consume::step::Read;
 use crate::options::Options;
 use crate::queue::Queue;
 

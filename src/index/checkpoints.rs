@@ -1,35 +1,12 @@
 //! The checkpoint: what is known to be on the disk, in two halves that are written in turn.
 
 use crate::error::Result;
-use crate::format::{CHECKPOINT_LEN, Checkpoint, Spot, index_at};
+use crate::format::{CHECKPOINT_LEN, Checkpoint, Spot};
 use crate::index::Index;
-use crate::index::image::IndexImage;
 use crate::index::losses::Evicted;
 use crate::index::run::Next;
 use crate::storage::Storage;
 use crate::threads::Mutex;
-
-/// The newest checkpoint, and which half has it.
-#[derive(Debug)]
-pub(super) struct Checkpoints {
-    newest: Checkpoint,
-    newest_in: Half,
-    /// The highest number in either half.
-    number: u64,
-    /// The newest half is on the disk, so the other half may be overwritten (rule R1).
-    newest_is_durable: bool,
-}
-
-impl Checkpoints {
-    pub(super) fn of(image: &IndexImage) -> Checkpoints {
-        Checkpoints {
-            newest: image.checkpoint.unwrap_or_default(),
-            newest_in: image.newest_in,
-            number: image.highest_number,
-            newest_is_durable: false,
-        }
-    }
-}
 
 impl<S: Storage> Index<S> {
     /// The newest checkpoint, written in this run or found by the opening.
@@ -115,26 +92,5 @@ impl<S: Storage> Index<S> {
                 (checkpoint.position, checkpoint.seq) = (durable.position, durable.seq);
             }
         })
-    }
-}
-
-/// One of the two halves that checkpoints are written to in turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Half {
-    #[default]
-    A,
-    B,
-}
-
-impl Half {
-    fn other(self) -> Half {
-        if planted!(NewestHalfOverwritten) {
-            return self;
-        }
-        if self == Half::A { Half::B } else { Half::A }
-    }
-
-    fn offset(self) -> usize {
-        if self == Half::A { index_at::CHECKPOINT_A } else { index_at::CHECKPOINT_B }
     }
 }

@@ -2,11 +2,11 @@
 
 use crate::error::{Error, Result};
 use crate::format::{
-    self, ACKS_HALF_LEN, ACKS_ROW_LEN, Acks, CONSUMER_ROWS, ConsumerAt, Extent, ExtentKind,
+    self, ACKS_HALF_LEN, ACKS_ROW_LEN, Acks, CONSUMER_ROWS, ConsumerAt, ExtentKind,
     MAX_SHORT_NAME_LEN, NAME_ROW_LEN, PLACE_HALF_LEN, PLACE_PAIR_LEN, Place, Spot, place_at,
 };
 use crate::index::Index;
-use crate::index::extents::{Extents, extent_of, row_of, rows_of};
+use crate::index::extents::{Extents, consumer_of, row_of, rows_of};
 use crate::storage::sheet::Sheet;
 use crate::storage::{Storage, StorageFile};
 
@@ -205,16 +205,6 @@ impl<S: Storage> Index<S> {
     }
 }
 
-/// The sheet that holds a consumer's row, and where its parts lie in it.
-fn consumer_of<F>(sheets: &[(Extent, Sheet<F>)], row: u32) -> Option<(&Sheet<F>, ConsumerAt)> {
-    let (sheet, extent, offset, row) = extent_of(sheets, ExtentKind::Consumers, row)?;
-    let at = ConsumerAt::new(row, extent.rows);
-    Some((
-        sheet,
-        ConsumerAt { name: offset + at.name, pair: offset + at.pair, copy: offset + at.copy },
-    ))
-}
-
 /// The newest of a consumer's places, which may say that it was removed.
 fn newest_place<F: StorageFile>(sheet: &Sheet<F>, at: ConsumerAt, seed: u32) -> Option<Place> {
     let places = at.places().into_iter().filter_map(|place| {
@@ -223,14 +213,4 @@ fn newest_place<F: StorageFile>(sheet: &Sheet<F>, at: ConsumerAt, seed: u32) -> 
         Place::decode(&bytes, seed)
     });
     places.max_by_key(|place| place.number)
-}
-
-/// Clears a consumer's name and places.
-pub(super) fn clear_consumer<F: StorageFile>(sheets: &[(Extent, Sheet<F>)], row: u32) {
-    if let Some((sheet, at)) = consumer_of(sheets, row) {
-        sheet.copy_in(at.name, &[0; NAME_ROW_LEN]);
-        for offset in [at.pair, at.copy] {
-            sheet.copy_in(offset, &[0; PLACE_PAIR_LEN]);
-        }
-    }
 }

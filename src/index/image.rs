@@ -9,7 +9,7 @@ use crate::format::{
     NumberRange, PLACE_PAIR_LEN, Place, SEGMENT_ROW_LEN, SEGMENT_ROWS, SegmentHeader, Spot,
     Version, index_at, live_at, place_at,
 };
-use crate::index::checkpoints::Half;
+use crate::index::half::Half;
 use crate::index::run::Run;
 use crate::storage::CacheToken;
 

@@ -13,10 +13,13 @@ mod consumers;
 mod encode;
 mod extents;
 mod file;
+mod half;
 pub(crate) mod image;
 mod live;
 pub(crate) mod losses;
+mod newest;
 pub(crate) mod run;
+mod segment_rows;
 mod syncs;
 mod version;
 
@@ -27,13 +30,12 @@ use std::sync::atomic::Ordering;
 
 pub(crate) use acks::{AcksRow, AcksRowIs};
 pub(crate) use attempts::AttemptsRow;
-use checkpoints::Checkpoints;
-use consumers::clear_consumer;
 pub(crate) use consumers::{DEFAULT_ROW, PlaceRow};
-use extents::Extents;
+use extents::{Extents, clear_consumer};
 use file::LARGEST_REST;
 pub(crate) use file::{IndexFile, write_index};
 pub(crate) use live::{RowsAre, StoredOver, holder};
+use newest::Checkpoints;
 use syncs::Syncs;
 
 use crate::error::{Error, Result, SyncFailed};

@@ -22,6 +22,11 @@ pub(crate) struct Next {
 }
 
 impl Next {
+    /// The spot of the next segment's first record.
+    pub(crate) fn spot(&self) -> Spot {
+        Spot { position: self.base, seq: self.seq }
+    }
+
     /// How a segment at `spot` would begin, where the spot lies at or before this segment's
     /// beginning and behind some of the missing numbers. `None` where none is missing before it.
     pub(crate) fn cut_at(self, spot: Spot) -> Option<Next> {

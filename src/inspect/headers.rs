@@ -3,9 +3,9 @@
 use std::io;
 use std::sync::Arc;
 
+use super::finding::Finding;
 use super::onlooker::{MOST_TORN_HEADERS, TORN_HEADER_PAUSE};
 use super::picture::{Condition, Picture};
-use super::verify::Finding;
 use crate::error::{Error, Result};
 use crate::format::{self, Invalid, SEGMENT_HEADER_LEN, SegmentHeader, SegmentState};
 use crate::segment::Row;

@@ -11,13 +11,15 @@
 //! the work of a sequence lock: bytes of another life of a segment's slot never validate.
 
 mod batch;
+mod finding;
 mod headers;
 mod onlooker;
 mod parts;
 mod picture;
 mod verify;
 
+pub use finding::Finding;
 pub(crate) use onlooker::{Onlooker, Reported};
 pub(crate) use picture::{Condition, Kept, Picture};
 pub(crate) use verify::{Depth, verify};
-pub use verify::{Finding, Verified, VerifyStep};
+pub use verify::{Verified, VerifyStep};

@@ -1,15 +1,15 @@
 //! Checks every part of every file of a queue.
 
-use std::fmt;
 use std::io;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use super::finding::Finding;
 use super::headers::header_findings;
 use super::onlooker::{Onlooker, Reported};
 use super::parts;
 use super::picture::{Condition, Kept, Picture};
-use crate::error::{Error, Gap, GapCause, Result};
+use crate::error::{Error, GapCause, Result};
 use crate::format::{
     self, ACKS_HALF_LEN, ACKS_ROW_LEN, Acks, CHECKPOINT_LEN, Checkpoint, ConsumerAt, ExtentKind,
     FIGURES_LEN, Figures, INDEX_NAME, NAME_ROW_LEN, PLACE_HALF_LEN, Place, RUN_LEN,
@@ -20,32 +20,6 @@ use crate::index::image::{ConsumerRow, IndexImage, u32_at, u64_at};
 use crate::index::run::Run;
 use crate::segment::Row;
 use crate::storage::Storage;
-
-/// Something in a queue's files that is not as it was written:
-/// [`Inspector::verify`](crate::Inspector::verify).
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Finding {
-    /// The file's name in the queue's directory.
-    pub file: String,
-    /// Where in the file, in bytes from its beginning, if it is one place.
-    pub offset: Option<u64>,
-    /// What is wrong.
-    pub what: String,
-    /// The messages that it costs.
-    pub lost: Option<Gap>,
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.file)?;
-        if let Some(offset) = self.offset {
-            write!(f, " at {offset}")?;
-        }
-        write!(f, ": {}", self.what)?;
-        self.lost.map_or(Ok(()), |lost| write!(f, "; {lost}"))
-    }
-}
 
 /// What was checked: [`Inspector::verify`](crate::Inspector::verify).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::Window;
-use super::copy::{copy_bytes, copy_checked, verify};
+use super::copy::{copy_bytes, copy_checked, outside, verify};
 
 impl Window {
     /// The address of the `len` bytes at `offset`. Panics when they are not all inside the window.
@@ -281,13 +281,4 @@ impl Window {
         // SAFETY: four bytes behind the words, aligned as those are; for the rest as above.
         unsafe { AtomicU32::from_ptr(to.add(N).cast()) }.store(last.to_le(), Ordering::Release);
     }
-}
-
-/// Panics: an access outside a window is a bug in mmq. Numbers from disk or from a caller are
-/// checked where they come in.
-#[cold]
-#[inline(never)]
-#[allow(clippy::panic, reason = "going on would access memory outside the window")]
-pub(super) fn outside(offset: usize, len: usize, window: usize) -> ! {
-    panic!("access of {len} bytes at {offset} is misaligned or outside of a window of {window}")
 }

@@ -185,3 +185,12 @@ unsafe fn copy_long(to: *mut u8, from: *const u8, len: usize) {
     // SAFETY: passed on.
     unsafe { ptr::copy_nonoverlapping(from, to, len) }
 }
+
+/// Panics: an access outside a window is a bug in mmq. Numbers from disk or from a caller are
+/// checked where they come in.
+#[cold]
+#[inline(never)]
+#[allow(clippy::panic, reason = "going on would access memory outside the window")]
+pub(super) fn outside(offset: usize, len: usize, window: usize) -> ! {
+    panic!("access of {len} bytes at {offset} is misaligned or outside of a window of {window}")
+}

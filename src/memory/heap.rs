@@ -5,8 +5,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::bytes::outside;
-use super::copy::copy_bytes;
+use super::copy::{copy_bytes, outside};
 
 /// Zeroed, page-aligned bytes that windows can be made on: the simulated storage's page cache.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::consume::consumer_state::Read;
+use crate::consume::step::Read;
 use crate::consumer::{Consumer, check_name};
 use crate::delivery::{self, Delivery};
 use crate::engine::ahead::Ahead;

@@ -9,8 +9,8 @@ use crate::format::{
 };
 use crate::memory::Window;
 use crate::memory::checksum::crc32c;
+use crate::read::record::{Check, Record};
 use crate::read::view::failed;
-use crate::read::{Check, Record};
 use crate::segment::pool::User;
 use crate::segment::scan::words;
 use crate::segment::{Lost, Segment};

@@ -20,6 +20,7 @@ mod copy;
 mod gaps;
 mod gather;
 mod pause;
+mod record;
 mod search;
 mod segments;
 mod view;
@@ -37,34 +38,8 @@ use crate::segment::Segment;
 use crate::storage::{Storage, StorageFile};
 use gather::Scratch;
 use pause::Pause;
+pub(crate) use record::{Check, Record};
 use view::{Needs, View};
-
-/// A record that was found at a cursor's spot.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Record {
-    pub(crate) seq: u64,
-    /// Payload bytes, all fragments together.
-    pub(crate) len: u64,
-    /// Offset of the payload in the cursor's window, when it lies there in one piece.
-    pub(crate) in_window: Option<usize>,
-    /// The position behind the record.
-    end: u64,
-    /// The CRC state before the payload, for a record in the window.
-    crc_before: u32,
-    /// The CRC state behind an intact payload, for a record in the window.
-    crc_after: u32,
-}
-
-/// When the payload of a record is checked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Check {
-    /// When it is found.
-    Now,
-    /// When a copy delivers it. A payload that must be read to find the record is checked at once.
-    Later,
-    /// Not at all: no caller gets it.
-    Never,
-}
 
 /// A spot in the queue, and what is at hand there.
 #[derive(Debug)]

@@ -4,10 +4,6 @@ use crate::format::{Checkpoint, FLAG_BEGUN, Spot};
 use crate::index::image::IndexImage;
 use crate::index::losses::Evicted;
 use crate::index::run::Run;
-use crate::recovery::rows::Rows;
-use crate::recovery::tail::Stated;
-use crate::recovery::walk::Walked;
-use crate::segment::Row;
 use crate::storage::CacheToken;
 
 /// How the run before ended, as far as the files tell.
@@ -99,64 +95,6 @@ impl Belief {
     pub(super) fn of_cache(self, image: &IndexImage) -> Option<Run> {
         image.live.run.filter(|_| matches!(self, Belief::Cache | Belief::Mount))
     }
-
-    /// Whether a segment file bears a life that the index does not know of. Then an older copy of
-    /// the index was put back, and nothing in it is exact. The test is exact because `next_life` is
-    /// stored before any header bears the life before it, and because the mark of a clean end is
-    /// taken back before a segment is begun. (A spare may be made while that mark stands.)
-    pub(super) fn is_outdated(self, image: &IndexImage, rows: &Rows) -> bool {
-        let made_since =
-            |rows: &[Row], next_life: u64| rows.iter().any(|row| row.header.life >= next_life);
-        match self {
-            _ if planted!(OutdatedIndexBelieved) => false,
-            Belief::Cache | Belief::Mount => image.live.run.is_some_and(|run| {
-                made_since(&rows.live, run.next_life) || made_since(&rows.spares, run.next_life)
-            }),
-            Belief::CleanEnd => image
-                .checkpoint
-                .is_some_and(|checkpoint| made_since(&rows.live, checkpoint.next_life)),
-            Belief::Disk => false,
-        }
-    }
-
-    /// Whether the walk found all that the index states. For another mount also whether nothing
-    /// shows that bytes were lost with the one before: a kill leaves no hole, and at most one unit
-    /// behind the published tail, and no segment is gone that was not given back.
-    pub(super) fn is_met(
-        self,
-        image: &IndexImage,
-        rows: &Rows,
-        walked: &Walked,
-        reached: Spot,
-        stated: &Stated,
-    ) -> bool {
-        let all_there = reached.seq >= stated.seq && reached.position >= stated.position;
-        match self {
-            Belief::Disk => true,
-            Belief::Cache | Belief::CleanEnd => all_there,
-            Belief::Mount if planted!(MountBelieved) => all_there,
-            Belief::Mount => {
-                all_there
-                    && all_before_was_given_back(image, self, rows)
-                    && (image.live.tail.is_some() || states_tail(image, reached))
-                    && walked.holes.is_empty()
-                    && walked.units_behind <= 1
-            }
-        }
-    }
-}
-
-/// Whether the run record has the tail at this spot, behind what the next segment is to state. An
-/// opening that died between the words of the tail had stored that first.
-fn states_tail(image: &IndexImage, spot: Spot) -> bool {
-    let next = image.live.run.and_then(|run| run.next);
-    next.is_some_and(|next| next.base == spot.position && next.seq == spot.seq)
-}
-
-/// Whether every message before the first segment was given back.
-pub(super) fn all_before_was_given_back(image: &IndexImage, belief: Belief, rows: &Rows) -> bool {
-    let first = rows.live.first().map_or(0, |row| row.header.missing_from());
-    first <= held_from(image, belief, rows.held)
 }
 
 /// What was evicted. The live part knows it before the checkpoint does.

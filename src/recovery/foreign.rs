@@ -145,3 +145,12 @@ fn describes_a_segment(index: &[u8]) -> bool {
     let (rows, _) = index.as_chunks::<{ SEGMENT_HEADER_LEN as usize }>();
     rows.iter().any(|row| SegmentHeader::decode(row).is_ok())
 }
+
+/// A file of a later format, which is neither read nor written.
+pub(super) fn unsupported<S: Storage>(storage: &S, name: &str, found: u32) -> Error {
+    Error::UnsupportedFormat {
+        path: storage.path().join(name),
+        found,
+        supported: format::FORMAT_VERSION,
+    }
+}

@@ -4,12 +4,12 @@ use std::io;
 
 use crate::error::{Error, Result};
 use crate::events;
-use crate::format::{self, INDEX_NAME, INDEX_NEW_NAME, Invalid, Spot};
+use crate::format::{INDEX_NAME, INDEX_NEW_NAME, Invalid, Spot};
 use crate::index::image::IndexImage;
 use crate::index::run::Run;
 use crate::index::{Index, IndexFile, write_index};
 use crate::recovery::belief::Belief;
-use crate::recovery::foreign::{is_left, refuse_foreign};
+use crate::recovery::foreign::{is_left, refuse_foreign, unsupported};
 use crate::recovery::rows::{Gathered, Rows};
 use crate::segment::{Opened, Row, quarantine};
 use crate::storage::{CacheToken, Storage, StorageFile};
@@ -212,12 +212,4 @@ pub(super) fn random_u64<S: Storage>(storage: &S) -> u64 {
 
 fn index_error<S: Storage>(storage: &S, op: &'static str, error: io::Error) -> Error {
     Error::io(op, storage.path().join(INDEX_NAME), error)
-}
-
-pub(super) fn unsupported<S: Storage>(storage: &S, name: &str, found: u32) -> Error {
-    Error::UnsupportedFormat {
-        path: storage.path().join(name),
-        found,
-        supported: format::FORMAT_VERSION,
-    }
 }

@@ -11,6 +11,7 @@ mod rows;
 mod tail;
 mod unit;
 mod walk;
+mod walked;
 
 use std::ops::Range;
 
@@ -26,12 +27,13 @@ use crate::recovery::belief::{Belief, evicted, held_from, reservation};
 use crate::recovery::copies::leave_one_file_of_each;
 use crate::recovery::index::{Known, ReadIndex, random_u64, read_index, take_up_index};
 use crate::recovery::repair::{Holds, discard, repair, restate};
-use crate::recovery::rows::{Rows, believe_rows_or_gather_headers};
+use crate::recovery::rows::{Rows, believe_rows_or_gather_headers, is_outdated};
 use crate::recovery::tail::{
-    Stated, begins_behind, close_tail, cut_closed, leave_the_empty, leave_the_mended, pending,
-    spot_of, state_lost_beginning,
+    Stated, begins_behind, close_tail, cut_closed, is_met, leave_the_empty, leave_the_mended,
+    pending, state_lost_beginning,
 };
-use crate::recovery::walk::{WalkRules, Walked, start_of_walk, walk};
+use crate::recovery::walk::{WalkRules, start_of_walk, walk};
+use crate::recovery::walked::Walked;
 use crate::segment::{Found, Opened, Row};
 use crate::storage::Storage;
 
@@ -81,7 +83,7 @@ fn recover_by<S: Storage>(
     if !gathered.from_index {
         leave_one_file_of_each(storage, &mut gathered.rows)?;
     }
-    if read.belief.is_outdated(&read.image, &gathered.rows) {
+    if is_outdated(&read.image, read.belief, &gathered.rows) {
         read.belief = Belief::Disk;
     }
     if read.file.is_none() && gathered.rows.is_empty() && !options.create {
@@ -137,7 +139,7 @@ fn find_end<S: Storage>(storage: &S, known: &mut Known<S>) -> Result<Option<End>
     let walked = walk(storage, &rows.live, opened, start, rules).map_err(read)?;
     let stated = Stated::by(image);
     let (next, reached) = pending(image, &rows.live, walked.tail, *belief);
-    if !belief.is_met(image, rows, &walked, reached, &stated) {
+    if !is_met(*belief, image, rows, &walked, reached, &stated) {
         if *belief == Belief::Mount {
             index.forget_token();
         }
@@ -206,7 +208,7 @@ impl PlacedTail {
     /// The tail when the next segment begins as `next` says: behind the numbers that are missing
     /// there.
     fn with(self, next: Option<Next>) -> PlacedTail {
-        PlacedTail { spot: next.map_or(self.spot, |next| spot_of(&next)), next }
+        PlacedTail { spot: next.map_or(self.spot, |next| next.spot()), next }
     }
 }
 

@@ -15,7 +15,7 @@ use crate::options::Options;
 use crate::recovery::belief::{Belief, clean_end, evicted, reservation};
 use crate::recovery::index::Known;
 use crate::recovery::repair::open_row;
-use crate::recovery::walk::Walked;
+use crate::recovery::walked::Walked;
 use crate::recovery::{Ended, PlacedTail, Recovered};
 use crate::segment::{Found, Row};
 use crate::storage::{Storage, StorageFile, store_again};

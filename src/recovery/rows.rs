@@ -9,7 +9,7 @@ use crate::format::{
 };
 use crate::index::image::IndexImage;
 use crate::recovery::belief::{Belief, held_from};
-use crate::recovery::index::unsupported;
+use crate::recovery::foreign::unsupported;
 use crate::recovery::repair::store;
 use crate::segment::scan::Scan;
 use crate::segment::{Lost, Opened, Row, open_with_header, quarantine, read_header};
@@ -193,6 +193,31 @@ impl Rows {
             }
         }
         self.live = kept;
+    }
+}
+
+/// Whether every message before the first segment was given back.
+pub(super) fn all_before_was_given_back(image: &IndexImage, belief: Belief, rows: &Rows) -> bool {
+    let first = rows.live.first().map_or(0, |row| row.header.missing_from());
+    first <= held_from(image, belief, rows.held)
+}
+
+/// Whether a segment file bears a life that the index does not know of. Then an older copy of
+/// the index was put back, and nothing in it is exact. The test is exact because `next_life` is
+/// stored before any header bears the life before it, and because the mark of a clean end is
+/// taken back before a segment is begun. (A spare may be made while that mark stands.)
+pub(super) fn is_outdated(image: &IndexImage, belief: Belief, rows: &Rows) -> bool {
+    let made_since =
+        |rows: &[Row], next_life: u64| rows.iter().any(|row| row.header.life >= next_life);
+    match belief {
+        _ if planted!(OutdatedIndexBelieved) => false,
+        Belief::Cache | Belief::Mount => image.live.run.is_some_and(|run| {
+            made_since(&rows.live, run.next_life) || made_since(&rows.spares, run.next_life)
+        }),
+        Belief::CleanEnd => {
+            image.checkpoint.is_some_and(|checkpoint| made_since(&rows.live, checkpoint.next_life))
+        }
+        Belief::Disk => false,
     }
 }
 

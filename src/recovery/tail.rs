@@ -6,11 +6,12 @@ use crate::error::{GapCause, Result};
 use crate::format::{self, FRAGMENT_HEADER_LEN, Kind, Place, SEGMENT_HEADER_LEN, Spot};
 use crate::index::Index;
 use crate::index::image::{ConsumerRow, IndexImage};
-use crate::index::run::{Next, Run};
+use crate::index::run::Next;
 use crate::recovery::belief::{Belief, evicted};
 use crate::recovery::index::Known;
 use crate::recovery::repair::{fill, open_row, write_header};
-use crate::recovery::walk::Walked;
+use crate::recovery::rows::{Rows, all_before_was_given_back};
+use crate::recovery::walked::Walked;
 use crate::segment::{Opened, Row};
 use crate::storage::{Storage, StorageFile};
 
@@ -87,6 +88,39 @@ impl Stated {
     }
 }
 
+/// Whether the walk found all that the index states. For another mount also whether nothing
+/// shows that bytes were lost with the one before: a kill leaves no hole, and at most one unit
+/// behind the published tail, and no segment is gone that was not given back.
+pub(super) fn is_met(
+    belief: Belief,
+    image: &IndexImage,
+    rows: &Rows,
+    walked: &Walked,
+    reached: Spot,
+    stated: &Stated,
+) -> bool {
+    let all_there = reached.seq >= stated.seq && reached.position >= stated.position;
+    match belief {
+        Belief::Disk => true,
+        Belief::Cache | Belief::CleanEnd => all_there,
+        Belief::Mount if planted!(MountBelieved) => all_there,
+        Belief::Mount => {
+            all_there
+                && all_before_was_given_back(image, belief, rows)
+                && (image.live.tail.is_some() || states_tail(image, reached))
+                && walked.holes.is_empty()
+                && walked.units_behind <= 1
+        }
+    }
+}
+
+/// Whether the run record has the tail at this spot, behind what the next segment is to state. An
+/// opening that died between the words of the tail had stored that first.
+fn states_tail(image: &IndexImage, spot: Spot) -> bool {
+    let next = image.live.run.and_then(|run| run.next);
+    next.is_some_and(|next| next.base == spot.position && next.seq == spot.seq)
+}
+
 /// How the next segment was to begin if it does not exist, and the tail behind what it was to
 /// state. The run record says it, or the checkpoint that names the tail's position.
 pub(super) fn pending(
@@ -120,7 +154,7 @@ pub(super) fn pending(
         cause: checkpoint.cause,
     });
     let next = of_run.or(of_checkpoint);
-    (next, next.filter(|next| next.seq > tail.seq).map_or(tail, |next| spot_of(&next)))
+    (next, next.filter(|next| next.seq > tail.seq).map_or(tail, |next| next.spot()))
 }
 
 /// Whether a segment begins behind the tail, or at the tail with another number. Then it was begun
@@ -128,16 +162,6 @@ pub(super) fn pending(
 pub(super) fn begins_behind(row: &Row, tail: Spot) -> bool {
     let base = Spot { position: row.header.base, seq: row.header.first_seq };
     base.position > tail.position || base.position == tail.position && base.seq != tail.seq
-}
-
-/// The spot of the next segment's first record.
-pub(super) fn spot_of(next: &Next) -> Spot {
-    Spot { position: next.base, seq: next.seq }
-}
-
-/// How the next segment is to begin, if it does not exist yet.
-pub(super) fn next_of_run(run: &Run, live: &[Row]) -> Option<Next> {
-    run.next.filter(|next| live.last().is_none_or(|row| row.header.base < next.base))
 }
 
 /// Closes the last segment at the tail and returns how the next one begins: behind every stated

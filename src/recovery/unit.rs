@@ -3,7 +3,7 @@
 use std::io;
 
 use crate::format::{Fragment, Kind, Seal, Spot};
-use crate::recovery::walk::Walked;
+use crate::recovery::walked::Walked;
 use crate::segment::scan::{Intact, Scan};
 use crate::storage::StorageFile;
 

@@ -1,31 +1,18 @@
 //! The walk over the records, from the best known spot to the end of what validates.
 
 use std::io;
-use std::ops::Range;
 
 use crate::events;
 use crate::format::{self, Kind, SEGMENT_HEADER_LEN, Spot};
 use crate::index::image::IndexImage;
-use crate::recovery::belief::{Belief, all_before_was_given_back};
-use crate::recovery::rows::Rows;
-use crate::recovery::tail::{next_of_run, spot_of};
+use crate::index::run::{Next, Run};
+use crate::recovery::belief::Belief;
+use crate::recovery::rows::{Rows, all_before_was_given_back};
 use crate::recovery::unit::Unit;
+use crate::recovery::walked::Walked;
 use crate::segment::scan::Scan;
 use crate::segment::{Lost, Opened, Row, open_life};
 use crate::storage::{Storage, StorageFile};
-
-/// What the walk found.
-#[derive(Debug)]
-pub(super) struct Walked {
-    /// The end of the last whole unit.
-    pub(super) tail: Spot,
-    pub(super) holes: Vec<Range<Spot>>,
-    /// Padding and gap fragments.
-    pub(super) empty: Vec<Range<Spot>>,
-    /// The published tail's position; `u64::MAX` when it is not known.
-    pub(super) published: u64,
-    pub(super) units_behind: u64,
-}
 
 /// How the walk goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,7 +58,7 @@ pub(super) fn start_of_walk(image: &IndexImage, live: &[Row], belief: Belief) ->
     let known = match (belief == Belief::Cache, image.checkpoint) {
         (true, _) => {
             let next = image.live.run.and_then(|run| next_of_run(&run, live));
-            let next = next.map(|next| spot_of(&next));
+            let next = next.map(|next| next.spot());
             match image.live.tail {
                 // An opening stores both anew, the tail last: until then the next segment's
                 // beginning may be the better one.
@@ -94,6 +81,11 @@ pub(super) fn start_of_walk(image: &IndexImage, live: &[Row], belief: Belief) ->
         (None, Some(first)) => base_of(first),
         (None, None) => Spot::default(),
     }
+}
+
+/// How the next segment is to begin, if it does not exist yet.
+fn next_of_run(run: &Run, live: &[Row]) -> Option<Next> {
+    run.next.filter(|next| live.last().is_none_or(|row| row.header.base < next.base))
 }
 
 /// Goes over whole units from `start` on, through files that are `opened` or are opened here. Stops

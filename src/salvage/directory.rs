@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use super::merge::Missing;
+use super::missing::Missing;
 use crate::error::{Error, Result};
 use crate::format::{
     self, Checkpoint, FORMAT_VERSION, INDEX_NAME, Invalid, SEGMENT_MAGIC, SEGMENT_PREFIX,

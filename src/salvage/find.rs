@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::directory::{Directory, Owed, add, later, owed};
 use super::patient::Patient;
-use super::{SalvagedFile, WhichSegments};
+use super::report::{SalvagedFile, WhichSegments};
 use crate::error::{Error, Result};
 use crate::format::{
     self, FRAGMENT_HEADER_LEN, Invalid, Kind, MAX_SEGMENT_LEN, SEGMENT_HEADER_LEN, SEGMENT_PREFIX,

@@ -19,8 +19,10 @@
 
 use std::time::Duration;
 
+use super::Segments;
+use super::context::Context;
 use super::list::List;
-use super::{Context, Segments};
+use super::undated::Undated;
 use crate::error::{GapCause, Result};
 use crate::format::SegmentHeader;
 use crate::storage::{Storage, StorageFile};
@@ -60,32 +62,6 @@ impl Ages {
     /// Whether all messages that were written before `until` are too old `now`.
     pub(crate) fn are_past(&self, until: u64, now: u64) -> bool {
         until.saturating_add(self.most) <= now
-    }
-}
-
-/// What this run knows of the tail's segment, whose header does not date its messages.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Undated {
-    life: u64,
-    /// Where the tail stood at the last look.
-    tail: u64,
-    /// The time of the first look: messages in the segments before it were written before.
-    begun: u64,
-    /// The time of the first look at the last message in it.
-    until: u64,
-}
-
-impl Undated {
-    fn at(life: u64, tail: u64, now: u64) -> Undated {
-        Undated { life, tail, begun: now, until: now }
-    }
-
-    /// What is known after another look. The clock may have been set back meanwhile.
-    fn look(self, tail: u64, now: u64) -> Undated {
-        let has_more = tail > self.tail && !planted!(LaterOnesNotLookedFor);
-        let until = if has_more { now } else { self.until.min(now) };
-        let begun = if planted!(FirstLookStays) { self.begun } else { self.begun.min(now) };
-        Undated { tail: tail.max(self.tail), begun, until, ..self }
     }
 }
 

@@ -8,19 +8,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::Segments;
+use super::context::Context;
 use super::files::{Segment, disk_bytes};
 use super::list::List;
-use super::{Context, Row, Segments};
+use super::row::{EarlyEnd, Row};
 use crate::storage::{Storage, StorageFile};
-
-/// Where the segment before another one ends early.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct EarlyEnd {
-    /// The life of the segment that ends.
-    life: u64,
-    /// The file offset behind its last bytes.
-    offset: u64,
-}
 
 impl<F: StorageFile> List<F> {
     /// The time of the `segment` is over, and the last one was begun in its stead: nothing lies

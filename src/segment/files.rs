@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{Lost, Row};
+use super::row::{Lost, Row};
 use crate::error::LaterVersion;
 use crate::events;
 use crate::format::{self, Invalid, QUARANTINE_SUFFIX, SEGMENT_HEADER_LEN, SegmentHeader};
@@ -213,4 +213,13 @@ pub(crate) fn quarantine<S: Storage>(storage: &S, name: &str) -> io::Result<()> 
         }
     }
     Err(io::ErrorKind::AlreadyExists.into())
+}
+
+/// The `live` segments among those that are `opened`.
+pub(super) fn handed_on<F>(live: &[Row], opened: Vec<Opened<F>>) -> Vec<Arc<Segment<F>>> {
+    let segment_of = |opened: Opened<F>| {
+        let row = live.iter().find(|row| row.header.life == opened.life)?;
+        Some(opened.segment_of(row))
+    };
+    opened.into_iter().filter_map(segment_of).collect()
 }

@@ -1,7 +1,7 @@
 //! How bytes get into fresh space: by stores into pages that were filled with zeros before, or by
 //! write calls.
 
-use super::Context;
+use super::context::Context;
 use crate::storage::{Storage, StorageFile, Stores};
 
 /// The bytes of one huge page, where there are any, and of the longest folio.

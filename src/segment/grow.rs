@@ -5,9 +5,11 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::Coming;
+use super::context::{Context, Plan};
 use super::files::{Segment, disk_bytes, overhead};
 use super::list::List;
-use super::{Coming, Context, Plan, Row};
+use super::row::Row;
 use crate::error::{Error, Result};
 use crate::events::{self, SegmentFile};
 use crate::format::{self, SEGMENT_HEADER_LEN, SegmentHeader, SegmentState};

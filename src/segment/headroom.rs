@@ -4,9 +4,10 @@
 //! The headroom is the length of one segment or a few, of which there are sixteen: it grows each
 //! time that a producer has used it up and waits, and is the least again when the queue was idle.
 
+use super::Segments;
+use super::context::{Context, Plan};
 use super::files::{overhead, taken};
 use super::list::List;
-use super::{Context, Plan, Segments};
 use crate::error::{GapCause, Result};
 use crate::events;
 use crate::storage::{Storage, StorageFile};

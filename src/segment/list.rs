@@ -3,12 +3,13 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
-use super::ages::Undated;
+use super::context::{Context, Plan, spares_wanted};
 use super::files::{Segment, overhead, taken};
 use super::geometry::Geometry;
 use super::names::Names;
-use super::recycle::Recycling;
-use super::{Context, Plan, Row, spares_wanted};
+use super::recycling::Recycling;
+use super::row::Row;
+use super::undated::Undated;
 #[cfg(test)]
 use crate::format;
 use crate::format::Spot;

@@ -11,6 +11,7 @@
 //! - Giving space back never needs space.
 
 pub(crate) mod ages;
+mod context;
 mod early;
 mod files;
 mod fill;
@@ -23,29 +24,27 @@ mod open;
 pub(crate) mod pool;
 mod reclaim;
 mod recycle;
+mod recycling;
+mod row;
 pub(crate) mod scan;
 pub(crate) mod seed;
+mod undated;
 
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::error::{Error, GapCause, Result};
-use crate::format::{self, SegmentHeader, Spot};
-use crate::index::Index;
-use crate::index::losses::Evicted;
-use crate::segment::pool::Pool;
+use crate::error::{GapCause, Result};
+use crate::format::Spot;
 use crate::storage::Storage;
 use crate::threads::ranks::{Rank, ranked};
-use crate::threads::requests::StorageRequests;
-use crate::threads::worker::Worker;
 use crate::threads::{AtomicU64, Mutex, MutexGuard};
 
-use early::EarlyEnd;
-use files::Salts;
+use context::SPARES_BUSY;
+pub(crate) use context::{Context, DiskLimits, Plan};
 pub(crate) use files::{
     Opened, Segment, open_life, open_with_header, overhead, quarantine, read_header,
 };
+use files::{Salts, handed_on};
 pub(crate) use fill::CALL_FROM;
 pub(crate) use headroom::RoomAhead;
 pub(crate) use list::List;
@@ -53,174 +52,14 @@ use names::Names;
 #[cfg(test)]
 pub(crate) use open::MOST_UNSYNCED_HERE;
 pub(crate) use open::Unsynced;
-use open::handed_on;
-use recycle::Recycling;
-
-/// The longest segment of which an idle queue keeps [`SPARES_SMALL`] spares.
-const SMALL_SEGMENT: u64 = 16 << 20;
-/// Spares that an idle queue keeps of segments up to [`SMALL_SEGMENT`].
-const SPARES_SMALL: usize = 2;
-/// Spares that an idle queue keeps of longer segments.
-const SPARES_LARGE: usize = 1;
-/// Spares that a busy queue keeps of segments up to [`BUSY_SEGMENT`]. A drained segment is free
-/// only after a sync, and producers need others meanwhile. With fewer spares a queue at full speed
-/// makes and removes files all the time, at ten times the cost.
-const SPARES_BUSY: usize = 6;
-/// The longest segment of which a busy queue keeps [`SPARES_BUSY`] spares.
-const BUSY_SEGMENT: u64 = 4 << 20;
-
-/// A segment as the list has it: without file and mapping.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Row {
-    pub(crate) slot: u32,
-    /// The header, with `allocated` and `disk` kept up to date. (`disk` includes what the file
-    /// system needs to find the file's bytes.)
-    pub(crate) header: SegmentHeader,
-    /// The number of the latest store ([`List::last_store`]) that no sync covers yet; zero when
-    /// there is none.
-    unsynced_store: u64,
-    /// It was begun because the time of the segment before it was over, until that one is
-    /// [cut](Segments::cut_early_ends).
-    early_end: Option<EarlyEnd>,
-    /// Its file was cut, and not synced since.
-    is_cut: bool,
-}
-
-impl Row {
-    pub(crate) fn new(slot: u32, header: SegmentHeader) -> Row {
-        Row { slot, header, unsynced_store: 0, early_end: None, is_cut: false }
-    }
-}
-
-/// The segment files that an opening found.
-#[derive(Debug, Default)]
-pub(crate) struct Found {
-    pub(crate) live: Vec<Row>,
-    pub(crate) spares: Vec<Row>,
-    /// Segments that are live by their headers and not needed: every consumer has passed them, or
-    /// they were begun for a record that was never committed.
-    pub(crate) drained: Vec<Row>,
-    /// Slots whose file names are taken by something that is no segment.
-    pub(crate) foreign_slots: Vec<u32>,
-    pub(crate) next_life: u64,
-    /// The first number that may still be in the queue: the disk says that all below were given
-    /// back.
-    pub(crate) held: u64,
-    /// The first number behind all segments.
-    pub(crate) end: u64,
-    /// Bytes of disk that files other than segments and the index take.
-    pub(crate) other_bytes: u64,
-    /// Every segment has its row in the index.
-    pub(crate) rows_complete: bool,
-}
-
-/// Why a live segment cannot be opened.
-#[derive(Debug)]
-pub(crate) enum Lost {
-    /// Its file is gone, or holds something else.
-    Gone,
-    Io(io::Error),
-}
-
-/// How a new segment begins. The fields that are not explained here are those of the header.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Plan {
-    pub(crate) base: u64,
-    pub(crate) first_seq: u64,
-    pub(crate) gap_before: u64,
-    pub(crate) reserved: u64,
-    pub(crate) cause: u8,
-    /// Bytes behind the header that the first record needs.
-    pub(crate) need: u64,
-    /// Bytes before the tail that a consumer has still to read.
-    pub(crate) backlog: u64,
-    /// Payload bytes of the whole record that begins in the segment, or goes on in it.
-    pub(crate) whole: u64,
-    pub(crate) created: u64,
-    pub(crate) until: u64,
-}
-
-/// Limits on disk space.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct DiskLimits {
-    pub(crate) max_bytes: Option<u64>,
-    pub(crate) min_free_bytes: u64,
-}
-
-impl DiskLimits {
-    /// No limit is set.
-    fn are_none(&self) -> bool {
-        self.max_bytes.is_none() && self.min_free_bytes == 0
-    }
-
-    /// Without a limit, spares are kept for busy times.
-    fn pace(&self) -> Pace {
-        if self.are_none() { Pace::Busy } else { Pace::Idle }
-    }
-}
+use recycling::Recycling;
+pub(crate) use row::{Found, Lost, Row};
 
 /// Whether space is coming: drained segments are about to give theirs back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Coming {
     Space,
     Nothing,
-}
-
-/// The times for which spares are kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Pace {
-    Busy,
-    Idle,
-}
-
-/// How many spares of that length are kept.
-fn spares_wanted(length: u64, pace: Pace) -> usize {
-    match length {
-        0..=BUSY_SEGMENT if pace == Pace::Busy => SPARES_BUSY,
-        0..=SMALL_SEGMENT => SPARES_SMALL,
-        _ => SPARES_LARGE,
-    }
-}
-
-/// What the allocator needs of the queue for one call.
-#[derive(Debug)]
-pub(crate) struct Context<'a, S: Storage> {
-    pub(crate) storage: &'a S,
-    pub(crate) index: &'a Index<S>,
-    pub(crate) pool: &'a Pool,
-    pub(crate) limits: DiskLimits,
-    /// The durable mark: position and sequence number up to which everything is on disk.
-    pub(crate) durable: Spot,
-    /// Up to which number messages were evicted, and why. It is noted before anybody can see that
-    /// a segment with such messages is drained, and is on disk before the segment's file goes.
-    pub(crate) evicted: &'a Mutex<Evicted>,
-    /// Fresh space is filled with zeros ahead of its use: no flush comes after every few bytes,
-    /// which would write the zeros out.
-    pub(crate) fills: bool,
-    /// By which a producer asks the storage worker to reclaim.
-    pub(crate) storage_worker: &'a Worker<StorageRequests>,
-}
-
-impl<S: Storage> Context<'_, S> {
-    /// The error of a queue that takes `used` bytes and may not take `needed` more.
-    #[cold]
-    fn full(&self, used: u64, limit: u64, needed: u64) -> Error {
-        let path = self.storage.path().to_owned();
-        Error::Full { path, option: "max_bytes", used, limit, needed, free: None, held_by: None }
-    }
-
-    /// Notes in the index that its rows of segments may be wrong; called before segments change.
-    fn begin_changing(&self) -> Result<()> {
-        let path = || self.storage.path().join(format::INDEX_NAME);
-        self.index.begin_changing().map_err(|error| Error::io("write", path(), error))
-    }
-
-    /// As [`begin_changing`](Self::begin_changing), before the header of the life below `next_life`
-    /// is written.
-    fn begin_life(&self, next_life: u64) -> Result<()> {
-        let path = || self.storage.path().join(format::INDEX_NAME);
-        self.index.begin_life(next_life).map_err(|error| Error::io("write", path(), error))
-    }
 }
 
 #[derive(Debug)]

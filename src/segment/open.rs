@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use super::files::{Opened, Segment, open_life, quarantine, read_header, taken};
+use super::Segments;
+use super::files::{Segment, open_life, quarantine, read_header, taken};
 use super::list::List;
-use super::{Lost, Row, Segments};
+use super::row::{Lost, Row};
 use crate::format;
 use crate::index::Index;
 use crate::index::RowsAre;
@@ -42,15 +43,6 @@ pub(crate) struct Unsynced<F> {
     /// It is not the tail's: nothing is stored to it any more.
     pub(crate) is_full: bool,
     pub(crate) opened: Result<Arc<Segment<F>>, Lost>,
-}
-
-/// The `live` segments among those that are `opened`.
-pub(super) fn handed_on<F>(live: &[Row], opened: Vec<Opened<F>>) -> Vec<Arc<Segment<F>>> {
-    let segment_of = |opened: Opened<F>| {
-        let row = live.iter().find(|row| row.header.life == opened.life)?;
-        Some(opened.segment_of(row))
-    };
-    opened.into_iter().filter_map(segment_of).collect()
 }
 
 impl<S: Storage> Segments<S> {

@@ -4,10 +4,13 @@
 use std::io;
 use std::sync::atomic::Ordering;
 
+use super::Segments;
+use super::context::Pace;
+use super::context::{Context, Plan, spares_wanted};
 use super::files::disk_bytes;
 use super::grow::LARGEST_STEP;
-use super::recycle::{Spare, Transfer};
-use super::{Context, Pace, Plan, Row, Segments, spares_wanted};
+use super::recycling::{Spare, Transfer};
+use super::row::Row;
 use crate::error::Result;
 use crate::format::{self, SegmentState};
 use crate::index::Index;

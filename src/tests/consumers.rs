@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::consume::consumer_state::{ConsumerState, Read};
+use crate::consume::consumer_state::ConsumerState;
+use crate::consume::step::Read;
 use crate::engine::Engine;
 use crate::engine::reading;
 use crate::error::{Error, GapCause};

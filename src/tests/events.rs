@@ -7,7 +7,7 @@ mod listener;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::consume::consumer_state::Read;
+use crate::consume::step::Read;
 use crate::engine::Engine;
 use crate::engine::reading::{self, AsMessage};
 use crate::format::Spot;

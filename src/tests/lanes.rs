@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::consume::consumer_state::{ConsumerState, Handed, Read};
-use crate::consume::lanes::{Lane, LaneRules, Within};
+use crate::consume::consumer_state::ConsumerState;
+use crate::consume::step::{Handed, Lane, Read};
+use crate::consume::two_lanes::{LaneRules, Within};
 use crate::engine::{Engine, reading};
 use crate::error::Error;
 use crate::options::{OnFull, Options};

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::consume::consumer_state::{ConsumerState, Handed};
-use crate::consume::lanes::{Lane, LaneRules, Within};
+use crate::consume::consumer_state::ConsumerState;
 use crate::consume::redelivery::Rules;
+use crate::consume::step::{Handed, Lane};
+use crate::consume::two_lanes::{LaneRules, Within};
 use crate::engine::{Engine, reading};
 use crate::options::Options;
 use crate::state::WriteTimes;

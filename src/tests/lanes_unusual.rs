@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use crate::consume::consumer_state::{ConsumerState, Handed, Read};
-use crate::consume::lanes::{Lane, LaneRules, Within};
+use crate::consume::consumer_state::ConsumerState;
 use crate::consume::redelivery::Rules;
+use crate::consume::step::{Handed, Lane, Read};
+use crate::consume::two_lanes::{LaneRules, Within};
 use crate::engine::{Engine, reading};
 use crate::error::{Error, Gap, Result};
 use crate::options::Options;

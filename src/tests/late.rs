@@ -7,7 +7,8 @@ use std::thread;
 
 use rustix::io::Errno;
 
-use crate::consume::consumer_state::{ConsumerState, Handed, Read};
+use crate::consume::consumer_state::ConsumerState;
+use crate::consume::step::{Handed, Read};
 use crate::engine::Engine;
 use crate::engine::ahead::Ahead;
 use crate::engine::reading::{self, AsMessage};

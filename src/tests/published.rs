@@ -10,7 +10,7 @@ use std::thread;
 
 use rustix::io::Errno;
 
-use crate::consume::consumer_state::Read;
+use crate::consume::step::Read;
 use crate::engine::Engine;
 use crate::engine::reading;
 use crate::error::Error;

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::consume::consumer_state::{ConsumerState, Handed};
-use crate::consume::lanes::{LaneRules, Within};
+use crate::consume::consumer_state::ConsumerState;
 use crate::consume::redelivery::{DeadLetters, Rules};
+use crate::consume::step::Handed;
+use crate::consume::two_lanes::{LaneRules, Within};
 use crate::engine::{Engine, reading};
 use crate::error::{Error, Result};
 use crate::format::Origin;
@@ -200,12 +201,9 @@ impl Run {
     }
 
     fn read(&self, dead: &Arc<ConsumerState<SimStorage>>) -> Option<u64> {
-        let dead_letter = reading::next(
-            &self.dead_letters.queue,
-            dead,
-            crate::consume::consumer_state::Read::Take,
-        )
-        .unwrap()?;
+        let dead_letter =
+            reading::next(&self.dead_letters.queue, dead, crate::consume::step::Read::Take)
+                .unwrap()?;
         let origin = dead_letter.origin().unwrap();
         assert_eq!(
             (origin.queue_id, dead_letter[0]),

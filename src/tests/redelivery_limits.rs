@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use crate::consume::consumer_state::{ConsumerState, Handed, Read};
+use crate::consume::consumer_state::ConsumerState;
 use crate::consume::redelivery::{DeadLetters, Rules};
+use crate::consume::step::{Handed, Read};
 use crate::engine::{Engine, reading};
 use crate::error::{Error, GapCause, Result};
 use crate::format::Origin;

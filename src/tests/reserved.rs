@@ -1,7 +1,7 @@
 //! Bytes that a later release may have stored in the index stay: reserved bytes, and rows of a kind
 //! that is unknown here.
 
-use crate::consume::consumer_state::Read;
+use crate::consume::step::Read;
 use crate::engine::Engine;
 use crate::engine::reading;
 use crate::error::{Error, Gap, GapCause};

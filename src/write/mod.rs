@@ -24,6 +24,7 @@
 mod asked;
 mod call;
 mod clock;
+mod need;
 mod numbers;
 mod record;
 mod reserve;
@@ -46,9 +47,9 @@ use crate::storage::{Storage, StorageFile, Stores};
 
 use asked::Asked;
 use clock::Clock;
+use need::{Need, Part};
 use numbers::Numbers;
 pub(crate) use reserve::Room;
-use segments::{Need, Part};
 use succession::Succession;
 use tail::Tail;
 

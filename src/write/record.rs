@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::Writer;
 use super::call::{Marks, Piece, Why};
-use super::segments::{Need, Part};
+use super::need::{Need, Part};
 use crate::error::Result;
 use crate::format::{Batch, FRAGMENT_HEADER_LEN, Fragment, Kind};
 use crate::memory::checksum::crc32c;

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use super::call::{Marks, Piece, Why};
-use super::segments::{Need, Part};
+use super::need::{Need, Part};
 use super::{Writer, check_fits};
 use crate::error::Result;
 use crate::format::{Batch, fragment_len};

@@ -4,31 +4,13 @@ use std::sync::Arc;
 
 use super::Writer;
 use super::clock::Span;
+use super::need::{Need, Part};
 use crate::error::{Error, Result};
 use crate::format::{self, FRAGMENT_HEADER_LEN, Kind, SegmentHeader, filler_words};
 use crate::index::run::Next;
 use crate::segment::{Lost, Plan, Segment};
 use crate::state::State;
 use crate::storage::{Storage, StorageFile};
-
-/// The record, or the rest of a record, that is written next.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Need {
-    /// Bytes that it takes as one fragment.
-    pub(super) total: u64,
-    /// Payload bytes of the record, all fragments together.
-    pub(super) whole: u64,
-    pub(super) part: Part,
-}
-
-/// Which part of a record is written next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
-    /// The record begins.
-    Beginning,
-    /// Fragments of the record are stored already.
-    Rest,
-}
 
 impl<F: StorageFile> Writer<F> {
     /// Makes true what must hold before a record begins: the run has a reservation, the tail stands

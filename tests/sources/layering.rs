@@ -59,7 +59,7 @@ fn row(folder: &str) -> usize {
 
 /// Every product file under `src`, with the folder (or the file beside lib.rs) that it belongs to
 /// and the text without its tests and comments.
-fn product() -> Vec<(String, PathBuf, String)> {
+pub(crate) fn product() -> Vec<(String, PathBuf, String)> {
     let found = sources(Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
     assert!(found.len() > 50, "only {} files were found", found.len());
     found

@@ -5,7 +5,7 @@ use rustix::io::Errno;
 use super::*;
 use crate::format::{INDEX_NAME, QUARANTINE_SUFFIX, segment_name};
 use crate::index::image::IndexImage;
-use crate::segment::recycle::Spare;
+use crate::segment::recycling::Spare;
 use crate::tests::sim::Call;
 
 /// The header of each segment that the index has a row of.

@@ -10,10 +10,17 @@ use std::sync::Arc;
 
 use super::geometry::Geometry;
 use super::*;
-use crate::format::{Place, Spot};
+use crate::error::Error;
+use crate::format::{self, Place, SegmentHeader, Spot};
+use crate::index::Index;
+use crate::index::losses::Evicted;
+
+use crate::segment::pool::Pool;
 use crate::storage::Stores;
 use crate::tests::sim::SimStorage;
 use crate::threads::Mutex;
+use crate::threads::requests::StorageRequests;
+use crate::threads::worker::Worker;
 
 const ID: [u8; 16] = *b"0123456789abcdef";
 const LEN: u64 = 64 << 10;

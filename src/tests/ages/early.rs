@@ -253,8 +253,7 @@ fn what_was_cut_is_opened_again() {
     assert_eq!(aged.live(), 4);
     let consumer = aged.consumer("");
     for seq in 0..4 {
-        let read =
-            reading::next(&aged.engine, &consumer, crate::consume::consumer_state::Read::Take);
+        let read = reading::next(&aged.engine, &consumer, crate::consume::step::Read::Take);
         assert_eq!(read.unwrap().unwrap().seq(), seq);
     }
     aged.pass(AGE + SPAN);

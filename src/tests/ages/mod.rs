@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use crate::consume::consumer_state::{ConsumerState, Read};
+use crate::consume::consumer_state::ConsumerState;
+use crate::consume::step::Read;
 use crate::engine::{Engine, reading};
 use crate::error::{Error, Gap, GapCause};
 use crate::format::{CONSUMER_ROWS, ConsumerAt, INDEX_NAME, NAME_ROW_LEN, index_at};

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::consume::consumer_state::{ConsumerState, Handed, Read};
+use crate::consume::consumer_state::ConsumerState;
+use crate::consume::step::{Handed, Read};
 use crate::engine::Engine;
 use crate::engine::reading;
 use crate::error::{Error, Gap, GapCause};

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::Reported::Message;
 use super::{Queue, receive};
-use crate::consume::consumer_state::Read;
 use crate::consume::redelivery::Rules;
+use crate::consume::step::Read;
 use crate::engine::{Background, Engine, reading};
 use crate::error::Error;
 use crate::options::Options;

@@ -3,7 +3,7 @@
 use super::directed::{disk, holds_but_for, options, take_all_of};
 use super::examine::{Queue, consumer_of, open};
 use super::model::content;
-use crate::consume::consumer_state::Handed;
+use crate::consume::step::Handed;
 use crate::engine::reading;
 use crate::format::{INDEX_NAME, SECTOR, SEGMENT_HEADER_LEN, index_at, segment_name};
 use crate::tests::sim::{Mutant, Rng};

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use super::examine::{Queue, check_accounts, consumer_of, next_of, prepare_ahead};
 use super::model::{Check, content, ensure};
-use crate::consume::consumer_state::{Handed, Read};
+use crate::consume::step::{Handed, Read};
 use crate::engine::Engine;
 use crate::engine::reading;
 use crate::error::Error;

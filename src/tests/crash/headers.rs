@@ -5,7 +5,7 @@ use rustix::io::Errno;
 use super::directed::{disk, holds_but_for, is_of_a_cut, options, take_all};
 use super::examine::{PROBE, check_accounts, consumer_of, open, prepare_ahead};
 use super::model::content;
-use crate::consume::consumer_state::Read;
+use crate::consume::step::Read;
 use crate::engine::reading;
 use crate::error::Error;
 use crate::format::{

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::attempts::Attempts;
-use crate::consume::consumer_state::Handed;
+use crate::consume::step::Handed;
 
 /// Whether a consumer would be there after a power cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

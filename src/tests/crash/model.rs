@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::attempts::Attempts;
 use super::held::{ConsumerModel, Finished, Presence};
-use crate::consume::consumer_state::Handed;
+use crate::consume::step::Handed;
 use crate::error::{Gap, GapCause};
 use crate::tests::sim::Rng;
 

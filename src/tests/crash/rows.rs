@@ -6,7 +6,7 @@ use super::acks::receive;
 use super::directed::{disk, holds_but_for, options, take_all_of};
 use super::examine::{Queue, consumer_of, open};
 use super::model::content;
-use crate::consume::consumer_state::Read;
+use crate::consume::step::Read;
 use crate::engine::reading;
 use crate::error::GapCause;
 use crate::format::{ConsumerAt, INDEX_NAME, NAME_ROW_LEN, Place, SECTOR, index_at};

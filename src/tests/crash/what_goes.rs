@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use super::directed::{disk, fine, holds_but_for, kept_but_for, options, take_all};
 use super::examine::{oldest_of, open};
 use super::model::{Check, content, ensure};
-use crate::consume::consumer_state::Read;
+use crate::consume::step::Read;
 use crate::engine::reading;
 use crate::error::{Error, Gap, GapCause};
 use crate::format::{FLAG_CHANGING, QUARANTINE_SUFFIX, SegmentHeader, segment_name, segment_slot};

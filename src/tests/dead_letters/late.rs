@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
-use crate::consume::consumer_state::{ConsumerState, Handed};
+use crate::consume::consumer_state::ConsumerState;
 use crate::consume::redelivery::{DeadLetters, Rules};
+use crate::consume::step::Handed;
 use crate::engine::{Engine, reading};
 use crate::error::{Error, Result};
 use crate::format::Origin;

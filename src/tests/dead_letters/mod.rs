@@ -304,7 +304,7 @@ fn a_dead_letter_that_no_queue_of_that_size_holds_is_refused_as_too_long() {
     for number in 0..3 {
         put_dead_letter(&engine, number, longest);
         let consumer = engine.default_consumer().unwrap();
-        let read = crate::consume::consumer_state::Read::Take;
+        let read = crate::consume::step::Read::Take;
         let message = crate::engine::reading::next(&engine, consumer, read).unwrap().unwrap();
         assert!(*message == *payload(number, longest));
         assert_eq!(message.origin(), Some(origin(number)));

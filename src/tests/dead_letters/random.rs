@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::versions::{Queue, disk, flush, is_reported, open};
 use super::{origin, payload};
-use crate::consume::consumer_state::Read;
+use crate::consume::step::Read;
 use crate::engine::reading;
 use crate::error::{Error, GapCause};
 use crate::format::Origin;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use super::{origin, payload, put, put_dead_letter, short};
-use crate::consume::consumer_state::Read;
+use crate::consume::step::Read;
 use crate::engine::{Engine, reading};
 use crate::error::{Error, GapCause};
 use crate::format::{

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use crate::consume::consumer_state::Read;
+use crate::consume::step::Read;
 use crate::engine::reading;
 use crate::engine::{Background, Engine};
 use crate::error::Error;

@@ -3,7 +3,7 @@
 use rustix::io::Errno;
 
 use super::{LEN, content, look, open, options, take_all};
-use crate::consume::consumer_state::Read;
+use crate::consume::step::Read;
 use crate::engine::ahead::Ahead;
 use crate::error::{Error, Gap, GapCause};
 use crate::format::Batch;

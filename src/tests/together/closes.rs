@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Queue, go, receive_next, small, under};
-use crate::consume::consumer_state::Read;
+use crate::consume::step::Read;
 use crate::engine::{Background, Engine, reading};
 use crate::error::Error;
 use crate::tests::sim::SimStorage;

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use super::{go, plan, seeds, small, take_next};
-use crate::consume::consumer_state::Read;
+use crate::consume::step::Read;
 use crate::engine::{Background, Engine, reading};
 use crate::error::Error;
 use crate::options::Options;

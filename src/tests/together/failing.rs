@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use super::{Queue, go, small, under};
-use crate::consume::consumer_state::Read;
+use crate::consume::step::Read;
 use crate::engine::{Background, Engine, reading};
 use crate::options::Options;
 use crate::segment::MOST_UNSYNCED_HERE;

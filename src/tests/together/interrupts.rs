@@ -6,7 +6,7 @@ use std::task::{Wake, Waker};
 use std::time::Duration;
 
 use super::{Queue, go, open, receive_next, small, under};
-use crate::consume::consumer_state::Read;
+use crate::consume::step::Read;
 use crate::engine::Background;
 use crate::engine::reading::{self, AsMessage};
 use crate::error::Error;

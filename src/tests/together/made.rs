@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::{Queue, go, open, small, under};
-use crate::consume::consumer_state::Read;
+use crate::consume::step::Read;
 use crate::engine::{Background, reading};
 use crate::error::{Error, GapCause};
 use crate::options::{OnFull, Start};

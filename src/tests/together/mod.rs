@@ -22,8 +22,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::commit::storage_worker::Leaving;
-use crate::consume::consumer_state::{ConsumerState, Handed, Read};
-use crate::consume::lanes::{Lane, LaneRules, Within};
+use crate::consume::consumer_state::ConsumerState;
+use crate::consume::step::{Handed, Lane, Read};
+use crate::consume::two_lanes::{LaneRules, Within};
 use crate::engine::reading::{self, AsMessage};
 use crate::engine::{Background, Engine};
 use crate::error::Error;

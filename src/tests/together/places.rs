@@ -12,7 +12,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use super::{Queue, go, open, small, take_next, under};
-use crate::consume::consumer_state::Read;
+use crate::consume::step::Read;
 use crate::engine::{Background, Engine, reading};
 use crate::error::{Error, GapCause};
 use crate::format::{FRAGMENT_HEADER_LEN, SEGMENT_HEADER_LEN, segment_name};

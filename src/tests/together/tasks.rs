@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
 use super::{Queue, go, open, plan, small, under};
-use crate::consume::consumer_state::Read;
+use crate::consume::step::Read;
 use crate::engine::{Background, reading};
 use crate::error::{Error, Result};
 use crate::futures::Enqueuing;

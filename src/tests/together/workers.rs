@@ -8,8 +8,8 @@ use std::task::{Wake, Waker};
 use std::time::Duration;
 
 use super::{Queue, go, open, plan, small, under};
-use crate::consume::consumer_state::Read;
 use crate::consume::redelivery::{DeadLetters, Rules};
+use crate::consume::step::Read;
 use crate::engine::reading::{self, AsMessage};
 use crate::engine::{Background, Engine};
 use crate::error::{Error, GapCause, Result};

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::actor::Actor;
 use super::acts::{Answer, GUEST, identity};
-use crate::consume::consumer_state::{ConsumerState, Read};
+use crate::consume::consumer_state::ConsumerState;
+use crate::consume::step::Read;
 use crate::engine::reading;
 use crate::error::{Error, GapCause, Result};
 use crate::tests::sim::{Rng, SimStorage};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::actor::{Actor, Asking, Held, identity_of};
 use super::acts::{Act, Answer};
-use crate::consume::consumer_state::Read;
+use crate::consume::step::Read;
 use crate::engine::ahead::Ahead;
 use crate::engine::reading;
 use crate::error::{Error, Result};

@@ -8,7 +8,7 @@ use super::Queue;
 use super::acts::{NAMES, identity};
 use super::reported::{Check, ensure};
 use super::script::Script;
-use crate::consume::consumer_state::Read;
+use crate::consume::step::Read;
 use crate::engine::{Engine, reading};
 use crate::error::{Error, Gap};
 use crate::tests::sim::SimStorage;

@@ -3,7 +3,7 @@
 use rustix::io::Errno;
 
 use super::{PAGE, disk, fine, holds_but_for, is_of_a_cut, kept_but_for, options, take_all};
-use crate::consume::consumer_state::Read;
+use crate::consume::step::Read;
 use crate::engine::reading;
 use crate::format::{INDEX_NAME, SEGMENT_HEADER_LEN, segment_name};
 use crate::options::Options;

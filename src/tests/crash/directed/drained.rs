@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use super::{Taken, disk, options, take_all};
-use crate::consume::consumer_state::{ConsumerState, Read};
+use crate::consume::consumer_state::ConsumerState;
+use crate::consume::step::Read;
 use crate::engine::reading::AsMessage;
 use crate::error::GapCause;
 use crate::storage::Stores;

@@ -13,7 +13,7 @@ mod unsynced;
 
 use super::examine::{Queue, consumer_of, next_of, open};
 use super::model::{Check, content, ensure};
-use crate::consume::consumer_state::Read;
+use crate::consume::step::Read;
 use crate::engine::reading;
 use crate::error::{Error, Gap, GapCause};
 use crate::format::{Checkpoint, INDEX_NAME, SECTOR, decode_index_header, index_at};

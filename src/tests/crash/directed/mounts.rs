@@ -1,8 +1,8 @@
 //! The same boot, and another mount: a container that died, or a file system that failed.
 
 use super::{disk, fine, holds_but_for, is_of_a_cut, kept_but_for, options, take_all};
-use crate::consume::consumer_state::Read;
 use crate::consume::redelivery::Rules;
+use crate::consume::step::Read;
 use crate::engine::reading;
 use crate::engine::reading::AsMessage;
 use crate::error::{Error, Gap, GapCause};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use super::{disk, holds_but_for, is_of_a_cut, options, take_all};
-use crate::consume::consumer_state::Read;
+use crate::consume::step::Read;
 use crate::engine::{Engine, reading};
 use crate::error::{Error, Gap, GapCause};
 use crate::format::{

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use super::{disk, fine, kept_but_for, options, take_all};
-use crate::consume::consumer_state::Read;
+use crate::consume::step::Read;
 use crate::engine::{Background, Engine, reading};
 use crate::storage::Stores;
 use crate::tests::crash::examine::{Queue, consumer_of, next_of, open};

@@ -4,7 +4,7 @@
 use rustix::io::Errno;
 
 use super::{disk, fine, holds_but_for, kept_but_for, options, take_all};
-use crate::consume::consumer_state::Read;
+use crate::consume::step::Read;
 use crate::engine::reading;
 use crate::format::{INDEX_NAME, index_at, live_at, segment_name};
 use crate::storage::Stores;

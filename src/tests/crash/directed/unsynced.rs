@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{disk, holds_but_for, options};
-use crate::consume::consumer_state::Read;
+use crate::consume::step::Read;
 use crate::engine::reading::AsMessage;
 use crate::format::{INDEX_NAME, SegmentHeader, segment_slot};
 use crate::index::image::IndexImage;

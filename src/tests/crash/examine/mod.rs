@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::model::{Check, Model, ensure};
-use crate::consume::consumer_state::{self, Read};
+use crate::consume::consumer_state;
+use crate::consume::step::Read;
 use crate::engine::Engine;
 use crate::engine::ahead::Ahead;
 use crate::engine::reading;

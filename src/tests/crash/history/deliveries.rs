@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{History, Work};
-use crate::consume::consumer_state::{Handed, Read};
 use crate::consume::redelivery::Rules;
+use crate::consume::step::{Handed, Read};
 use crate::engine::reading;
 use crate::tests::crash::attempts::{Asked, Attempts};
 use crate::tests::crash::examine::{Queue, consumer_of};

@@ -10,7 +10,7 @@ use std::time::Duration;
 use self::choices::Choices;
 use super::examine::{Queue, check_accounts, dropped_of, durable_of, next_of, oldest_of, open};
 use super::model::{Check, Model, ensure};
-use crate::consume::consumer_state::Read;
+use crate::consume::step::Read;
 use crate::options::{OnFull, Options};
 use crate::storage::{Storage, Stores};
 use crate::tests::sim::{Call, Rng, SimStorage};

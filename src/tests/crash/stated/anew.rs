@@ -24,7 +24,7 @@ fn damaged(seed: u64) -> SimStorage {
     take(&queue, 5);
     let worker = queue.consumer("worker").unwrap();
     for _ in 0..8 {
-        crate::engine::reading::next(&queue, &worker, crate::consume::consumer_state::Read::Take)
+        crate::engine::reading::next(&queue, &worker, crate::consume::step::Read::Take)
             .unwrap()
             .unwrap();
     }

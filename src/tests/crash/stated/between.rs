@@ -2,7 +2,7 @@
 
 use rustix::io::Errno;
 
-use crate::consume::consumer_state::Read;
+use crate::consume::step::Read;
 use crate::engine::reading;
 use crate::error::{Gap, GapCause};
 use crate::format::{SEGMENT_HEADER_LEN, segment_name};

@@ -1,7 +1,7 @@
 //! Consumers whose place cannot be read any more: nothing that they have not read goes.
 
 use super::{Queue, roomy};
-use crate::consume::consumer_state::Read;
+use crate::consume::step::Read;
 use crate::engine::reading;
 use crate::format::SECTOR;
 use crate::options::{Options, Start};

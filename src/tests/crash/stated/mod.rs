@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use super::directed::{disk, is_of_a_cut, options, take_all};
 use super::examine::{Queue, check_accounts, consumer_of, next_of, open};
 use super::model::content;
-use crate::consume::consumer_state::Read;
+use crate::consume::step::Read;
 use crate::engine::reading;
 use crate::error::{Error, Gap, GapCause};
 use crate::format::segment_slot;

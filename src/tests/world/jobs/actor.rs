@@ -10,8 +10,9 @@ use parking_lot::Mutex;
 
 use super::Disks;
 use super::script::{Act, Life};
-use crate::consume::consumer_state::{ConsumerState, Handed, Read};
+use crate::consume::consumer_state::ConsumerState;
 use crate::consume::redelivery::{DeadLetters, Rules};
+use crate::consume::step::{Handed, Read};
 use crate::engine::Engine;
 use crate::engine::reading::{self, AsMessage};
 use crate::error::{Error, Gap, Result};

@@ -9,7 +9,7 @@ use super::script::{Act, Life};
 use super::within::{
     State, check_deliveries, check_last_dead_letters, is_of_jobs, is_unended, state,
 };
-use crate::consume::consumer_state::Read;
+use crate::consume::step::Read;
 use crate::engine::{Engine, reading};
 use crate::error::{Error, Gap, GapCause};
 use crate::options::{OnFull, Options};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Call;
-use crate::consume::lanes::{LaneRules, Within};
+use crate::consume::two_lanes::{LaneRules, Within};
 use crate::engine::Background;
 use crate::options::{OnFull, Options};
 use crate::tests::sim::Rng;

@@ -1,0 +1,154 @@
+//! The two lanes of a consumer: the rules, and which lane is next.
+
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use crate::commit::Core;
+use crate::consume::step::Lane;
+use crate::format::Spot;
+use crate::read::Cursor;
+use crate::storage::{Storage, StorageFile};
+use crate::threads::now;
+
+/// A rate is kept over so long a time: a program that looks now and then gets what it missed.
+const RATE_OVER: Duration = Duration::from_millis(100);
+
+/// How long a message is fresh.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Within {
+    Millis(u64),
+    /// As long as it is among the last so many.
+    Last(u64),
+    /// Until the program says so.
+    Manual,
+}
+
+/// How the two lanes are read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LaneRules {
+    pub(crate) within: Within,
+    /// Of so many messages in turn, those of the fresh lane and those of the backlog.
+    pub(crate) share: (u32, u32),
+    /// The most messages of the backlog in a second.
+    pub(crate) rate: Option<u64>,
+    /// The youngest stretch is read first.
+    pub(crate) youngest_first: bool,
+}
+
+impl LaneRules {
+    pub(super) fn has_age(&self) -> bool {
+        matches!(self.within, Within::Millis(_))
+    }
+}
+
+/// The part of a consumer that is read in lanes.
+#[derive(Debug)]
+pub(crate) struct TwoLanes<F> {
+    pub(super) rules: LaneRules,
+    /// Reads the stretches.
+    pub(crate) cursor: Cursor<F>,
+    /// How many messages of a turn were handed out.
+    pub(super) turn: u32,
+    /// When the rate allows the next message of the backlog.
+    pub(super) backlog_at: Option<Instant>,
+    /// Messages below the number were written before the time, in milliseconds.
+    pub(super) begun: (u64, u64),
+    /// The messages with these numbers were written before the time, as was known at another time.
+    pub(super) written: Option<(Range<u64>, u64, u64)>,
+}
+
+impl<F: StorageFile> TwoLanes<F> {
+    pub(super) fn new(rules: LaneRules, begun: (u64, u64)) -> TwoLanes<F> {
+        TwoLanes {
+            rules,
+            cursor: Cursor::new(Spot::default()),
+            turn: 0,
+            backlog_at: None,
+            begun,
+            written: None,
+        }
+    }
+
+    /// The lanes in the order in which they are asked for the next message.
+    pub(super) fn order(&self) -> [Lane; 2] {
+        if self.turn < self.rules.share.0 {
+            [Lane::Fresh, Lane::Backlog]
+        } else {
+            [Lane::Backlog, Lane::Fresh]
+        }
+    }
+
+    /// The lane whose turn it was has handed a message out. (What a lane gets because the other one
+    /// has nothing counts as nobody's turn.)
+    pub(super) fn count_turn(&mut self, lane: Lane) {
+        let (fresh, backlog) = self.rules.share;
+        if lane == self.order()[0] {
+            self.turn = (self.turn + 1) % fresh.saturating_add(backlog);
+        }
+    }
+
+    /// When the rate allows the next message of the backlog.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.rules.rate.and(self.backlog_at)
+    }
+
+    /// A message of the backlog was handed out.
+    pub(super) fn count_rate(&mut self) {
+        if let Some(rate) = self.rules.rate {
+            let now = now();
+            let each = Duration::from_nanos(1_000_000_000 / rate.clamp(1, 1_000_000_000));
+            let earliest = now.checked_sub(RATE_OVER.saturating_sub(each)).unwrap_or(now);
+            self.backlog_at = Some(self.backlog_at.map_or(now, |at| at.max(earliest)) + each);
+        }
+    }
+
+    /// Which stretch is read now, of so many.
+    pub(super) fn current(&self, stretches: usize) -> usize {
+        if self.rules.youngest_first { stretches - 1 } else { 0 }
+    }
+
+    /// Whether the message at `spot` is not fresh any more.
+    pub(super) fn is_behind<S: Storage<File = F>>(&mut self, core: &Core<S>, spot: Spot) -> bool {
+        match self.rules.within {
+            Within::Manual => false,
+            Within::Last(most) => {
+                core.visible.seq.load(Ordering::Acquire).saturating_sub(spot.seq) > most
+            }
+            Within::Millis(age) => {
+                spot.position < core.visible.position.load(Ordering::Acquire)
+                    && self.is_too_old(core, spot.seq, age)
+            }
+        }
+    }
+
+    pub(super) fn is_too_old<S: Storage<File = F>>(
+        &mut self,
+        core: &Core<S>,
+        seq: u64,
+        age: u64,
+    ) -> bool {
+        if seq < core.found_tail.seq && !planted!(FoundIsFresh) {
+            // An earlier run wrote it.
+            return true;
+        }
+        let now = core.storage.now();
+        let is_past = |before: u64| before.saturating_add(age) <= now;
+        if seq < self.begun.0 && is_past(self.begun.1) {
+            return true;
+        }
+        // Later marks may tell more, when the clock was set.
+        let is_current = |asked: u64| asked <= now && now - asked <= age / 8;
+        if let Some((numbers, before, asked)) = &self.written
+            && numbers.contains(&seq)
+            && is_current(*asked)
+            && !is_past(*before)
+        {
+            return false;
+        }
+        let visible = core.visible.seq.load(Ordering::Acquire);
+        let known = core.write_times.lock().written_before(seq, visible);
+        self.written = known.map(|(numbers, before)| (numbers, before, now));
+        self.written.as_ref().is_some_and(|(_, before, _)| is_past(*before))
+    }
+}

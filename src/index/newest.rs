@@ -1,0 +1,27 @@
+//! The newest checkpoint of a run.
+
+use crate::format::Checkpoint;
+use crate::index::half::Half;
+use crate::index::image::IndexImage;
+
+/// The newest checkpoint, and which half has it.
+#[derive(Debug)]
+pub(super) struct Checkpoints {
+    pub(super) newest: Checkpoint,
+    pub(super) newest_in: Half,
+    /// The highest number in either half.
+    pub(super) number: u64,
+    /// The newest half is on the disk, so the other half may be overwritten (rule R1).
+    pub(super) newest_is_durable: bool,
+}
+
+impl Checkpoints {
+    pub(super) fn of(image: &IndexImage) -> Checkpoints {
+        Checkpoints {
+            newest: image.checkpoint.unwrap_or_default(),
+            newest_in: image.newest_in,
+            number: image.highest_number,
+            newest_is_durable: false,
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! What [`verify`](super::verify) finds wrong.
+
+use std::fmt;
+
+use crate::error::Gap;
+
+/// Something in a queue's files that is not as it was written:
+/// [`Inspector::verify`](crate::Inspector::verify).
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Finding {
+    /// The file's name in the queue's directory.
+    pub file: String,
+    /// Where in the file, in bytes from its beginning, if it is one place.
+    pub offset: Option<u64>,
+    /// What is wrong.
+    pub what: String,
+    /// The messages that it costs.
+    pub lost: Option<Gap>,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.file)?;
+        if let Some(offset) = self.offset {
+            write!(f, " at {offset}")?;
+        }
+        write!(f, ": {}", self.what)?;
+        self.lost.map_or(Ok(()), |lost| write!(f, "; {lost}"))
+    }
+}

@@ -1,0 +1,27 @@
+//! What is known of the age of messages in the tail's segment.
+
+/// What this run knows of the tail's segment, whose header does not date its messages.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Undated {
+    pub(super) life: u64,
+    /// Where the tail stood at the last look.
+    pub(super) tail: u64,
+    /// The time of the first look: messages in the segments before it were written before.
+    pub(super) begun: u64,
+    /// The time of the first look at the last message in it.
+    pub(super) until: u64,
+}
+
+impl Undated {
+    pub(super) fn at(life: u64, tail: u64, now: u64) -> Undated {
+        Undated { life, tail, begun: now, until: now }
+    }
+
+    /// What is known after another look. The clock may have been set back meanwhile.
+    pub(super) fn look(self, tail: u64, now: u64) -> Undated {
+        let has_more = tail > self.tail && !planted!(LaterOnesNotLookedFor);
+        let until = if has_more { now } else { self.until.min(now) };
+        let begun = if planted!(FirstLookStays) { self.begun } else { self.begun.min(now) };
+        Undated { tail: tail.max(self.tail), begun, until, ..self }
+    }
+}
