@@ -1,4 +1,6 @@
 //! JSON objects for programs, their fields in the order in which they were put in.
+//!
+//! By hand: serde_json sorts those of a map unless it builds indexmap, and leaves DEL and C1 raw.
 
 use std::time::SystemTime;
 

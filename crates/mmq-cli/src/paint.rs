@@ -1,4 +1,6 @@
 //! Colours for people: red is bad, yellow is in doubt, green is well. Programs get none.
+//!
+//! anstyle writes them. When there are any is said by hand: anstream also obeys CLICOLOR.
 
 use std::io::IsTerminal;
 

@@ -1,39 +1,28 @@
 //! Points of time as RFC 3339 writes them, in UTC.
+//!
+//! Offsets and clocks are read by hand: humantime knows UTC alone. jiff would cost every first
+//! build of the tool 3 s, and refuses `3:00`, ten digits of a second and the last day of 9999.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-const DAY: u64 = 86_400;
+/// The last second that RFC 3339 can write, in the year 9999.
+const LAST: Duration = Duration::from_secs(253_402_300_799);
 
 /// As `2026-11-22T03:00:00Z`, with milliseconds where they are not zero.
 pub(crate) fn rfc3339(time: SystemTime) -> String {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let (days, second) = (since.as_secs() / DAY, since.as_secs() % DAY);
-    let (year, month, day) = date(days);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    let millis = match since.subsec_millis() {
-        0 => String::new(),
-        millis => format!(".{millis:03}"),
-    };
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{millis}Z")
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default().min(LAST);
+    let time = UNIX_EPOCH + since;
+    match since.subsec_millis() {
+        0 => humantime::format_rfc3339_seconds(time).to_string(),
+        _ => humantime::format_rfc3339_millis(time).to_string(),
+    }
 }
 
 /// Reads `2026-11-22`, `2026-11-22T03:00Z` and `2026-11-22T03:00:00.250+01:00`; a blank may stand
 /// for the `T`. Without an offset it is UTC.
 pub(crate) fn parse(text: &str) -> Option<SystemTime> {
     let (date, rest) = text.split_at_checked(10)?;
-    let mut parts = date.splitn(3, '-').map(digits);
-    let (year, month, day) = (parts.next()??, parts.next()??, parts.next()??);
-    let longest = match month {
-        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
-        2 => 28,
-        4 | 6 | 9 | 11 => 30,
-        1..=12 => 31,
-        _ => return None,
-    };
-    if !(1..=longest).contains(&day) || year < 1970 {
-        return None;
-    }
-    let midnight = UNIX_EPOCH + Duration::from_secs(days_before(year, month, day) * DAY);
+    let midnight = humantime::parse_rfc3339(&format!("{date}T00:00:00Z")).ok()?;
     let Some(rest) = rest.strip_prefix(['T', 't', ' ']) else {
         return rest.is_empty().then_some(midnight);
     };
@@ -81,36 +70,19 @@ fn clock_time(text: &str) -> Option<Duration> {
         },
     };
     let valid = hour < 24 && minute < 60 && second <= 60;
-    let seconds = hour * 3600 + minute * 60 + second;
-    valid.then_some(Duration::from_secs(seconds) + Duration::from_nanos(fraction))
+    let seconds = || Duration::from_secs(hour * 3600 + minute * 60 + second);
+    valid.then(|| seconds() + Duration::from_nanos(fraction))
 }
 
 fn digits(text: &str) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
-/// Days from 1970-01-01 to that day. A year that begins in March has its leap day at its end.
-fn days_before(year: u64, month: u64, day: u64) -> u64 {
-    let (year, month) = if month < 3 { (year - 1, month + 9) } else { (year, month - 3) };
-    let leaps = year / 4 - year / 100 + year / 400;
-    year * 365 + leaps + (153 * month + 2) / 5 + day - 1 - 719_468
-}
-
-/// Year, month and day of the day that is `days` after 1970-01-01. 400 years have 146,097 days.
-fn date(days: u64) -> (u64, u64, u64) {
-    let days = days + 719_468; // since 0000-03-01
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153; // 0 is March
-    let day = day - (153 * month + 2) / 5 + 1;
-    let (month, later) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    (era * 400 + year + later, month, day)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const DAY: u64 = 86_400;
 
     #[test]
     fn each_day_of_six_centuries_comes_back() {
@@ -118,6 +90,14 @@ mod tests {
             let time = UNIX_EPOCH + Duration::from_secs(day * DAY + day % DAY);
             assert_eq!(parse(&rfc3339(time)), Some(time), "{}", rfc3339(time));
         }
+    }
+
+    #[test]
+    fn a_time_that_cannot_be_written_is_the_nearest_one() {
+        let after = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
+        assert_eq!(rfc3339(UNIX_EPOCH - Duration::from_secs(1)), "1970-01-01T00:00:00Z");
+        assert_eq!(rfc3339(after(253_402_300_800)), "9999-12-31T23:59:59Z");
+        assert_eq!(parse("9999-12-31T23:59:59Z"), Some(after(253_402_300_799)));
     }
 
     #[test]
@@ -131,6 +111,8 @@ mod tests {
             "2026-11-22 03:00",
             "2026-11-22T04:30+01:30",
             "2026-11-21T22:00:00.000-05:00",
+            "2026-11-22 3:00",
+            "2026-11-22T02:59:60.0000000000Z",
         ] {
             assert_eq!(parse(text), at(1_795_316_400, 0), "{text}");
         }
@@ -143,6 +125,7 @@ mod tests {
             "2026-02-29",
             "1969-12-31",
             "2026-11-22T24:00",
+            "2026-11-22T9999999999999999999:00",
             "2026-11-22x",
         ] {
             assert_eq!(parse(text), None, "{text}");

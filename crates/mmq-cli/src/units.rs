@@ -1,4 +1,7 @@
 //! Sizes and durations, as people write and read them.
+//!
+//! By hand: to bytesize `64K` is 64000, and what overflows the largest; humantime refuses `90`,
+//! `.5h` and `1.2345h`, and takes `1M` for a month; jiff refuses `90` and `2d`.
 
 use std::time::Duration;
 

@@ -1,4 +1,6 @@
 //! `each`: runs a command for each message.
+//!
+//! The delay of --backoff is doubled by hand: a library would wait itself, and here the queue does.
 
 mod dead;
 mod failures;
