@@ -3,6 +3,7 @@
 //! producer put them in.
 
 use std::error::Error;
+use std::io::IoSlice;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -56,10 +57,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// producer's.
 fn produce(queue: &mmq::Queue, producer: u64) -> mmq::Result<()> {
     for number in 0..MESSAGES_EACH {
-        queue.enqueue_with(16, |bytes| {
-            LittleEndian::write_u64(&mut bytes[..8], producer);
-            LittleEndian::write_u64(&mut bytes[8..], number);
-        })?;
+        let parts = [producer.to_le_bytes(), number.to_le_bytes()];
+        queue.enqueue_parts(&parts.each_ref().map(|part| IoSlice::new(part)))?;
     }
     Ok(())
 }

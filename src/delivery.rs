@@ -132,16 +132,9 @@ impl Delivery {
     /// [`Error::Expired`] when the [lease](crate::Redelivery::lease) has ended: the message comes
     /// again, or has come to another worker. [`Error::Closed`] when the queue was closed: the
     /// message comes again after the next opening. [`Error::NotFound`] when the consumer was
-    /// removed. [`Error::InvalidArgument`] from within the closure
-    /// of [`enqueue_with`](crate::Queue::enqueue_with): the message comes again. Those of a flush
-    /// that [`flush_every_ops`](crate::Options::flush_every_ops) asks for: the message is
-    /// acknowledged all the same.
+    /// removed. Those of a flush that [`flush_every_ops`](crate::Options::flush_every_ops) asks
+    /// for: the message is acknowledged all the same.
     pub fn ack(mut self) -> Result<()> {
-        if let Some(receiver) = &self.receiver {
-            // Refused before the receiver is taken: the drop of `self` then still gives the message
-            // back.
-            receiver.engine.core.check_may_wait()?;
-        }
         let seq = self.seq();
         // The arena is released first, so that the acknowledgement can give the segment back.
         self.message = Message::owned(seq, Vec::new());
@@ -208,9 +201,6 @@ impl Delivery {
     ///
     /// Those of [`ack`](Self::ack).
     pub fn reject(mut self) -> Result<()> {
-        if let Some(receiver) = &self.receiver {
-            receiver.engine.core.check_may_wait()?;
-        }
         let seq = self.seq();
         self.message = Message::owned(seq, Vec::new());
         match self.receiver.take() {
@@ -223,7 +213,7 @@ impl Delivery {
         if let Some(Receiver { engine, consumer }) = self.receiver.take() {
             let (seq, handed) = (self.seq(), self.handed);
             self.message = Message::owned(seq, Vec::new());
-            engine.now_or_later(move |engine| engine.nack(&consumer, seq, handed, delay));
+            engine.nack(&consumer, seq, handed, delay);
         }
     }
 }

@@ -33,8 +33,8 @@ impl Drop for AtEnd {
     }
 }
 
-/// While this lives the calling thread reports nothing: it runs foreign code (the closure of
-/// `enqueue_with`) and holds a lock.
+/// While this lives the calling thread reports nothing: a subscriber, which is foreign code, could
+/// end it in the middle of what it does.
 #[must_use]
 pub(crate) struct Holding(());
 

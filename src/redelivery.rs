@@ -179,7 +179,7 @@ impl<S: Storage> DeadLetters for OtherQueue<S> {
     }
 
     fn check(&self) -> Result<()> {
-        if self.engine.core.forked() { self.engine.core.check_may_wait() } else { Ok(()) }
+        self.engine.core.check_not_forked()
     }
 
     fn id(&self) -> usize {

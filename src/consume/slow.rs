@@ -252,17 +252,16 @@ impl<S: Storage> ConsumerState<S> {
         if core.forked() {
             return 0;
         }
-        let counted = self.glance(core, |locked| {
+        let counted = self.glance(|locked| {
             let done = locked.ledger.iter().flat_map(|ledger| ledger.done());
             core.len_from(locked.stored.seq, done)
         });
         counted.unwrap_or_else(|| core.len_from(self.seq(), std::iter::empty()))
     }
 
-    /// Where the consumer stands. While [`glance`](Self::glance) finds it busy, messages
-    /// acknowledged out of order count as waiting.
+    /// Where the consumer stands.
     pub(crate) fn stand(&self, core: &Core<S>) -> Stand {
-        let stand = self.glance(core, |locked| Stand {
+        let stand = self.glance(|locked| Stand {
             place: locked.stored,
             done: locked.ledger.iter().flat_map(|ledger| ledger.done()).collect(),
             in_flight: locked.ledger.as_ref().map_or(0, |ledger| ledger.in_flight() as u64),
@@ -275,14 +274,9 @@ impl<S: Storage> ConsumerState<S> {
     }
 
     /// Runs `look` under the lock when there is a ledger: the number of messages does not follow
-    /// from the place alone. `None` when there is none, and when a thread that fills a message in
-    /// place would have to wait for a reader: the reader may wait for it.
-    fn glance<R>(&self, core: &Core<S>, look: impl FnOnce(&LockedState<S>) -> R) -> Option<R> {
-        if !self.has_ledger.load(Ordering::Acquire) {
-            return None;
-        }
-        let locked = if core.is_filling() { self.locked.try_lock()? } else { self.locked.lock() };
-        Some(look(&locked))
+    /// from the place alone.
+    fn glance<R>(&self, look: impl FnOnce(&LockedState<S>) -> R) -> Option<R> {
+        self.has_ledger.load(Ordering::Acquire).then(|| look(&self.locked.lock()))
     }
 
     /// Keeps the descriptor up to date from now on.

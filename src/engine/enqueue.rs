@@ -1,21 +1,21 @@
-//! The way in: one message, a batch, or one that the caller's closure writes in place.
+//! The way in: one message, in one piece or in several, or a batch.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::Engine;
-use super::later::DoLater;
 use super::room::{Search, SearchOutcome};
 use crate::commit::Core;
 use crate::error::{Error, HeldBy, Result};
 use crate::events;
 use crate::format::{Batch, ORIGIN_LEN, Origin, Spot};
+use crate::memory::Payload;
 use crate::options::OnFull;
 use crate::storage::Storage;
 use crate::threads::{MutexGuard, current, now, park_timeout};
-use crate::write::{Room, Writer, check_fits};
+use crate::write::{Writer, check_fits};
 
 /// A dead letter is tried again later when the producers' lock is held for longer.
 const DEAD_LETTER_WAITS: Duration = Duration::from_millis(100);
@@ -28,8 +28,8 @@ enum WaitsFor {
     /// For locks.
     #[cfg_attr(not(feature = "async"), allow(dead_code, reason = "only futures do not wait"))]
     Locks,
-    /// For a lock, for a moment: the holder of the producers' lock may be within the closure of
-    /// `enqueue_with`, and wait for the queue that the caller works for.
+    /// For a lock, for a moment: the holder of the producers' lock may be at a long write, and the
+    /// caller has leases of other consumers to end.
     Moment,
 }
 
@@ -42,7 +42,7 @@ impl<S: Storage> Engine<S> {
     /// The producers' lock. An error when the queue was closed while this thread waited for it.
     #[inline]
     fn writer(&self) -> Result<MutexGuard<'_, Writer<S::File>>> {
-        self.core.check_may_wait()?;
+        self.core.check_not_forked()?;
         #[cfg(test)]
         self.came.fetch_add(1, Ordering::SeqCst);
         let writer = self.core.writer.lock();
@@ -56,7 +56,7 @@ impl<S: Storage> Engine<S> {
     /// As [`writer`](Self::writer), but waits no longer than a moment: then the error
     /// [is busy](is_busy).
     fn writer_in_a_moment(&self) -> Result<MutexGuard<'_, Writer<S::File>>> {
-        self.core.check_may_wait()?;
+        self.core.check_not_forked()?;
         let (began, mut has_parked) = (now(), false);
         let mut writer = self.core.writer.try_lock();
         while writer.is_none() && now().saturating_duration_since(began) < DEAD_LETTER_WAITS {
@@ -75,6 +75,17 @@ impl<S: Storage> Engine<S> {
 
     #[inline]
     pub(crate) fn enqueue(&self, payload: &[u8]) -> Result<u64> {
+        self.enqueue_payload(payload)
+    }
+
+    /// Enqueues one message that lies in several pieces. They are put together in a buffer first
+    /// where it does not go the quick way.
+    pub(crate) fn enqueue_parts(&self, parts: &[IoSlice<'_>]) -> Result<u64> {
+        self.enqueue_payload(parts)
+    }
+
+    #[inline(always)]
+    fn enqueue_payload<P: Payload + ?Sized>(&self, payload: &P) -> Result<u64> {
         let _events = events::at_end();
         let core = &*self.core;
         let mut writer = self.writer()?;
@@ -84,7 +95,7 @@ impl<S: Storage> Engine<S> {
                 Err(error) => {
                     writer.roll_back(core);
                     drop(writer);
-                    return self.enqueue_again(error, payload);
+                    return self.enqueue_again(error, &payload.joined());
                 }
             };
             let waiters = core.message_waiters.load(Ordering::Relaxed);
@@ -94,7 +105,7 @@ impl<S: Storage> Engine<S> {
             }
             return Ok(spot.seq - 1);
         }
-        self.enqueue_slowly(writer, payload)
+        self.enqueue_slowly(writer, &payload.joined())
     }
 
     #[inline(never)]
@@ -309,40 +320,6 @@ impl<S: Storage> Engine<S> {
             Ok(())
         })?;
         Ok(written.0)
-    }
-
-    /// Has `fill` write a message of `len` bytes under the producers' lock: in place where the
-    /// message can lie in one piece, else into a buffer.
-    pub(crate) fn enqueue_with(&self, len: usize, fill: impl FnOnce(&mut [u8])) -> Result<u64> {
-        // Before anything is done later: a call from within another one's closure holds its lock.
-        self.core.check_may_wait()?;
-        let _later = DoLater(self);
-        let mut fill = Some(fill);
-        let mut bytes = Vec::new();
-        let (range, ()) = self.write(1, |writer, core| {
-            if fill.is_none() {
-                // `fill` wrote `bytes` at an earlier try, and the disk refused them: from here on
-                // they are a message like any other.
-                return writer.push(core, &bytes, Batch::default());
-            }
-            // The closure can run only once: all room is made before.
-            let room = writer.reserve(core, len)?;
-            let fill = |bytes: &mut [u8]| {
-                let _filling = core.filling();
-                if let Some(fill) = fill.take() {
-                    fill(bytes);
-                }
-            };
-            match room {
-                Room::Here => writer.fill_here(len, fill),
-                Room::Apart { pieces, bytes: buffer } => {
-                    bytes = buffer;
-                    writer.fill_apart(core, &pieces, &mut bytes, fill)?;
-                }
-            }
-            Ok(())
-        })?;
-        Ok(range.start)
     }
 
     /// After `count` messages were committed up to `end`: wakes readers, and flushes if due.

@@ -11,7 +11,6 @@ mod enqueue;
 mod figures;
 mod held;
 mod lanes;
-mod later;
 mod operations;
 pub(crate) mod reading;
 mod redelivery;
@@ -25,7 +24,6 @@ use std::sync::atomic::Ordering;
 
 use consumer_table::Consumers;
 use held::{OpenHere, is_open_here};
-use later::Later;
 use run_figures::figures_of_run;
 use waited_for::{WaitedFor, may_wait};
 
@@ -54,7 +52,6 @@ pub(crate) struct Engine<S: Storage> {
     pub(crate) consumers: Arc<Consumers<S>>,
     /// Operations of this run, counted for `flush_every_ops` above 1.
     operations: Operations,
-    later: Later<S>,
     /// This process has the queue open; none once it is closed.
     open_here: Mutex<Option<OpenHere>>,
     pub(crate) closing: Mutex<Closing>,
@@ -146,7 +143,6 @@ impl<S: Storage> Engine<S> {
             open_here: Mutex::new(Some(open_here)),
             closing: Mutex::default(),
             closed: Condvar::new(),
-            later: Later::default(),
             #[cfg(test)]
             came: crate::threads::AtomicU64::new(0),
         };

@@ -57,7 +57,7 @@ impl<S: Storage> Engine<S> {
     /// Sets when the consumer's messages come again.
     pub(crate) fn set_redelivery(&self, consumer: &ConsumerState<S>, rules: Rules) -> Result<()> {
         let _events = events::at_end();
-        self.core.check_may_wait()?;
+        self.core.check_not_forked()?;
         let dead = rules.dead_letters.clone();
         if let Some(dead) = &dead {
             dead.check()?;

@@ -43,7 +43,7 @@ impl<S: Storage> Engine<S> {
 
     /// The consumer's descriptor. The first call makes it.
     pub(crate) fn ready_fd<'a>(&self, consumer: &'a ConsumerState<S>) -> Result<BorrowedFd<'a>> {
-        self.core.check_may_wait()?;
+        self.core.check_not_forked()?;
         if let Some(ready) = consumer.ready.get() {
             return Ok(ready.descriptor());
         }
@@ -64,12 +64,6 @@ impl<S: Storage> Engine<S> {
             Error::internal(self.core.storage.path(), "the descriptor was made and is not there")
         };
         ready.ok_or_else(missing)
-    }
-
-    /// Ends every wait that has begun. Wakers run for it, so the closure of `enqueue_with` puts it
-    /// off.
-    pub(crate) fn interrupt(&self) {
-        self.now_or_later(|engine| engine.core.interrupt());
     }
 
     /// Counts a waiter, so that producers wake. Messages become visible under the two locks held

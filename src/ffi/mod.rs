@@ -15,10 +15,8 @@
 //! Pointers become references in `handle.rs` and `pointers.rs` alone. The other files call the
 //! helpers there and say, at each call, what the header demands of the caller.
 //!
-//! Two parts of the Rust API are missing here. `enqueue_with` would have to hold the producers'
-//! lock between two calls from C, or call back into the program, which may throw or jump:
-//! `mmq_enqueue_parts` gathers in place instead. Futures need a Rust executor: `mmq_ready_fd`
-//! serves event loops instead.
+//! One part of the Rust API is missing here. Futures need a Rust executor: `mmq_ready_fd` serves
+//! event loops instead.
 
 #![expect(unsafe_code, reason = "the C boundary: pointers from C become references here")]
 #![expect(non_camel_case_types, reason = "the names of the header")]

@@ -1,11 +1,13 @@
 //! The queue itself.
 
+use std::convert::identity;
 use std::ffi::{CStr, OsStr, c_char, c_void};
+use std::io::IoSlice;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::gap::mmq_gap;
-use super::guard::{Answer, guard, guard_or};
+use super::guard::{guard, guard_or};
 use super::handle::{Handle, Retired, RetiredShared, body, give, take};
 use super::message::mmq_message;
 use super::options::mmq_options;
@@ -139,7 +141,7 @@ pub unsafe extern "C" fn mmq_enqueue_batch(
         let (queue, first_seq_out) =
             unsafe { (body(queue)?, out_or_null(first_seq_out, "first_seq_out")?) };
         // SAFETY: as above.
-        let messages = unsafe { slices(&queue.reader, messages, count, "messages")? };
+        let messages = unsafe { slices(&queue.reader, messages, count, "messages", identity)? };
         let range = queue.reader.engine().enqueue_batch(&messages)?;
         if let Some(first_seq_out) = first_seq_out {
             first_seq_out.write(range.start);
@@ -167,36 +169,13 @@ pub unsafe extern "C" fn mmq_enqueue_parts(
         // SAFETY: the contract: NULL, or as the header says.
         let (queue, seq_out) = unsafe { (body(queue)?, out_or_null(seq_out, "seq_out")?) };
         // SAFETY: as above.
-        let parts = unsafe { slices(&queue.reader, parts, count, "parts")? };
-        let seq = enqueue_parts(&queue.reader, &parts)?;
+        let parts = unsafe { slices(&queue.reader, parts, count, "parts", IoSlice::new)? };
+        let seq = queue.reader.enqueue_parts(&parts)?;
         if let Some(seq_out) = seq_out {
             seq_out.write(seq);
         }
         Ok(mmq_status::MMQ_OK)
     })
-}
-
-/// Messages up to this length are gathered before the producers' lock is taken.
-const GATHERED: usize = 1024;
-
-fn enqueue_parts(queue: &Queue, parts: &[&[u8]]) -> Answer<u64> {
-    let len = parts.iter().fold(0u64, |sum, part| sum.saturating_add(part.len() as u64));
-    queue.check_len(len)?;
-    let gather = |message: &mut [u8]| {
-        let mut rest = message;
-        for part in parts {
-            let (now, later) = rest.split_at_mut(part.len());
-            now.copy_from_slice(part);
-            rest = later;
-        }
-    };
-    let len = len as usize;
-    if len <= GATHERED {
-        let mut message = [0; GATHERED];
-        gather(&mut message[..len]);
-        return Ok(queue.engine().enqueue(&message[..len])?);
-    }
-    Ok(queue.enqueue_with(len, gather)?)
 }
 
 /// Looks at the next message, which stays in the queue. The first read makes the queue's own

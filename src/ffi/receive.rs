@@ -132,7 +132,7 @@ pub unsafe extern "C" fn mmq_interrupt(queue: *mut mmq_queue) -> mmq_status {
     guard(|| {
         // SAFETY: the contract: NULL or a handle given out.
         let queue = unsafe { body(queue) }?;
-        queue.reader.engine().core.check_may_wait()?;
+        queue.reader.engine().core.check_not_forked()?;
         queue.reader.interrupt();
         Ok(mmq_status::MMQ_OK)
     })

@@ -16,18 +16,22 @@ pub struct mmq_slice {
     pub len: usize,
 }
 
+/// The buffers of an array, each as `lent` makes it.
+///
 /// # Safety
 ///
 /// `slices` is NULL or an array of `count` slices. Each of them is NULL or can be read for its
 /// length, for as long as the result is used.
-pub(super) unsafe fn slices<'a>(
+pub(super) unsafe fn slices<'a, T>(
     queue: &Queue,
     slices: *const mmq_slice,
     count: usize,
     what: &'static str,
-) -> Answer<Vec<&'a [u8]>> {
+    lent: impl Fn(&'a [u8]) -> T,
+) -> Answer<Vec<T>> {
     // SAFETY: the caller's promise.
     let slices = unsafe { array(slices, count, what) }?;
     // SAFETY: the caller's promise.
-    slices.iter().map(|slice| unsafe { bytes(queue, slice.data, slice.len) }).collect()
+    let bytes = |slice: &mmq_slice| unsafe { bytes(queue, slice.data, slice.len) };
+    slices.iter().map(|slice| bytes(slice).map(&lent)).collect()
 }

@@ -1,6 +1,8 @@
 //! The asynchronous face: futures and streams of messages, for any executor (feature `async`).
 //! `writing` has those of a producer.
 
+#[cfg(test)]
+mod tests;
 mod writing;
 
 #[cfg(test)]
@@ -65,7 +67,7 @@ impl Wait {
             }
         };
         // Before any lock: in a forked child it may be held for ever.
-        if let Err(refused) = engine.core.check_may_wait() {
+        if let Err(refused) = engine.core.check_not_forked() {
             self.leave();
             return Poll::Ready(Err(refused));
         }
@@ -130,8 +132,7 @@ impl Wait {
 
     fn leave(&mut self) {
         if let (Some(ticket), Ok((engine, consumer))) = (self.ticket.take(), &self.reader) {
-            let consumer = Arc::clone(consumer);
-            engine.now_or_later(move |engine| engine.leave(&consumer, ticket));
+            engine.leave(consumer, ticket);
         }
     }
 }

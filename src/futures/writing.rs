@@ -62,7 +62,7 @@ impl<S: Storage> Flushing<S> {
     pub(crate) fn poll_flushed(&mut self, context: &Context<'_>) -> Poll<Result<()>> {
         let core = &*self.engine.core;
         // Before any lock: in a forked child it may be held for ever.
-        if let Err(refused) = core.check_may_wait() {
+        if let Err(refused) = core.check_not_forked() {
             self.leave();
             return Poll::Ready(Err(refused));
         }
@@ -193,7 +193,7 @@ impl<M: AsRef<[u8]>, S: Storage> Enqueuing<M, S> {
         if self.flushes.is_some() {
             return self.poll_flushes(context);
         }
-        if let Err(refused) = self.engine.core.check_may_wait() {
+        if let Err(refused) = self.engine.core.check_not_forked() {
             return self.ends(Err(refused));
         }
         let signal = || Signal::Task(context.waker().clone());

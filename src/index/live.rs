@@ -13,7 +13,7 @@ use crate::index::Index;
 use crate::index::image::{Live, u32_at, u64_at};
 use crate::index::losses::Evicted;
 use crate::index::run::{Next, Run};
-use crate::storage::{Storage, StorageFile, Stores, read_full};
+use crate::storage::{Storage, read_full};
 use crate::threads::fence;
 
 /// How the index's rows of segments are to be taken.
@@ -39,11 +39,6 @@ impl<S: Storage> Index<S> {
     #[inline]
     pub(crate) fn set_tail(&self, tail: Spot) {
         self.sheet.store_words(index_at::LIVE + live_at::TAIL_SEQ, tail_words(self.key, tail));
-    }
-
-    /// How bytes of the index are stored.
-    pub(crate) fn stores(&self) -> Stores {
-        self.sheets.file().stores()
     }
 
     /// As [`set_tail`](Self::set_tail), or else an error that leaves the tail at `before`.

@@ -5,8 +5,8 @@
 use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use super::Window;
 use super::copy::{copy_bytes, copy_checked, outside, verify};
+use super::{Payload, Window};
 
 impl Window {
     /// The address of the `len` bytes at `offset`. Panics when they are not all inside the window.
@@ -208,25 +208,30 @@ impl Window {
     /// then the first. So whoever sees the first word sees the whole fragment. `header` makes the
     /// two words from the raw CRC32C `crc_state` continued over the payload.
     #[inline(always)]
-    pub(crate) fn put_fragment(
+    pub(crate) fn put_fragment<P: Payload + ?Sized>(
         &self,
         offset: usize,
-        payload: &[u8],
-        crc_state: u32,
+        payload: &P,
+        mut crc_state: u32,
         header: impl FnOnce(u32) -> [u64; 2],
     ) {
-        let to = self.words_at(offset, 16 + payload.len());
+        let to = self.words_at(offset, payload.len().saturating_add(16));
         if planted!(MappedHeaderBeforePayload) {
-            self.store_words(offset, header(verify(crc_state, payload)));
-            return self.copy_in(offset + 16, payload);
+            let payload = payload.joined();
+            self.store_words(offset, header(verify(crc_state, &payload)));
+            return self.copy_in(offset + 16, &payload);
         }
-        #[cfg(test)]
-        self.store_first_part(offset + 16, payload);
-        // SAFETY: the window has 16 bytes and the payload's length from `to` on; for the rest as in
-        // `copy_in`.
-        let crc_state = unsafe {
-            copy_checked(to.cast::<u8>().add(16), payload.as_ptr(), payload.len(), crc_state)
-        };
+        let mut at = 16;
+        for piece in payload.pieces() {
+            #[cfg(test)]
+            self.store_first_part(offset + at, piece);
+            // SAFETY: the window has 16 bytes and those of all pieces from `to` on; for the rest as
+            // in `copy_in`.
+            crc_state = unsafe {
+                copy_checked(to.cast::<u8>().add(at), piece.as_ptr(), piece.len(), crc_state)
+            };
+            at += piece.len();
+        }
         let [first, second] = header(crc_state);
         #[cfg(test)]
         self.before_store(offset + 8, 8);

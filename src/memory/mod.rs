@@ -32,6 +32,7 @@ mod fork;
 mod futex;
 #[cfg(test)]
 mod heap;
+mod payload;
 mod references;
 #[cfg(test)]
 mod tests;
@@ -47,6 +48,7 @@ pub(crate) use futex::{Condvar, Mutex, MutexGuard};
 pub(crate) use heap::HeapMemory;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
+pub(crate) use payload::Payload;
 pub(crate) use window::{CAN_DETACH, Window};
 
 /// The length of a memory page in bytes.

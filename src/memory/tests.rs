@@ -104,7 +104,7 @@ fn words_are_little_endian_on_every_host() {
     assert_eq!(window.load_u64(8), 0x0807_0605_0403_0201);
     assert_eq!(window.load_u64_relaxed(16), 0x0c0b_0a09);
     assert_eq!((window.load_u64(24), window.load_u64(32)), (0x18, 0x19));
-    window.put_fragment(32, &[5, 6, 7], 9, |state| {
+    window.put_fragment(32, &[5u8, 6, 7][..], 9, |state| {
         [1, u64::from(state == crc32c(9, &[5, 6, 7])) + 1]
     });
     assert_eq!(window.load_pair(32), [1, 2]);
@@ -139,8 +139,8 @@ fn access_outside_of_the_window_or_misaligned_panics() {
         ("load misaligned", &|l| assert_eq!(l.load_u64(4), 0)),
         ("half misaligned", &|l| l.store_u32(2, 0)),
         ("store beyond", &|l| l.store_u32(64, 1)),
-        ("fragment", &|l| l.put_fragment(40, &[0; 9], 0, |_| [1, 1])),
-        ("fragment misaligned", &|l| l.put_fragment(4, &[], 0, |_| [1, 1])),
+        ("fragment", &|l| l.put_fragment(40, &[0u8; 9][..], 0, |_| [1, 1])),
+        ("fragment misaligned", &|l| l.put_fragment::<[u8]>(4, &[], 0, |_| [1, 1])),
         ("populate", &|l| assert!(l.populate_write(0, 65).is_ok())),
     ];
     for (name, access) in cases {
@@ -211,7 +211,7 @@ fn whoever_sees_the_first_word_sees_the_whole_fragment() {
         let writer = window.share();
         thread::scope(|scope| {
             scope.spawn(move || {
-                writer.put_fragment(16, &[round as u8; 100], 0, |_| [round, !round])
+                writer.put_fragment(16, &[round as u8; 100][..], 0, |_| [round, !round])
             });
             while window.load_u64(16) != round {
                 std::hint::spin_loop();

@@ -4,14 +4,12 @@ mod copying;
 mod figures;
 mod reading;
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, IoSlice};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
 use crate::consumer::{Consumer, check_name};
-#[cfg(doc)]
-use crate::delivery::Delivery;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::events;
@@ -167,21 +165,10 @@ impl Queue {
         self.engine.enqueue_batch(&messages)
     }
 
-    /// Puts a message of `len` bytes at the tail, which `fill` writes: in place, or into a buffer
-    /// where the message cannot lie in one piece. `fill` gets zeros. A panic in `fill` leaves no
-    /// trace in the queue.
-    ///
-    /// Other producers wait while `fill` runs, and readers may have to. So every call that `fill`
-    /// makes on this queue is refused with [`Error::InvalidArgument`], through whatever handle: the
-    /// queue, a consumer, a delivery, an iterator or a future. Calls on other queues are not
-    /// refused. What cannot return an error waits for no other thread:
-    ///
-    /// - [`len`](Self::len), [`is_empty`](Self::is_empty), [`stats`](Self::stats),
-    ///   [`consumer_stats`](Self::consumer_stats), [`durable_seq`](Self::durable_seq),
-    ///   [`in_flight`](Self::in_flight) and [`consumers`](Self::consumers) answer. While another
-    ///   thread uses the consumer, `len` and the figures count messages acknowledged out of order
-    ///   as waiting, and the figures of `stats` may be of slightly different moments.
-    /// - A [`Delivery`] that is dropped is given back right after `fill`.
+    /// Puts one message at the tail, whose bytes lie in several buffers, in their order: a header
+    /// and a body, say. They are copied once, to where the message lies in the queue; only a
+    /// message for which space or a segment must be made ready first, or that is long enough to be
+    /// written by a system call, is put together in a buffer before that.
     ///
     /// # Durability
     ///
@@ -189,21 +176,25 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// As [`enqueue`](Self::enqueue). `fill` is called only when there is room for the whole
-    /// message. After that the call fails only when the disk refuses bytes for space that it has
-    /// allocated, or when a flush fails.
+    /// As [`enqueue`](Self::enqueue); [`Error::MessageTooLarge`] also when the parts are too long
+    /// together.
     ///
     /// ```
     /// # fn main() -> mmq::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let queue = mmq::Queue::open(dir.path())?;
-    /// queue.enqueue_with(4, |bytes| bytes.copy_from_slice(&7u32.to_le_bytes()))?;
+    /// use std::io::IoSlice;
+    /// let body = b"a body";
+    /// let header = (body.len() as u32).to_le_bytes();
+    /// queue.enqueue_parts(&[IoSlice::new(&header), IoSlice::new(body)])?;
+    /// assert_eq!(&queue.dequeue()?.unwrap()[..], b"\x06\0\0\0a body");
     /// # Ok(())
     /// # }
     /// ```
-    pub fn enqueue_with(&self, len: usize, fill: impl FnOnce(&mut [u8])) -> Result<u64> {
-        self.check_len(len as u64)?;
-        self.engine.enqueue_with(len, fill)
+    pub fn enqueue_parts(&self, parts: &[IoSlice<'_>]) -> Result<u64> {
+        let len = parts.iter().fold(0u64, |sum, part| sum.saturating_add(part.len() as u64));
+        self.check_len(len)?;
+        self.engine.enqueue_parts(parts)
     }
 
     /// The consumer called `name` (1 to 255 bytes), which has its own place in the queue. The first
@@ -352,7 +343,7 @@ impl Queue {
         let core = &*self.engine.core;
         let began = core.began();
         let _events = events::at_end();
-        core.check_may_wait()?;
+        core.check_not_forked()?;
         if self.durable_seq() > seq {
             return Ok(());
         }

@@ -300,7 +300,7 @@ impl Queue {
     /// # }
     /// ```
     pub fn interrupt(&self) {
-        self.engine.interrupt();
+        self.engine.core.interrupt();
     }
 
     /// A future that [enqueues](Self::enqueue) the message. Where `enqueue` would block its thread,

@@ -16,10 +16,7 @@
 //! A thread that holds the producers' lock takes `giving_back`, and a consumer's lock, only by
 //! `try_`.
 //!
-//! The closure of `enqueue_with` is the caller's code and runs under the producers' lock. Every
-//! call on the queue that its thread makes meanwhile is refused ([`State::check_may_wait`], which
-//! the other checks include). A call that returns no error takes no lock that others hold while
-//! they wait, or is done right after the closure ([`State::is_filling`]).
+//! No lock is held while a caller's code runs.
 
 mod figures;
 mod flush;
@@ -106,10 +103,6 @@ pub(crate) struct State<S: Storage> {
     pub(crate) ages: Option<Ages>,
     /// Tells a forked child, which does not own the queue.
     pub(crate) fork_guard: ForkGuard,
-    /// The thread that is within the closure of `enqueue_with`; valid while
-    /// [`Poison::is_filling`](crate::storage::poison::Poison::is_filling). That thread holds the
-    /// producers' lock.
-    filler: AtomicUsize,
     /// The end of what consumers may read.
     pub(crate) visible: Padded<SharedTail>,
     /// The end of the last committed record.
@@ -186,7 +179,6 @@ impl<S: Storage> State<S> {
             fills: parts.fills,
             ages: parts.ages,
             fork_guard: ForkGuard::new(),
-            filler: AtomicUsize::new(0),
             visible: Padded::default(),
             committed: Padded::default(),
             durable: Padded::new(ranked(

@@ -1,15 +1,8 @@
-//! Which calls are refused: on a closed or poisoned queue, in a forked child, and from within the
-//! closure of `enqueue_with`.
-
-use std::sync::atomic::Ordering;
+//! Which calls are refused: on a closed or poisoned queue, and in a forked child.
 
 use super::State;
 use crate::error::{Error, Result};
-use crate::events;
 use crate::storage::Storage;
-use crate::storage::poison::Poison;
-use crate::threads::AtomicUsize;
-use crate::threads::ranks::{OtherQueues, other_queues};
 
 impl<S: Storage> State<S> {
     /// Whether this process is a forked child of the one that opened the queue. A child has neither
@@ -19,23 +12,18 @@ impl<S: Storage> State<S> {
         self.fork_guard.forked()
     }
 
-    /// Refuses a call that might wait for ever for a lock: in a forked child, where the thread that
-    /// held the lock does not exist, and from within the closure of `enqueue_with`, whose thread
-    /// holds it.
+    /// Refuses a call in a forked child, which might wait for ever for a lock: the thread that held
+    /// the lock does not exist there.
     #[inline]
-    pub(crate) fn check_may_wait(&self) -> Result<()> {
-        if self.index.poison.is_filling() || self.fork_guard.forked() {
-            self.refuse_waiting()
-        } else {
-            Ok(())
-        }
+    pub(crate) fn check_not_forked(&self) -> Result<()> {
+        if self.fork_guard.forked() { self.refuse_forked() } else { Ok(()) }
     }
 
-    /// Refuses a call that reads: on a closed queue, and where it [might wait for
-    /// ever](Self::check_may_wait).
+    /// Refuses a call that reads: on a closed queue, and in a [forked
+    /// child](Self::check_not_forked).
     #[inline]
     pub(crate) fn check_readable(&self) -> Result<()> {
-        if !self.index.poison.takes_reads() || self.fork_guard.forked() {
+        if self.index.poison.is_closed() || self.fork_guard.forked() {
             return self.refuse_reading();
         }
         reached!("found open");
@@ -53,29 +41,21 @@ impl<S: Storage> State<S> {
         }
     }
 
-    /// As [`check_writable`](Self::check_writable), for a thread that
-    /// [may wait](Self::check_may_wait).
+    /// As [`check_writable`](Self::check_writable), in a process that is [no forked
+    /// child](Self::check_not_forked).
     #[inline]
     pub(crate) fn check_still_writable(&self) -> Result<()> {
         if self.index.poison.takes_all_calls() { Ok(()) } else { self.refuse_writing() }
     }
 
     #[cold]
-    fn refuse_waiting(&self) -> Result<()> {
-        if self.fork_guard.forked() {
-            return Err(Error::forked(self.storage.path()));
-        }
-        if self.is_filling() && !planted!(CallsFromWithin) {
-            let reason =
-                "its closure called the queue whose message it fills; call before or after";
-            return Err(Error::invalid_argument(self.storage.path(), "enqueue_with", reason));
-        }
-        Ok(())
+    fn refuse_forked(&self) -> Result<()> {
+        Err(Error::forked(self.storage.path()))
     }
 
     #[cold]
     fn refuse_reading(&self) -> Result<()> {
-        self.refuse_waiting()?;
+        self.check_not_forked()?;
         if self.index.poison.is_closed() { Err(Error::closed(self.storage.path())) } else { Ok(()) }
     }
 
@@ -84,51 +64,4 @@ impl<S: Storage> State<S> {
         self.refuse_reading()?;
         self.index.poison.check()
     }
-
-    /// Whether the calling thread is within the closure of `enqueue_with`.
-    #[inline]
-    pub(crate) fn is_filling(&self) -> bool {
-        // Relaxed: only this thread ever stores its own number, so it sees that number if and only
-        // if it is the filler.
-        self.index.poison.is_filling() && self.filler.load(Ordering::Relaxed) == this_thread()
-    }
-
-    /// Marks the calling thread as being within the closure of `enqueue_with` until the guard is
-    /// dropped. The caller holds the producers' lock.
-    pub(crate) fn filling(&self) -> Filling<'_> {
-        self.filler.store(this_thread(), Ordering::Relaxed);
-        self.index.poison.begin_filling();
-        Filling {
-            poison: &self.index.poison,
-            filler: &self.filler,
-            _unreported: events::hold(),
-            _other_queues: other_queues(),
-        }
-    }
-}
-
-/// While it lives, its thread is within the closure of `enqueue_with`.
-#[must_use]
-pub(crate) struct Filling<'a> {
-    poison: &'a Poison,
-    filler: &'a AtomicUsize,
-    /// Holds events back: the closure may call another queue, and the end of that call must not
-    /// report them under this queue's lock.
-    _unreported: events::Holding,
-    _other_queues: OtherQueues,
-}
-
-impl Drop for Filling<'_> {
-    fn drop(&mut self) {
-        self.filler.store(0, Ordering::Relaxed);
-        self.poison.end_filling();
-    }
-}
-
-/// A number of the calling thread, which no other living thread has. It is never zero.
-fn this_thread() -> usize {
-    thread_local! {
-        static HERE: u8 = const { 0 };
-    }
-    HERE.with(|here| std::ptr::from_ref(here).addr())
 }

@@ -1,5 +1,5 @@
-//! The status of an open queue, which says what calls it takes: closed, poisoned by a sync that
-//! failed, or with a message that is being filled.
+//! The status of an open queue, which says what calls it takes: closed, or poisoned by a sync that
+//! failed.
 //!
 //! After a failed sync the page cache may show what will never reach the disk, and a later sync of
 //! the same file succeeds all the same. So the first failure is noted before anybody can sync that
@@ -16,8 +16,6 @@ const CLOSED: u32 = 1;
 const POISONED: u32 = 2;
 /// The run has ended: the files may be another owner's by now.
 const RUN_ENDED: u32 = 4;
-/// A message is being filled in place; other calls of the thread that fills it are refused.
-const FILLING: u32 = 8;
 
 /// The status of an open queue.
 #[derive(Debug, Default)]
@@ -36,30 +34,10 @@ pub(crate) struct Reason {
 }
 
 impl Poison {
-    /// Whether the queue is neither closed nor poisoned, and no message is being filled.
+    /// Whether the queue is neither closed nor poisoned.
     #[inline]
     pub(crate) fn takes_all_calls(&self) -> bool {
         self.status.load(Ordering::Relaxed) == 0
-    }
-
-    /// Whether the queue is not closed, and no message is being filled.
-    #[inline]
-    pub(crate) fn takes_reads(&self) -> bool {
-        self.status.load(Ordering::Relaxed) & (CLOSED | FILLING) == 0
-    }
-
-    #[inline]
-    pub(crate) fn is_filling(&self) -> bool {
-        self.status.load(Ordering::Relaxed) & FILLING != 0
-    }
-
-    /// The thread that fills a message sets this for itself: other threads need not see it.
-    pub(crate) fn begin_filling(&self) {
-        self.status.fetch_or(FILLING, Ordering::Relaxed);
-    }
-
-    pub(crate) fn end_filling(&self) {
-        self.status.fetch_and(!FILLING, Ordering::Relaxed);
     }
 
     #[inline]

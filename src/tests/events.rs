@@ -13,6 +13,7 @@ use crate::engine::reading::{self, AsMessage};
 use crate::format::Spot;
 use crate::options::Options;
 use crate::storage::Stores;
+use crate::tests::in_parts;
 use crate::tests::sim::{Call, SimStorage};
 use listener::Listener;
 use rustix::io::Errno;
@@ -82,7 +83,7 @@ fn a_failed_flush_is_reported_once_while_no_lock_is_held() {
     type Way = fn(&Queue);
     let ways: [(&str, Way); 9] = [
         ("enqueue", |engine| drop(engine.enqueue(b"a message"))),
-        ("enqueue_with", |engine| drop(engine.enqueue_with(9, |bytes| bytes.fill(1)))),
+        ("enqueue_parts", |engine| drop(engine.enqueue_parts(&in_parts(b"a message")))),
         // Begins a segment: the directory is synced.
         ("enqueue_batch", |engine| drop(engine.enqueue_batch(&[[1; 9000]; 9]))),
         ("a flush that is waited for, then a refusal", |engine| {

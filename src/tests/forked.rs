@@ -50,7 +50,7 @@ fn no_call_of_a_queue_in_a_forked_child_takes_a_lock() {
         refused([
             ("enqueue", of(queue.enqueue("x"))),
             ("enqueue_batch", of(queue.enqueue_batch(["x"]))),
-            ("enqueue_with", of(queue.enqueue_with(1, |_| ()))),
+            ("enqueue_parts", of(queue.enqueue_parts(&[]))),
             ("peek", of(queue.peek())),
             ("dequeue", of(queue.dequeue())),
             ("peek_into", of(queue.peek_into(&mut buffer))),

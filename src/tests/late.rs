@@ -1,9 +1,7 @@
 //! Calls that come too late: the queue was closed, poisoned or synced since they looked. On a
 //! simulated disk, in an order that the test makes.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::thread;
 
 use rustix::io::Errno;
 
@@ -83,30 +81,6 @@ fn a_call_that_found_the_queue_open_and_went_on_when_it_was_closed_is_refused() 
             reading::next(&other, &other.consumer("c").unwrap(), Read::Take).unwrap().unwrap();
         assert_eq!((taken, next.seq()), (0, 1), "call {nth}");
     }
-}
-
-/// A message has room in two segments, a flush comes while it is being filled and syncs the first
-/// one, which is full; then the message is given up. What is stored in that segment from then on
-/// fails to reach the disk: the next flush tells.
-#[test]
-fn a_write_back_that_failed_after_a_message_was_given_up_fails_the_flush() {
-    let storage = disk();
-    let queue = open(&storage);
-    for _ in 0..2 {
-        queue.enqueue(&[1; 24_000]).unwrap();
-    }
-    let filled = catch_unwind(AssertUnwindSafe(|| {
-        queue.enqueue_with(24_000, |_| {
-            let flusher = Arc::clone(&queue);
-            thread::spawn(move || flusher.core.flush_on_time().unwrap()).join().unwrap();
-            std::panic::resume_unwind(Box::new("given up"));
-        })
-    }));
-    assert!(filled.is_err() && queue.core.segments.list().live.len() == 1);
-    storage.fail_write_back("segment-00000000");
-    assert_eq!(queue.enqueue(b"behind it").unwrap(), 2);
-    let answer = queue.core.flush();
-    assert!(matches!(answer, Err(Error::Io { op: "flush", .. })), "{answer:?}");
 }
 
 /// The queue is closed while a flush is between the messages and the places, and the close fails:

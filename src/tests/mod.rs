@@ -33,3 +33,10 @@ pub(crate) mod schedule;
 pub(crate) mod sim;
 mod together;
 mod world;
+
+/// The bytes in three parts, as a gathering call takes them.
+pub(crate) fn in_parts(bytes: &[u8]) -> [std::io::IoSlice<'_>; 3] {
+    let (first, rest) = bytes.split_at(bytes.len() / 3);
+    let (second, third) = rest.split_at(rest.len() / 2);
+    [first, second, third].map(std::io::IoSlice::new)
+}

@@ -102,9 +102,6 @@ mutants! {
     ReservationGoesBack => "no number is given out twice after a power cut",
     /// A record stored by calls gets its header before its payload.
     HeaderBeforePayload => "a valid header proves that the record is whole",
-    /// A store after the closure of `enqueue_with` is not noted, though a flush synced the segment
-    /// since room was made.
-    StoreNotNotedAgain => "P1: what is said to be durable is",
     /// A store to a segment that was opened again as the tail is not noted.
     ReopenedTailNotNoted => "P1: what is said to be durable is",
     /// The storage worker takes a tail for committed that is stored in the index alone.
@@ -680,9 +677,6 @@ mutants! {
     /// The windows of a drained segment are looked at before its references (audit A3).
     WindowsLookedAtFirst => "P3: a segment that a message lends is not used again";
         audit: "A3", LENT, 167,
-    /// Calls from within the closure of `enqueue_with` are not refused (audit A5).
-    CallsFromWithin => "P9: no order of calls deadlocks";
-        audit: "A5", WORLD, 3,
     /// Whether the queue is open is not asked again once the registry is locked (audit A6).
     RegistryAfterClose => "P7: nothing is written after the close";
         audit: "A6", CLOSED_MEANWHILE, 2,

@@ -53,24 +53,13 @@ mod unchecked {
     /// The calling thread is a queue's storage worker from now on.
     #[inline(always)]
     pub(crate) fn enter_storage_worker() {}
-
-    /// While it lives the closure of `enqueue_with` runs: its thread may call other queues.
-    #[derive(Debug)]
-    pub(crate) struct OtherQueues;
-
-    #[inline(always)]
-    pub(crate) fn other_queues() -> OtherQueues {
-        OtherQueues
-    }
 }
 
 #[cfg(test)]
 pub(crate) use crate::tests::schedule::ranks::{
-    OtherQueues, check_foreign_code, check_wait_for_storage_worker, enter_storage_worker,
-    other_queues, ranked,
+    check_foreign_code, check_wait_for_storage_worker, enter_storage_worker, ranked,
 };
 #[cfg(not(test))]
 pub(crate) use unchecked::{
-    OtherQueues, check_foreign_code, check_wait_for_storage_worker, enter_storage_worker,
-    other_queues, ranked,
+    check_foreign_code, check_wait_for_storage_worker, enter_storage_worker, ranked,
 };

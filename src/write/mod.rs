@@ -14,7 +14,6 @@
 //! | `tail` | `Tail`: where the next record goes, and the window there | the quick way |
 //! | `record` | | cuts a record into fragments and stores them |
 //! | `call` | `Piece`: a fragment and its space | stores it by write calls |
-//! | `reserve` | `Room`: the space for one message | takes messages that a closure writes |
 //! | `segments` | `Need`: the record to be written next | opens the tail's segment, begins the next one |
 //! | `succession` | `Succession`: where the next segment must begin after the tail's was evicted | |
 //! | `numbers` | `Numbers`: which numbers may be given out | reserves more |
@@ -27,7 +26,6 @@ mod clock;
 mod need;
 mod numbers;
 mod record;
-mod reserve;
 mod segments;
 mod succession;
 mod tail;
@@ -40,6 +38,7 @@ use std::time::Duration;
 use crate::error::{Error, Result};
 use crate::format::{self, Batch, FRAGMENT_HEADER_LEN, Seal, Spot, Version};
 use crate::index::run::Next;
+use crate::memory::Payload;
 use crate::segment::Segment;
 use crate::segment::ages::Ages;
 use crate::state::State;
@@ -49,7 +48,6 @@ use asked::Asked;
 use clock::Clock;
 use need::{Need, Part};
 use numbers::Numbers;
-pub(crate) use reserve::Room;
 use succession::Succession;
 use tail::Tail;
 
@@ -139,7 +137,7 @@ impl<F: StorageFile> Writer<F> {
     /// [`push`](Self::push) for a single message, the quick way. Returns false, and has done
     /// nothing, where the quick way is closed.
     #[inline(always)]
-    pub(crate) fn push_quickly(&mut self, payload: &[u8]) -> bool {
+    pub(crate) fn push_quickly<P: Payload + ?Sized>(&mut self, payload: &P) -> bool {
         !self.clock.is_needed()
             && self.tail.store_quickly(payload, Batch::default(), &mut self.seal)
     }

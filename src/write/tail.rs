@@ -3,10 +3,8 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::format::{
-    Batch, FRAGMENT_HEADER_LEN, Fragment, SEGMENT_HEADER_LEN, Seal, Spot, fragment_len,
-};
-use crate::memory::Window;
+use crate::format::{Batch, Fragment, SEGMENT_HEADER_LEN, Seal, Spot, fragment_len};
+use crate::memory::{Payload, Window};
 use crate::segment::pool::{Granted, User};
 use crate::segment::{CALL_FROM, Segment};
 use crate::state::State;
@@ -109,7 +107,12 @@ impl<F: StorageFile> Tail<F> {
     /// Stores a record at the tail if it lies in the quick stretch. Returns false, and has done
     /// nothing, otherwise.
     #[inline(always)]
-    pub(super) fn store_quickly(&mut self, payload: &[u8], batch: Batch, seal: &mut Seal) -> bool {
+    pub(super) fn store_quickly<P: Payload + ?Sized>(
+        &mut self,
+        payload: &P,
+        batch: Batch,
+        seal: &mut Seal,
+    ) -> bool {
         let len = payload.len() as u64;
         let total = batch.record_len(len);
         let Some(quick) = &self.quick else {
@@ -134,27 +137,6 @@ impl<F: StorageFile> Tail<F> {
         self.at.position += total;
         self.at.seq += 1;
         true
-    }
-
-    /// Has `fill` write a message of `len` bytes at the tail. The caller has seen that
-    /// [`window_at`](Self::window_at) has room for it. A panic in `fill` leaves everything as it
-    /// was.
-    pub(super) fn fill(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) {
-        let Some(quick) = &self.quick else {
-            return;
-        };
-        let offset = quick.offset(self.at.position);
-        let payload_at = offset + FRAGMENT_HEADER_LEN as usize;
-        quick.window.with_mut(payload_at, len, |bytes| {
-            bytes.fill(0);
-            fill(bytes);
-        });
-        let header = Fragment::whole(self.at.seq, len as u32, Batch::default());
-        let seeded = header.crc_state(quick.seed, self.at.position - quick.base);
-        let words = header.encode(seeded, quick.window.crc32c(seeded, payload_at, len));
-        quick.window.put_fragment(offset, &[], 0, |_| words.both());
-        self.at.position += header.total_len();
-        self.at.seq += 1;
     }
 
     /// Takes the window that `position` lies in, ready for a fragment of `total` bytes there. If

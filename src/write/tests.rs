@@ -18,9 +18,9 @@ use crate::segment::Row;
 use crate::segment::geometry::LENGTH_HERE;
 use crate::state::State;
 use crate::storage::Stores;
+use crate::tests::in_parts;
+use crate::tests::schedule::ranks::other_queues;
 use crate::tests::sim::{SYNCS, SimFile, SimStorage, meanwhile};
-use crate::threads::ranks::other_queues;
-use crate::write::Room;
 
 fn options() -> Options {
     LENGTH_HERE.set(Some(64 << 10));
@@ -99,10 +99,8 @@ enum Way {
     /// Through the window, with the quick way closed before each message.
     Slow,
     ByCall,
-    /// By a closure that fills the message in the window.
-    InPlace,
-    /// By a closure that fills a buffer.
-    Apart,
+    /// Through the window, the quick way, in parts.
+    Parts,
 }
 
 fn put(
@@ -115,31 +113,18 @@ fn put(
     if way == Way::Slow {
         writer.stop();
     }
-    if !matches!(way, Way::InPlace | Way::Apart) || !batch.is_single() {
-        writer.push(state, payload, batch).unwrap();
-        return;
-    }
-    let fill = |room: &mut [u8]| room.copy_from_slice(payload);
-    match writer.reserve(state, payload.len()).unwrap() {
-        Room::Here => {
-            assert_eq!(way, Way::InPlace);
-            writer.fill_here(payload.len(), fill);
-        }
-        Room::Apart { pieces, mut bytes } => {
-            writer.fill_apart(state, &pieces, &mut bytes, fill).unwrap()
-        }
-    }
+    writer.push(state, payload, batch).unwrap();
 }
 
 #[test]
 fn every_way_leaves_the_same_bytes() {
     // The message of 30,000 bytes is cut in two, the one of 140,000 bytes in three.
     let lens = [0, 1, 7, 8, 9, 500, 100, 60, 4080, 4081, 40_000, 100, 50, 30_000, 140_000, 100, 0];
-    let all = [Way::Quick, Way::Slow, Way::ByCall, Way::InPlace, Way::Apart];
+    let all = [Way::Quick, Way::Slow, Way::ByCall, Way::Parts];
     let mut left = Vec::new();
     for way in all {
         let storage = disk();
-        if matches!(way, Way::ByCall | Way::Apart) {
+        if way == Way::ByCall {
             storage.set_stores(Stores::ByCall);
         }
         let engine = open(&storage, &options());
@@ -147,9 +132,13 @@ fn every_way_leaves_the_same_bytes() {
         let mut writer = core.writer.lock();
         for len in lens {
             let payload = content(len);
-            if way == Way::Quick && writer.push_quickly(&payload) {
-                quick += 1;
-            } else {
+            let is_put = match way {
+                Way::Quick => writer.push_quickly(&payload[..]),
+                Way::Parts => writer.push_quickly(&in_parts(&payload)[..]),
+                Way::Slow | Way::ByCall => false,
+            };
+            quick += usize::from(is_put);
+            if !is_put {
                 put(way, &mut writer, core, &payload, Batch::default());
             }
             writer.commit(core).unwrap();
@@ -160,7 +149,8 @@ fn every_way_leaves_the_same_bytes() {
             }
             writer.commit(core).unwrap();
         }
-        assert!(way != Way::Quick || quick > lens.len() / 2, "only {quick} went the quick way");
+        let is_quick = matches!(way, Way::Quick | Way::Parts);
+        assert!(!is_quick || quick > lens.len() / 2, "only {quick} went the quick way");
         let tail = writer.committed();
         assert_eq!(tail.seq, lens.len() as u64 + 32);
         drop(writer);

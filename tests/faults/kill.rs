@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use crate::support::{KIB, MIB, Messages, Random, count, effort, itself, seed};
+use crate::support::{KIB, MIB, Messages, Random, count, effort, in_parts, itself, seed};
 use mmq::{Options, Queue};
 
 struct Variant {
@@ -146,9 +146,7 @@ fn the_child_that_is_killed() {
         } else {
             Line::WillPut(1).report();
             let given = match random.chance(3) {
-                true => {
-                    queue.enqueue_with(messages.len_of(tail), |bytes| messages.write(tail, bytes))
-                }
+                true => queue.enqueue_parts(&in_parts(&messages.bytes(tail))),
                 false => queue.enqueue(messages.bytes(tail)),
             };
             let given = match given {

@@ -3,10 +3,9 @@
 //! `MMQ_EFFORT` multiplies the number of cases, `MMQ_SEED` replays a run.
 
 use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use crate::support::{Messages, effort, mix, seed};
+use crate::support::{Messages, effort, in_parts, mix, seed};
 use mmq::{Message, Options, Queue};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
@@ -51,8 +50,7 @@ impl Geometry {
 enum Operation {
     Enqueue(Size),
     EnqueueBatch(Vec<Size>),
-    EnqueueWith(Size),
-    EnqueueWithPanic(Size),
+    EnqueueParts(Size),
     Peek,
     PeekInto,
     Dequeue,
@@ -98,8 +96,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     prop_oneof![
         12 => size().prop_map(Operation::Enqueue),
         3 => prop::collection::vec(size(), 0..8).prop_map(Operation::EnqueueBatch),
-        3 => size().prop_map(Operation::EnqueueWith),
-        1 => size().prop_map(Operation::EnqueueWithPanic),
+        3 => size().prop_map(Operation::EnqueueParts),
         2 => Just(Operation::Peek),
         2 => Just(Operation::PeekInto),
         5 => Just(Operation::Dequeue),
@@ -192,24 +189,11 @@ impl Case<'_> {
                 prop_assert_eq!(given.end - given.start, batch.len() as u64);
                 batch.into_iter().for_each(|bytes| self.put(bytes));
             }
-            Operation::EnqueueWith(size) => {
+            Operation::EnqueueParts(size) => {
                 let bytes = self.make(0, *size);
-                let given = self
-                    .queue()
-                    .enqueue_with(bytes.len(), |place| place.copy_from_slice(&bytes))
-                    .unwrap();
+                let given = self.queue().enqueue_parts(&in_parts(&bytes)).unwrap();
                 prop_assert_eq!(given, self.model.next);
                 self.put(bytes);
-            }
-            Operation::EnqueueWithPanic(size) => {
-                let bytes = self.make(0, *size);
-                let panic = catch_unwind(AssertUnwindSafe(|| {
-                    self.queue().enqueue_with(bytes.len(), |place| {
-                        place[..bytes.len() / 2].copy_from_slice(&bytes[..bytes.len() / 2]);
-                        std::panic::resume_unwind(Box::new("part of the test"));
-                    })
-                }));
-                prop_assert!(panic.is_err());
             }
             Operation::Peek => {
                 let got = self.queue().peek().unwrap();

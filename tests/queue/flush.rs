@@ -5,7 +5,7 @@
 use std::sync::Barrier;
 use std::time::Duration;
 
-use crate::support::{Messages, eventually, within};
+use crate::support::{Messages, eventually, in_parts, within};
 use mmq::{Options, Queue};
 use tempfile::TempDir;
 
@@ -136,7 +136,7 @@ fn with_one_operation_every_message_is_durable_when_enqueue_returns() {
     for seq in 0..100 {
         match seq % 3 {
             0 => queue.enqueue_batch([messages.bytes(seq)]).map(|range| range.start),
-            1 => queue.enqueue_with(messages.len_of(seq), |bytes| messages.write(seq, bytes)),
+            1 => queue.enqueue_parts(&in_parts(&messages.bytes(seq))),
             _ => queue.enqueue(messages.bytes(seq)),
         }
         .unwrap();

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::support::{KIB, MIB, Messages, itself, mapped, mapped_beside, open_files};
+use crate::support::{KIB, MIB, Messages, in_parts, itself, mapped, mapped_beside, open_files};
 use mmq::{Options, Queue};
 
 /// Descriptors a queue may hold: the directory, the index, the two ends' segments, and the spares
@@ -63,11 +63,7 @@ fn large_messages_through(arena: usize) {
     let mut put = |cap: &mut Cap<'_>| {
         let given = match tail % 3 {
             0 => queue.enqueue(messages.bytes(tail)),
-            1 => queue.enqueue_with(messages.len_of(tail), |bytes| {
-                cap.sample();
-                messages.write(tail, bytes);
-                cap.sample();
-            }),
+            1 => queue.enqueue_parts(&in_parts(&messages.bytes(tail))),
             _ => queue.enqueue_batch([messages.bytes(tail)]).map(|given| given.start),
         };
         assert_eq!(given.unwrap(), tail);

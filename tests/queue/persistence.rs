@@ -1,7 +1,7 @@
 //! Promise P2 across openings: the same messages, order, place and numbers, whatever the options of
 //! each opening.
 
-use crate::support::{MIB, Messages, Random, drain_exactly, fill_queue, seed};
+use crate::support::{Messages, Random, drain_exactly, fill_queue, seed};
 use mmq::{Options, Queue};
 
 /// Options that differ in everything that shapes files and memory.
@@ -120,36 +120,6 @@ fn a_peeked_message_and_an_iterated_one_are_still_there_after_reopening() {
     queue.peek().unwrap().unwrap();
     queue.close().unwrap();
     drain_exactly(&Queue::open(dir.path()).unwrap(), &messages, 0, 100);
-}
-
-#[test]
-fn a_panic_while_writing_in_place_leaves_no_trace_after_reopening_either() {
-    let dir = crate::support::tempdir().unwrap();
-    for (round, len) in [10, 5000, 6 * MIB].into_iter().enumerate() {
-        let queue = Options::new().arena_size(4096).open(dir.path()).unwrap();
-        let seq = round as u64;
-        assert_eq!(queue.len(), seq);
-        let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            queue.enqueue_with(len, |bytes| {
-                bytes.fill(0xee);
-                panic!("part of the test");
-            })
-        }));
-        assert!(panic.is_err());
-        if round % 2 == 0 {
-            drop(queue);
-            let queue = Options::new().arena_size(4096).open(dir.path()).unwrap();
-            assert_eq!(queue.enqueue([round as u8]).unwrap(), seq);
-        } else {
-            assert_eq!(queue.enqueue([round as u8]).unwrap(), seq);
-        }
-    }
-    let queue = Queue::open(dir.path()).unwrap();
-    assert_eq!(
-        queue.dequeue_batch(9).unwrap().iter().map(|message| message[0]).collect::<Vec<_>>(),
-        [0, 1, 2]
-    );
-    assert!(queue.dequeue().unwrap().is_none());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::support::{sample, within};
+use crate::support::{in_parts, sample, within};
 use mmq::{Error, OnFull, Options, Queue, Stats};
 
 /// Two producers and `consume`, which ends when it is asked to; two threads that look at the
@@ -220,50 +220,6 @@ fn with_every_message_durable_those_that_are_wait() {
     });
 }
 
-/// The closure of `enqueue_with` holds the producers' lock. Reading the figures from within must
-/// not wait for a thread that waits for this lock.
-#[test]
-fn figures_can_be_looked_at_while_a_message_is_filled() {
-    within(Duration::from_secs(60), || {
-        let dir = crate::support::tempdir().unwrap();
-        let queue = Options::new().arena_size(64 << 10).open(dir.path()).unwrap();
-        queue.set_max_in_flight(4).unwrap();
-        let stop = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            for thread in 0..3u64 {
-                let (queue, stop) = (&queue, &stop);
-                scope.spawn(move || {
-                    let mut n = 0;
-                    while !stop.load(Ordering::Relaxed) {
-                        n += 1;
-                        if let Some(delivery) =
-                            queue.receive_timeout(Duration::from_micros(100)).unwrap()
-                        {
-                            delivery.ack().unwrap();
-                        }
-                        let name = format!("{thread} {}", n % 3);
-                        let consumer = queue.consumer(&name).unwrap();
-                        consumer.ready_fd().unwrap();
-                        let _ = consumer.seek(queue.stats().next_seq);
-                        queue.remove_consumer(&name).unwrap();
-                    }
-                });
-            }
-            for sent in 0..2000 {
-                let seq = queue.enqueue_with(50, |bytes| {
-                    let stats = queue.stats();
-                    assert_eq!(stats.next_seq, sent, "what is being filled is not there yet");
-                    let own = &queue.consumer_stats()[0];
-                    assert!(own.name.is_empty() && own.next_seq <= sent, "{own:?}");
-                    bytes.fill(stats.messages as u8);
-                });
-                assert_eq!(seq.unwrap(), sent);
-            }
-            stop.store(true, Ordering::Relaxed);
-        });
-    });
-}
-
 /// Damage is counted until a read meets it: never fewer messages than come, and exact from the gap
 /// on.
 #[test]
@@ -318,7 +274,7 @@ fn refused_calls_and_waits_for_room_are_counted() {
         let refused = (0..100).filter(|_| queue.enqueue([1; 3000]).is_err()).count() as u64;
         assert!(refused > 50);
         assert!(queue.enqueue_batch([[1; 3000]; 3]).is_err());
-        assert!(queue.enqueue_with(3000, |_| ()).is_err());
+        assert!(queue.enqueue_parts(&in_parts(&[1; 3000])).is_err());
         let stats = queue.stats();
         assert_eq!((stats.refused, stats.wait_time), (refused + 2, Duration::ZERO));
         queue.close().unwrap();

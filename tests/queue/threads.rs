@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::support::{KIB, MIB, Messages, Random, seed, within};
+use crate::support::{KIB, MIB, Messages, Random, in_parts, seed, within};
 use mmq::{Options, Queue};
 
 const LIMIT: Duration = Duration::from_secs(300);
@@ -93,8 +93,7 @@ fn put(queue: &Queue, messages: &Messages, producer: u64, each: u64, seed: u64) 
             }
             1 => {
                 let bytes = message(messages, key(producer, number));
-                let seq =
-                    queue.enqueue_with(bytes.len(), |place| place.copy_from_slice(&bytes)).unwrap();
+                let seq = queue.enqueue_parts(&in_parts(&bytes)).unwrap();
                 given.push((seq, key(producer, number)));
             }
             _ => {
@@ -258,40 +257,6 @@ fn flushing_beside_everything_else_disturbs_nobody() {
         .flush_every(Duration::from_millis(5));
     let load = Load { producers: 3, consumers: 2, each: 2000, peekers: 1 };
     run("flushes beside", options, &[0..=100, 0..=9000], load);
-}
-
-#[test]
-fn a_panic_in_one_producers_closure_does_not_stop_the_others() {
-    within(LIMIT, || {
-        let dir = crate::support::tempdir().unwrap();
-        let queue = small_arenas().open(dir.path()).unwrap();
-        std::thread::scope(|scope| {
-            for len in [10, 100_000] {
-                let queue = &queue;
-                scope.spawn(move || {
-                    for _ in 0..200 {
-                        let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                            queue.enqueue_with(len, |_| {
-                                std::panic::resume_unwind(Box::new("part of the test"))
-                            })
-                        }));
-                        assert!(panic.is_err());
-                    }
-                });
-                scope.spawn(move || {
-                    for _ in 0..500 {
-                        queue.enqueue(vec![len as u8; len]).unwrap();
-                    }
-                });
-            }
-        });
-        for seq in 0..1000 {
-            let message = queue.dequeue().unwrap().unwrap();
-            assert_eq!(message.seq(), seq, "the numbers of the panics' messages are not missing");
-            assert!(message.iter().all(|byte| *byte == message.len() as u8));
-        }
-        assert!(queue.is_empty());
-    });
 }
 
 #[test]

@@ -8,7 +8,7 @@ use super::layering::product;
 type Module = Vec<String>;
 
 /// Handles for users, which give each other out. (`Redelivery` keeps a `Queue`.)
-const MAY: [&str; 4] = ["consumer", "engine", "queue", "redelivery"];
+const MAY: [&str; 3] = ["consumer", "queue", "redelivery"];
 
 fn module_of(inside: &str) -> Module {
     let path = inside.trim_end_matches(".rs").trim_end_matches("/mod");

@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::IoSlice;
 use std::path::Path;
 
 use mmq::{Delivery, Error, Message, Options, Queue, Result};
@@ -146,12 +147,15 @@ impl Sequence<'_> {
         }
     }
 
-    /// A message, or (0) one that is written in place.
+    /// A message, or (0) one in two parts.
     fn enqueue(&mut self, copies: usize) {
         let bytes = content(self.next(), self.bytes.len());
         let queue = self.queue();
         let put = match copies {
-            0 => queue.enqueue_with(bytes.len(), |room| room.copy_from_slice(&bytes)),
+            0 => {
+                let (head, tail) = bytes.split_at(bytes.len() / 3);
+                queue.enqueue_parts(&[IoSlice::new(head), IoSlice::new(tail)])
+            }
             _ => queue.enqueue(&bytes),
         };
         self.has_put(put.map(|seq| seq..seq + 1), vec![bytes]);

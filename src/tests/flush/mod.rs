@@ -258,51 +258,6 @@ fn a_queue_whose_thread_cannot_be_started_does_not_open_with_a_timer() {
     queue.close().unwrap();
 }
 
-/// A flush comes while the closure of `enqueue_with` runs, whose message has room in two segments:
-/// the first one is full, and nothing is in that room yet.
-#[test]
-fn a_message_written_in_place_over_a_segments_end_is_synced_by_the_flush_behind_it() {
-    let storage = disk();
-    let queue = open(&storage, &options(), Background::Calls);
-    queue.enqueue(&[1; LEN]).unwrap();
-    queue.enqueue(&[1; LEN]).unwrap();
-    let other = Arc::clone(&queue);
-    let written = queue.enqueue_with(LEN, |room| {
-        // As the timer's, or that of another producer.
-        thread::spawn(move || other.core.flush_on_time().unwrap()).join().unwrap();
-        room.fill(7);
-    });
-    assert_eq!(written.unwrap(), 2);
-    queue.core.flush().unwrap();
-    let cut = open(&storage.power_cut_losing_all(), &options(), Background::Calls);
-    assert_eq!(take_all(&cut).0, [0, 1, 2]);
-}
-
-/// As before, and the flush comes between two steps of storing the message into its room.
-#[test]
-fn a_message_is_synced_by_the_flush_behind_it_also_when_another_came_while_it_was_stored() {
-    let storage = disk();
-    let queue = open(&storage, &options(), Background::Calls);
-    queue.enqueue(&[1; LEN]).unwrap();
-    queue.enqueue(&[1; LEN]).unwrap();
-    let (other, disk) = (Arc::clone(&queue), storage.clone());
-    let mut flusher = None;
-    let written = queue.enqueue_with(LEN, |room| {
-        room.fill(7);
-        let gate = disk.stop_next(Call::Write);
-        flusher = Some(thread::spawn(move || {
-            gate.wait_for_visitor();
-            other.core.flush_on_time().unwrap();
-            gate.open();
-        }));
-    });
-    assert_eq!(written.unwrap(), 2);
-    flusher.unwrap().join().unwrap();
-    queue.core.flush().unwrap();
-    let cut = open(&storage.power_cut_losing_all(), &options(), Background::Calls);
-    assert_eq!(take_all(&cut).0, [0, 1, 2]);
-}
-
 /// Where the index is written by calls a checkpoint may be refused behind a message that is in the
 /// queue: that is no refusal of the message.
 #[test]

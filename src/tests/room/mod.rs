@@ -18,6 +18,7 @@ use crate::error::{Error, Gap, GapCause, Result};
 use crate::message::Message;
 use crate::options::{OnFull, Options};
 use crate::storage::Stores;
+use crate::tests::in_parts;
 use crate::tests::sim::{Call, SimStorage, meanwhile};
 
 type Queue = Arc<Engine<SimStorage>>;
@@ -51,10 +52,10 @@ fn content(seq: u64, len: usize) -> Vec<u8> {
 enum Way {
     Alone,
     Batch,
-    InPlace,
+    Parts,
 }
 
-const WAYS: [Way; 3] = [Way::Alone, Way::Batch, Way::InPlace];
+const WAYS: [Way; 3] = [Way::Alone, Way::Batch, Way::Parts];
 
 fn put(queue: &Queue, way: Way, seq: u64) -> Result<u64> {
     let bytes = content(seq, LEN);
@@ -63,7 +64,7 @@ fn put(queue: &Queue, way: Way, seq: u64) -> Result<u64> {
         Way::Batch => {
             queue.enqueue_batch(&bytes.chunks(1000).collect::<Vec<_>>()).map(|given| given.start)
         }
-        Way::InPlace => queue.enqueue_with(LEN, |room| room.copy_from_slice(&bytes)),
+        Way::Parts => queue.enqueue_parts(&in_parts(&bytes)),
     }
 }
 

@@ -8,8 +8,8 @@ use crate::engine::ahead::Ahead;
 use crate::error::{Error, Gap, GapCause};
 use crate::format::Batch;
 use crate::storage::Stores;
+use crate::tests::schedule::ranks::other_queues;
 use crate::tests::sim::{Call, SimStorage};
-use crate::threads::ranks::other_queues;
 
 /// Of a batch that was refused all but the first record lie behind the tail, intact. Whoever stands
 /// there when the segment is given back goes on behind it, and meets the next messages of the same

@@ -17,7 +17,7 @@ struct Held {
 
 thread_local! {
     static HELD: RefCell<Vec<Held>> = const { RefCell::new(Vec::new()) };
-    /// The locks below are those of a queue whose closure runs.
+    /// The locks below are those of a queue that the test holds while it calls another one.
     static FROM: Cell<usize> = const { Cell::new(0) };
     static IS_STORAGE_WORKER: Cell<bool> = const { Cell::new(false) };
 }
@@ -101,7 +101,7 @@ pub(crate) fn enter_storage_worker() {
     IS_STORAGE_WORKER.set(true);
 }
 
-/// See `crate::threads::ranks`.
+/// While it lives the thread may call other queues: a test holds a queue's lock.
 #[derive(Debug)]
 pub(crate) struct OtherQueues(usize);
 
@@ -147,7 +147,7 @@ fn a_lock_that_is_taken_out_of_order_ends_the_test() {
     }));
     assert!(!panics(&|| {
         let _one = consumer.lock();
-        let _closure = other_queues();
+        let _other = other_queues();
         drop(other.lock());
     }));
     assert!(panics(&|| {

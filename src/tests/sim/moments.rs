@@ -65,7 +65,7 @@ pub(crate) fn reached(place: &str) {
         MEANWHILE.with_borrow_mut(|meanwhile| meanwhile.take_if(|(awaited, _)| *awaited == place));
     if let Some((_, work)) = due {
         // It is another thread's.
-        let _other = crate::threads::ranks::other_queues();
+        let _other = crate::tests::schedule::ranks::other_queues();
         work();
     }
 }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Wake, Waker};
 use std::time::Duration;
 
 use super::{Queue, go, open, receive_next, small, under};
@@ -13,7 +12,6 @@ use crate::error::Error;
 use crate::options::OnFull;
 use crate::tests::crash::holds_but_for;
 use crate::tests::mutants::Mutant;
-use crate::threads::waiting::Signal;
 use crate::threads::{self, JoinHandle};
 
 const SOON: Duration = Duration::from_micros(50);
@@ -150,30 +148,6 @@ fn a_removal_ends_the_waits_for_a_consumer_that_is_made_again() {
             let later = queue.wait(consumer, until, || reading::take_awaited(&queue, consumer));
             assert!(matches!(later, Ok(None)), "{later:?}");
         });
-    });
-}
-
-/// Puts a message in by another thread, and waits for it.
-struct EnqueuesElsewhere(Queue);
-
-impl Wake for EnqueuesElsewhere {
-    fn wake(self: Arc<Self>) {
-        let queue = Arc::clone(&self.0);
-        go("elsewhere", move || drop(queue.enqueue(b"news"))).join();
-    }
-}
-
-#[test]
-fn an_interrupt_within_a_closure_calls_wakers_behind_it() {
-    under(10, || {
-        let queue = open(&small(4), Background::Calls);
-        let consumer = queue.consumer("c").unwrap();
-        let waker = Waker::from(Arc::new(EnqueuesElsewhere(Arc::clone(&queue))));
-        let ticket = queue.join(&consumer, Signal::Task(waker)).unwrap();
-        queue.enqueue_with(3, |_| queue.interrupt()).unwrap();
-        queue.leave(&consumer, ticket);
-        assert_eq!(queue.len(), 2);
-        queue.close().unwrap();
     });
 }
 

@@ -387,32 +387,3 @@ fn room_that_comes_in_time_is_used() {
         assert!(is_sent || freed + LIMIT / 2 >= began + LIMIT, "there was room, and time");
     });
 }
-
-/// Making a consumer at another one's place waits for the producers' lock with that one's own, and
-/// the closure of `enqueue_with` holds the producers' lock.
-#[test]
-fn figures_within_a_closure_wait_for_nobody_who_waits_for_it() {
-    under(100, || {
-        let queue = open(&small(4), Background::Calls);
-        let consumer = queue.consumer("c").unwrap();
-        queue.set_max_in_flight(&consumer, Some(4)).unwrap();
-        queue.enqueue(b"one").unwrap();
-        let forks = {
-            let (queue, consumer) = (Arc::clone(&queue), Arc::clone(&consumer));
-            go("forks", move || drop(queue.fork(&consumer, "fork").unwrap()))
-        };
-        let fill = |bytes: &mut [u8]| {
-            let all = queue.consumer_stats();
-            // Time goes on between the two.
-            let mut alone = queue.stats_of(&consumer);
-            assert!(alone.oldest_age >= all[0].oldest_age);
-            alone.oldest_age = all[0].oldest_age;
-            assert_eq!(all[0], alone);
-            assert_eq!((queue.len(), consumer.len(&queue.core), all[0].messages), (1, 1, 1));
-            bytes.fill(1);
-        };
-        queue.enqueue_with(3, fill).unwrap();
-        forks.join();
-        assert_eq!(queue.consumer_stats().len(), 2);
-    });
-}

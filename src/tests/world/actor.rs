@@ -10,13 +10,14 @@ use super::Queue;
 use super::acts::{Act, Answer, CLOSER, Cast, Event, NAMES, Reported, content, identity, ids_of};
 use super::script::Script;
 use crate::consume::consumer_state::ConsumerState;
-use crate::consume::step::{Handed, Read};
+use crate::consume::step::Handed;
 use crate::engine::Engine;
 use crate::engine::reading;
 use crate::error::{Error, Result};
 use crate::message::Message;
 use crate::segment::overhead;
 use crate::stats::Stats;
+use crate::tests::in_parts;
 use crate::tests::schedule;
 use crate::tests::sim::SimStorage;
 use crate::threads;
@@ -290,9 +291,7 @@ impl Actor {
 
     fn act(&self, act: Act, ids: &[u64], held: &mut Held) -> Result<Answer> {
         match act {
-            Act::Enqueue(_) | Act::With(_) | Act::WithCalls(_) | Act::Batch(..) => {
-                self.put(act, ids)
-            }
+            Act::Enqueue(_) | Act::Parts(_) | Act::Batch(..) => self.put(act, ids),
             Act::Take(_)
             | Act::Peek(_)
             | Act::TakeBatch(..)
@@ -312,15 +311,7 @@ impl Actor {
         let queue = &*self.queue;
         let seq = match act {
             Act::Enqueue(len) => queue.enqueue(&content(ids[0], len))?,
-            Act::With(len) | Act::WithCalls(len) => {
-                let bytes = content(ids[0], len);
-                queue.enqueue_with(bytes.len(), |room| {
-                    if matches!(act, Act::WithCalls(_)) {
-                        self.call_from_within();
-                    }
-                    room.copy_from_slice(&bytes);
-                })?
-            }
+            Act::Parts(len) => queue.enqueue_parts(&in_parts(&content(ids[0], len)))?,
             Act::Batch(_, len) => {
                 let bytes: Vec<_> = ids.iter().map(|id| content(*id, len)).collect();
                 return Ok(Answer::Numbers(queue.enqueue_batch(&bytes)?));
@@ -336,15 +327,6 @@ impl Actor {
         move || {
             self.reported.lock().events[at].waits.get_or_insert(schedule::steps());
         }
-    }
-
-    fn call_from_within(&self) {
-        let queue = &*self.queue;
-        let is_refused = queue.enqueue(b"from within").is_err() && queue.core.flush().is_err();
-        let read = queue
-            .consumer(NAMES[0])
-            .and_then(|consumer| reading::next(queue, &consumer, Read::Look).map(|_| ()));
-        assert!(is_refused && read.is_err(), "a call from within enqueue_with is not refused");
     }
 
     /// Receives a delivery, or answers the oldest one.

@@ -30,9 +30,8 @@ pub(super) struct Cast<A = Act> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Act {
     Enqueue(usize),
-    With(usize),
-    /// As `With`, and calls the queue from within, which is refused.
-    WithCalls(usize),
+    /// One message, in parts.
+    Parts(usize),
     /// So many messages of that length.
     Batch(usize, usize),
     Take(usize),
@@ -75,7 +74,7 @@ impl Act {
     /// Payload that it puts in.
     pub(super) fn bytes(self) -> usize {
         match self {
-            Act::Enqueue(len) | Act::With(len) | Act::WithCalls(len) => len,
+            Act::Enqueue(len) | Act::Parts(len) => len,
             Act::Batch(count, len) => count * len,
             _ => 0,
         }
@@ -160,7 +159,7 @@ pub(super) fn identity(bytes: &[u8]) -> Option<u64> {
 pub(super) fn ids_of(life: u64, cast: u64, number: u64, act: Act) -> Vec<u64> {
     let life = life & 0xFFFF_FFFF;
     let count = match act {
-        Act::Enqueue(_) | Act::With(_) | Act::WithCalls(_) => 1,
+        Act::Enqueue(_) | Act::Parts(_) => 1,
         Act::Batch(count, _) => count as u64,
         _ => 0,
     };
@@ -183,7 +182,8 @@ pub(super) fn draw(rng: &mut Rng, options: &Options) -> Vec<Cast> {
         let acts = (0..few + rng.below(many)).map(|_| match rng.below(10) {
             0..3 if is_much => Act::Enqueue(8 + rng.below(options.arena_size) as usize),
             0..6 => Act::Enqueue(length(rng)),
-            6 => [Act::With(length(rng)), Act::WithCalls(length(rng))][rng.below(2) as usize],
+            // (Two are drawn: the seeds of the table of planted bugs count on it.)
+            6 => Act::Parts([length(rng), length(rng)][rng.below(2) as usize]),
             7 | 8 => Act::Batch(2 + rng.below(3) as usize, length(rng)),
             _ => [Act::Flush, Act::Sleep(1 + rng.below(30))][rng.below(2) as usize],
         });

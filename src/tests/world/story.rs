@@ -155,10 +155,7 @@ impl Act {
         let seq = seq.map_or_else(|| "nothing".to_owned(), |seq| seq.to_string());
         match self {
             Act::Enqueue(len) => format!("enqueue({ids}, of {len} bytes)"),
-            Act::With(len) => format!("enqueue_with({ids}, of {len} bytes)"),
-            Act::WithCalls(len) => {
-                format!("enqueue_with({ids}, of {len} bytes), which calls the queue from within")
-            }
+            Act::Parts(len) => format!("enqueue_parts({ids}, of {len} bytes)"),
             Act::Batch(_, len) => format!("enqueue_batch({ids}, of {len} bytes each)"),
             Act::Take(which) => format!("dequeue for {:?}", NAMES[which]),
             Act::TakeBatch(which, most) => {

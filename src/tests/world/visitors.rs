@@ -67,7 +67,7 @@ pub(super) fn is_removed_between(events: &[Event], one: u64, other: u64) -> bool
 /// Whether the act has the default consumer made again if it is gone.
 fn may_make_default(event: &Event) -> bool {
     consumer_of(event) == Some(DEFAULT)
-        || matches!(event.act, Act::Guest(_) | Act::WithCalls(_))
+        || matches!(event.act, Act::Guest(_))
         || matches!(event.act, Act::Ack | Act::Nack) && reader_of(event) == Some("")
 }
 
@@ -90,8 +90,7 @@ fn may_be_interrupted(act: Act) -> bool {
     matches!(
         act,
         Act::Enqueue(_)
-            | Act::With(_)
-            | Act::WithCalls(_)
+            | Act::Parts(_)
             | Act::Batch(..)
             | Act::Wait(..)
             | Act::WaitForever(_)

@@ -13,7 +13,7 @@ use std::sync::{PoisonError, RwLock, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 use crate::support::{
-    KIB, MIB, Messages, Random, drain_by, drain_exactly, effort, fill_queue, guard,
+    KIB, MIB, Messages, Random, drain_by, drain_exactly, effort, fill_queue, guard, in_parts,
 };
 use mmq::{GapCause, OnFull, Options, Queue};
 use rustix::fs::FallocateFlags;
@@ -188,7 +188,7 @@ fn all_of_it(kind: &str, bytes: usize, options: &Options) {
         let refused = match kind_of_call % 4 {
             0 => queue.enqueue(vec![1; 2 * MIB]).map(drop),
             1 => queue.enqueue_batch(vec![vec![1; 100 * KIB]; 30]).map(drop),
-            2 => queue.enqueue_with(2 * MIB, |bytes| bytes.fill(1)).map(drop),
+            2 => queue.enqueue_parts(&in_parts(&vec![1; 2 * MIB])).map(drop),
             _ => queue.enqueue(vec![1; 5 * MIB]).map(drop),
         };
         assert!(refused.unwrap_err().is_full());

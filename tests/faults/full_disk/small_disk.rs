@@ -42,9 +42,7 @@ impl Use {
             0 => queue
                 .enqueue_batch((seq..seq + 3).map(|seq| self.messages.bytes(seq)))
                 .map(|given| given.end),
-            1 => queue
-                .enqueue_with(bytes.len(), |room| room.copy_from_slice(&bytes))
-                .map(|given| given + 1),
+            1 => queue.enqueue_parts(&in_parts(&bytes)).map(|given| given + 1),
             _ => queue.enqueue(&bytes).map(|given| given + 1),
         }
     }

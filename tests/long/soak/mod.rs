@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::support::{effort, first};
+use crate::support::{effort, first, in_parts};
 use mmq::{Consumer, Delivery, Error, GapCause, Message, OnFull, Options, Queue};
 use part::{copy_of, hold, poll, produce, roam, tasks, work};
 

@@ -9,27 +9,7 @@ pub(super) fn produce(round: &Round, queue: &Queue, mut rng: Rng) {
         let len = rng.below(round.longest);
         let done = match rng.below(7) {
             0 => queue.enqueue_batch((0..rng.below(5)).map(|n| content(id + n, len / 4))).map(drop),
-            1 => queue.enqueue_with(8 + len as usize, |bytes| fill(id, bytes)).map(drop),
-            // The closure's panic leaves nothing; and nothing is done from within it.
-            2 => {
-                let mut within = [true; 3];
-                let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                    queue.enqueue_with(8 + len as usize, |bytes| {
-                        bytes[0] = 1;
-                        within = [
-                            queue.peek().is_ok(),
-                            queue.flush().is_ok(),
-                            queue.consumer("within").is_ok(),
-                        ];
-                        std::panic::resume_unwind(Box::new(()));
-                    })
-                }));
-                assert!(
-                    panic.is_ok() || within == [false; 3],
-                    "calls from within the closure: {within:?}"
-                );
-                panic.map_or(Ok(()), |done| done.map(drop))
-            }
+            1 | 2 => queue.enqueue_parts(&in_parts(&content(id, len))).map(drop),
             _ => queue.enqueue(content(id, len)).map(drop),
         };
         match done {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::support::{
-    KIB, MIB, Messages, Random, Reported, drain, eventually, open_files, seed, within,
+    KIB, MIB, Messages, Random, Reported, drain, eventually, in_parts, open_files, seed, within,
 };
 use crate::watch::{taken as disk, watched};
 use mmq::{Error, GapCause, OnFull, Options};
@@ -88,7 +88,7 @@ fn a_message_that_could_never_fit_is_refused_at_once_under_every_policy() {
                     other => panic!("{policy:?}: {len} bytes gave {other:?}"),
                 }
                 assert!(matches!(
-                    queue.enqueue_with(len, |_| ()),
+                    queue.enqueue_parts(&in_parts(&vec![0; len])),
                     Err(Error::MessageTooLarge { .. })
                 ));
             }
@@ -293,7 +293,7 @@ fn many_consumers_in_segments_of_their_own_hold_few_descriptors() {
     let queue = Options::new().arena_size(4096).open(dir.path()).unwrap();
     for number in 0..SEGMENTS {
         // Each fills a segment.
-        queue.enqueue_with((4 << 20) - 200, |bytes| bytes[0] = number as u8).unwrap();
+        queue.enqueue(vec![number as u8; (4 << 20) - 200]).unwrap();
     }
     assert!(queue.stats().segments >= SEGMENTS);
     // Full segments that are not synced keep descriptors of their own.

@@ -1,14 +1,11 @@
 //! Promise P2 without a crash: what goes in comes out, byte for byte, in order, whatever its size
 //! and by every method.
 
-mod in_place;
+mod parts;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use crate::support::{KIB, MIB, Messages, Random, drain_exactly, fill_queue, seed, within};
+use crate::support::{KIB, MIB, Messages, Random, drain_exactly, fill_queue, seed};
 use mmq::{Error, Message, Options, Queue};
 use tempfile::TempDir;
 
@@ -68,7 +65,7 @@ fn a_message_of_no_bytes_is_a_message() {
     for seq in 0..1000 {
         assert_eq!(queue.enqueue([]).unwrap(), seq);
     }
-    assert_eq!(queue.enqueue_with(0, |bytes| assert!(bytes.is_empty())).unwrap(), 1000);
+    assert_eq!(queue.enqueue_parts(&[]).unwrap(), 1000);
     assert_eq!(queue.enqueue_batch(["", "", "x"]).unwrap(), 1001..1004);
     assert_eq!(queue.len(), 1004);
     let mut buffer = b"old bytes".to_vec();

@@ -78,33 +78,6 @@ fn poll<F: Future + Unpin>(future: &mut F, waker: &Waker) -> Poll<F::Output> {
 }
 
 #[test]
-fn a_future_polled_within_the_closure_of_enqueue_with_is_refused_and_may_be_dropped_there() {
-    within(Duration::from_secs(30), || {
-        let (_dir, queue) = open();
-        let woken = Arc::new(Counting(AtomicUsize::new(0)));
-        let waker = Waker::from(Arc::clone(&woken));
-        let (mut polled, mut dropped, mut waiting) = (queue.recv(), queue.recv(), queue.recv());
-        assert!(poll(&mut polled, Waker::noop()).is_pending());
-        assert!(poll(&mut dropped, Waker::noop()).is_pending());
-        assert!(poll(&mut waiting, &waker).is_pending());
-        queue
-            .enqueue_with(1, |_| {
-                let refused =
-                    |answer| matches!(answer, Poll::Ready(Err(mmq::Error::InvalidArgument { .. })));
-                assert!(refused(poll(&mut polled, Waker::noop())));
-                assert!(refused(poll(&mut queue.recv(), Waker::noop())));
-                drop(dropped);
-            })
-            .unwrap();
-        // Both have left the line since: who still stands in it was woken.
-        assert_eq!(woken.0.load(Ordering::SeqCst), 1);
-        assert!(
-            matches!(poll(&mut waiting, &waker), Poll::Ready(Ok(message)) if message.seq() == 0)
-        );
-    });
-}
-
-#[test]
 fn a_dropped_future_changes_nothing_and_passes_its_wake_on() {
     let (_dir, queue) = open();
     let wakes: Vec<Arc<Counting>> =
@@ -135,23 +108,6 @@ fn a_dropped_future_changes_nothing_and_passes_its_wake_on() {
 
 /// In the line of waiters, one that waits for a delivery and has no allowance left stands before
 /// one that may take the message.
-#[test]
-fn a_stream_that_cannot_begin_says_why_and_ends() {
-    let (_dir, queue) = open();
-    queue.enqueue("a").unwrap();
-    let mut reported = Vec::new();
-    queue
-        .enqueue_with(1, |_| {
-            let mut stream = std::pin::pin!(queue.messages());
-            let mut context = Context::from_waker(Waker::noop());
-            while let Poll::Ready(Some(item)) = stream.as_mut().poll_next(&mut context) {
-                reported.push(item.map(|message| message.seq()));
-            }
-        })
-        .unwrap();
-    assert!(matches!(reported[..], [Err(Error::InvalidArgument { .. })]), "{reported:?}");
-}
-
 #[test]
 fn a_future_that_may_have_no_more_passes_its_wake_on() {
     for end in ["polled", "dropped", "woken and dropped"] {

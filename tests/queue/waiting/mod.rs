@@ -10,7 +10,7 @@ mod writing;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::support::{readable, within};
+use crate::support::{in_parts, readable, within};
 use mmq::{Error, OnFull, Options, Queue};
 
 fn open() -> (tempfile::TempDir, Queue) {
@@ -100,7 +100,7 @@ fn every_waiter_of_every_consumer_is_woken_by_any_kind_of_enqueue() {
                 while sent < total {
                     match sent % 3 {
                         0 => drop(queue.enqueue("one").unwrap()),
-                        1 => drop(queue.enqueue_with(3, |bytes| bytes.fill(b'x')).unwrap()),
+                        1 => drop(queue.enqueue_parts(&in_parts(b"xxx")).unwrap()),
                         _ => {
                             queue.enqueue_batch(["a", "b", "c", "d"]).unwrap();
                             sent += 3;

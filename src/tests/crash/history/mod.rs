@@ -35,7 +35,7 @@ const NAMES: [&str; 4] = ["", "audit", "mail", "a name of more than sixteen byte
 enum Step {
     Enqueue(usize),
     Batch(Vec<usize>),
-    With(usize),
+    Parts(usize),
     Read(&'static str, Read),
     Drain(&'static str, usize),
     Add(&'static str),
@@ -240,7 +240,7 @@ impl History {
                 _ => Step::Drain(name, 1 + rng.below(20) as usize),
             },
             0..25 => Step::Enqueue(self.random_len()),
-            25..30 => Step::With(self.random_len()),
+            25..30 => Step::Parts(self.random_len()),
             30..62 => {
                 let most = 2 + self.rng.below(8);
                 let lens = (0..1 + self.rng.below(most)).map(|_| self.random_len());

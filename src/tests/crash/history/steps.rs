@@ -14,6 +14,7 @@ use crate::tests::crash::examine::{
     prepare_ahead,
 };
 use crate::tests::crash::model::{Check, Model, ensure};
+use crate::tests::in_parts;
 use crate::tests::sim::{forget_meanwhile, meanwhile};
 
 impl History {
@@ -22,9 +23,8 @@ impl History {
         match step {
             Step::Enqueue(len) => self
                 .enqueue(&[*len], during, |bytes| queue.enqueue(&bytes[0]).map(|seq| seq..seq + 1)),
-            Step::With(len) => self.enqueue(&[*len], during, |bytes| {
-                let filled = queue.enqueue_with(*len, |room| room.copy_from_slice(&bytes[0]));
-                filled.map(|seq| seq..seq + 1)
+            Step::Parts(len) => self.enqueue(&[*len], during, |bytes| {
+                queue.enqueue_parts(&in_parts(&bytes[0])).map(|seq| seq..seq + 1)
             }),
             Step::Batch(lens) => {
                 self.enqueue(lens, during, |messages| queue.enqueue_batch(messages))

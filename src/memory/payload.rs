@@ -1,0 +1,62 @@
+//! The bytes of a message, as the caller lends them: in one piece, or in several.
+
+use std::borrow::Cow;
+use std::io::IoSlice;
+
+/// The bytes of a message.
+///
+/// # Safety
+///
+/// [`pieces`](Self::pieces) have [`len`](Self::len) bytes together, however often they are asked
+/// for.
+pub(crate) unsafe trait Payload {
+    fn len(&self) -> usize;
+
+    /// The bytes, in pieces that lie one behind the other in the message.
+    fn pieces(&self) -> impl Iterator<Item = &[u8]>;
+
+    /// The bytes in one piece.
+    fn joined(&self) -> Cow<'_, [u8]>;
+}
+
+// SAFETY: the one piece is the slice, whose length is known.
+unsafe impl Payload for [u8] {
+    #[inline(always)]
+    fn len(&self) -> usize {
+        self.len()
+    }
+
+    #[inline(always)]
+    fn pieces(&self) -> impl Iterator<Item = &[u8]> {
+        std::iter::once(self)
+    }
+
+    #[inline(always)]
+    fn joined(&self) -> Cow<'_, [u8]> {
+        Cow::Borrowed(self)
+    }
+}
+
+// SAFETY: a shared `IoSlice` always lends the same bytes, and the sum of their lengths is exact: it
+// stops at the greatest `usize`, and so many bytes fit no window.
+unsafe impl Payload for [IoSlice<'_>] {
+    #[inline]
+    fn len(&self) -> usize {
+        self.iter().fold(0, |sum, part| sum.saturating_add(part.len()))
+    }
+
+    #[inline]
+    fn pieces(&self) -> impl Iterator<Item = &[u8]> {
+        self.iter().map(|part| &**part)
+    }
+
+    #[cold]
+    fn joined(&self) -> Cow<'_, [u8]> {
+        if let [part] = self {
+            return Cow::Borrowed(part);
+        }
+        let mut bytes = Vec::with_capacity(Payload::len(self));
+        self.pieces().for_each(|piece| bytes.extend_from_slice(piece));
+        Cow::Owned(bytes)
+    }
+}
