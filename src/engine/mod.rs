@@ -193,6 +193,11 @@ impl<S: Storage> Engine<S> {
     /// Closes the queue, and does `last` while it is still locked. `None` when another call closes
     /// it, after that call; and in a child of a fork: the files are the parent process's, and a
     /// lock that another of the parent's threads held at the fork is held for ever.
+    ///
+    /// A queue's own thread does not wait for another close, because that close waits for this
+    /// thread; nor does a thread that is closing a queue, because its wakers may close it again. A
+    /// close by a queue's own thread waits for another queue's thread, but not for one that waits
+    /// for a third one's end ([`Worker`](crate::threads::worker::Worker)): it may be the same two.
     fn close_then(&self, last: impl FnOnce() -> Result<()>) -> Option<Result<()>> {
         if self.core.forked() || self.is_closed_by_another() {
             return None;

@@ -1,6 +1,6 @@
 //! Who keeps the oldest segment of a full queue.
 
-/// Who keeps a queue's oldest segment: [`Error::Full`].
+/// Who keeps a queue's oldest segment: [`Error::Full`](crate::Error::Full).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HeldBy {

@@ -1,4 +1,4 @@
-//! What [`verify`](super::verify) finds wrong.
+//! What `verify` finds wrong.
 
 use std::fmt;
 

@@ -1,4 +1,15 @@
 //! Lengths of segments and windows, and how many windows may be mapped.
+//!
+//! `List::next_len` says how long a segment becomes, from three lengths: the *backlog* (bytes
+//! before the tail that some consumer has still to read, `State::backlog`), what its first record
+//! needs, and the tail's segment. It is the shortest of 2 MiB, 4 MiB and so on, up to the arena
+//! size, that is more than half the backlog and in which the record lies in one piece. One step
+//! longer is kept while the backlog is at least half of it. So a backlog has files of the order of
+//! its logarithm, and then one for each arena; one that stays about the same has segments of one
+//! length, which become spares and are used again, the last used first: that is memory that is
+//! warm. Spares of another length are removed. With `max_bytes` the longest is a quarter of what
+//! the index leaves, and the shortest a quarter of that, in whole pages and at least two. Where the
+//! oldest messages are dropped ahead of need, a sixteenth, but for a record that is longer.
 
 use super::files::overhead;
 use crate::format::{SEGMENT_HEADER_LEN, SHARED_SEGMENT_LEN, index_at};

@@ -169,7 +169,7 @@ enum Found {
     Never,
 }
 
-/// For each bug that can be planted the rule that it breaks (R0 to R9 as in ARCHITECTURE.md), the
+/// For each bug that can be planted the rule that it breaks (R0 to R9 as in docs/recovery.md), the
 /// directed test that finds it in every run, and when random histories find it.
 const PLANTED: [(Mutant, &str, &str, Found); 24] = [
     (
