@@ -502,8 +502,7 @@ mutants! {
     /// Another mount has a place within what an opening behind a power cut filled, and it stays.
     PlaceLeftInTheMended => "P4: each missing number is reported with its cause",
     /// Where headers are read, a segment is live by its header that its row has as a spare.
-    SpareLiveByItsHeader => "P4: no number is reported missing that nobody got";
-        audit: "5", WORLD, 795644345103,
+    SpareLiveByItsHeader => "P4: no number is reported missing that nobody got",
     /// An opening stores over the copy of the run record that counts, the other being torn or old.
     OnlyCopyOverwritten => "one copy of the run record is whole at any time";
         audit: "5", VISITED, 1099511648925,
