@@ -504,8 +504,7 @@ mutants! {
     /// Where headers are read, a segment is live by its header that its row has as a spare.
     SpareLiveByItsHeader => "P4: no number is reported missing that nobody got",
     /// An opening stores over the copy of the run record that counts, the other being torn or old.
-    OnlyCopyOverwritten => "one copy of the run record is whole at any time";
-        audit: "5", VISITED, 1099511648925,
+    OnlyCopyOverwritten => "one copy of the run record is whole at any time",
     /// Where an older copy of the index was put back, the walk does not go by what the headers say
     /// was given back.
     HeldOfTheHeadersForgotten => "the rest of a batch that was half given back is there",
