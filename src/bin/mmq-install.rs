@@ -246,7 +246,11 @@ fn install_tool(target: &Path, root: &Path) -> Result<(), Box<dyn Error>> {
     ] {
         let path = root.join("share").join(path);
         path.parent().map_or(Ok(()), fs::create_dir_all)?;
-        fs::write(path, Command::new(&built).args(["completions", shell]).output()?.stdout)?;
+        let made = Command::new(&built).args(["completions", shell]).output()?;
+        if !made.status.success() {
+            return Err(format!("mmq completions {shell}: {}", made.status).into());
+        }
+        fs::write(path, made.stdout)?;
     }
     Ok(())
 }

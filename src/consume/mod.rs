@@ -1,8 +1,17 @@
-//! One consumer: its place, the quick way to its next message (`consumer_state`), the long way with
-//! deliveries or a descriptor (`slow`, `find`), the ledger of its deliveries, what becomes of these
-//! (`deliveries`, `returns`, `redelivery`), what is left behind and read beside the rest (`lanes`,
-//! `stretches`), what it keeps open between reads (`release`), and how it begins and ends
-//! (`existence`).
+//! One consumer.
+//!
+//! | File | Its data | What it does |
+//! |---|---|---|
+//! | `consumer_state` | `ConsumerState`, and `LockedState` under its lock | the quick way to the next message |
+//! | `step` | `Read`, `Lane`, `Step`: what the parts of a read hand to each other | |
+//! | `slow`, `find` | | the long way, with deliveries, lanes or a descriptor |
+//! | `ledger`, `ranges` | `Ledger`: the numbers that are open and done | |
+//! | `deliveries`, `returns` | | ends, extends and returns deliveries |
+//! | `redelivery` | `Rules`, `Redeliveries`: attempts, leases, dead letters | |
+//! | `two_lanes`, `stretches` | `TwoLanes`: the rules of lanes, and which is next; what was left behind | |
+//! | `lanes` | | reads in lanes, leaves a backlog behind |
+//! | `release` | | closes what a consumer keeps open between reads |
+//! | `existence` | | begins and removes a consumer |
 
 pub(crate) mod consumer_state;
 pub(crate) mod deliveries;

@@ -214,9 +214,10 @@ impl<S: Storage> Engine<S> {
         reached!("before a seek looks for its message");
         let moved = Cursor::spot_of(core, seq, end).and_then(|spot| consumer.move_to(core, spot));
         self.end_stand_in(&stand_in);
-        moved?;
         drop(one_at_a_time);
+        // Also where the seek is refused: others may have passed what was kept for it.
         self.give_space_back();
+        moved?;
         if !planted!(SeekWakesNobody) {
             core.wake_readers(u64::MAX);
         }

@@ -95,7 +95,10 @@ impl<S: Storage> Engine<S> {
                 Err(error) => {
                     writer.roll_back(core);
                     drop(writer);
-                    return self.enqueue_again(error, &payload.joined());
+                    return match payload.whole() {
+                        Some(bytes) => self.enqueue_again(error, bytes),
+                        None => self.enqueue_again(error, &payload.joined()),
+                    };
                 }
             };
             let waiters = core.message_waiters.load(Ordering::Relaxed);
@@ -105,7 +108,12 @@ impl<S: Storage> Engine<S> {
             }
             return Ok(spot.seq - 1);
         }
-        self.enqueue_slowly(writer, &payload.joined())
+        if let Some(bytes) = payload.whole() {
+            return self.enqueue_slowly(writer, bytes);
+        }
+        // Nobody waits for this copy.
+        drop(writer);
+        self.enqueue(&payload.joined())
     }
 
     #[inline(never)]

@@ -1,6 +1,5 @@
 //! The bytes of a message, as the caller lends them: in one piece, or in several.
 
-use std::borrow::Cow;
 use std::io::IoSlice;
 
 /// The bytes of a message.
@@ -15,8 +14,16 @@ pub(crate) unsafe trait Payload {
     /// The bytes, in pieces that lie one behind the other in the message.
     fn pieces(&self) -> impl Iterator<Item = &[u8]>;
 
-    /// The bytes in one piece.
-    fn joined(&self) -> Cow<'_, [u8]>;
+    /// The bytes, where they lie in one piece.
+    fn whole(&self) -> Option<&[u8]>;
+
+    /// A copy of the bytes in one piece.
+    #[cold]
+    fn joined(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.len());
+        self.pieces().for_each(|piece| bytes.extend_from_slice(piece));
+        bytes
+    }
 }
 
 // SAFETY: the one piece is the slice, whose length is known.
@@ -32,8 +39,8 @@ unsafe impl Payload for [u8] {
     }
 
     #[inline(always)]
-    fn joined(&self) -> Cow<'_, [u8]> {
-        Cow::Borrowed(self)
+    fn whole(&self) -> Option<&[u8]> {
+        Some(self)
     }
 }
 
@@ -50,13 +57,8 @@ unsafe impl Payload for [IoSlice<'_>] {
         self.iter().map(|part| &**part)
     }
 
-    #[cold]
-    fn joined(&self) -> Cow<'_, [u8]> {
-        if let [part] = self {
-            return Cow::Borrowed(part);
-        }
-        let mut bytes = Vec::with_capacity(Payload::len(self));
-        self.pieces().for_each(|piece| bytes.extend_from_slice(piece));
-        Cow::Owned(bytes)
+    #[inline]
+    fn whole(&self) -> Option<&[u8]> {
+        if let [part] = self { Some(part) } else { None }
     }
 }

@@ -3,6 +3,7 @@
 mod belief;
 mod copies;
 mod foreign;
+mod headers;
 mod index;
 pub(crate) mod look;
 mod publish;

@@ -14,7 +14,7 @@ use crate::format::CONSUMER_ROWS;
 use crate::options::Options;
 use crate::segment::geometry::LENGTH_HERE;
 use crate::storage::{CLOCK, FileStorage};
-use crate::tests::sim::{Call, SimStorage, forget_meanwhile, meanwhile};
+use crate::tests::sim::{Call, SimStorage};
 use crate::threads::ready::{PIPES, Ready};
 
 fn open(dir: &tempfile::TempDir, options: &Options) -> Engine<FileStorage> {
@@ -434,30 +434,4 @@ fn lent_stays_after_the_close(messages: u8, options: &Options) {
     for (message, number) in held.iter().zip(0..) {
         assert!(message.iter().all(|byte| *byte == number), "{number} changed");
     }
-}
-
-/// A seek walks over a long segment and may sync the index: others give segments back meanwhile,
-/// and the one that the seek looks at stays.
-#[test]
-fn nobody_waits_for_a_seek_and_its_segment_stays() {
-    LENGTH_HERE.set(Some(8 << 10));
-    let storage = SimStorage::new(1).with_file_capacity(64 << 10);
-    let options = Options::new().arena_size(4096);
-    let queue = Arc::new(Engine::open_without_workers(storage, &options).unwrap());
-    let (early, late) = (queue.consumer("early").unwrap(), queue.consumer("late").unwrap());
-    (0..60).for_each(|seq| assert_eq!(queue.enqueue(&[7; 700]).unwrap(), seq));
-    let take = |queue: &Engine<SimStorage>, consumer: &ConsumerState<SimStorage>| {
-        reading::next(queue, consumer, Read::Take).unwrap().unwrap().seq()
-    };
-    (0..40).for_each(|seq| assert_eq!((take(&queue, &early), take(&queue, &late)), (seq, seq)));
-    let (other, consumer) = (Arc::clone(&queue), Arc::clone(&early));
-    meanwhile("before a seek looks for its message", move || {
-        assert!(other.core.places.giving_back.try_read().is_some());
-        (40..60).for_each(|seq| assert_eq!(take(&other, &consumer), seq));
-    });
-    // `early` is at the end before the seek of `late` takes its lock.
-    queue.seek(&late, 45).unwrap();
-    assert!(!forget_meanwhile());
-    assert_eq!(take(&queue, &late), 45);
-    LENGTH_HERE.set(None);
 }

@@ -30,6 +30,7 @@ mod redelivery_limits;
 mod reserved;
 mod room;
 pub(crate) mod schedule;
+mod seeks;
 pub(crate) mod sim;
 mod together;
 mod world;

@@ -14,7 +14,8 @@
 //! | `tail` | `Tail`: where the next record goes, and the window there | the quick way |
 //! | `record` | | cuts a record into fragments and stores them |
 //! | `call` | `Piece`: a fragment and its space | stores it by write calls |
-//! | `segments` | `Need`: the record to be written next | opens the tail's segment, begins the next one |
+//! | `need` | `Need`: the record to be written next | |
+//! | `segments` | | opens the tail's segment, begins the next one |
 //! | `succession` | `Succession`: where the next segment must begin after the tail's was evicted | |
 //! | `numbers` | `Numbers`: which numbers may be given out | reserves more |
 //! | `clock` | `Clock`: the times between which the tail's segment takes messages | |

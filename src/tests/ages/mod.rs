@@ -14,8 +14,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use crate::consume::consumer_state::ConsumerState;
-use crate::consume::step::Read;
+use crate::consume::{consumer_state::ConsumerState, step::Read};
 use crate::engine::{Engine, reading};
 use crate::error::{Error, Gap, GapCause};
 use crate::format::{CONSUMER_ROWS, ConsumerAt, INDEX_NAME, NAME_ROW_LEN, index_at};
