@@ -10,7 +10,7 @@ use crate::format::{
 use crate::index::image::IndexImage;
 use crate::recovery::belief::{Belief, held_from};
 use crate::recovery::headers::{Headers, is_blank, put_header_back, state_in_files};
-use crate::segment::{Opened, Row, open_with_header, quarantine, read_header};
+use crate::segment::{Opened, Row, open_and_compare, quarantine, read_header};
 use crate::storage::{Storage, StorageFile};
 
 /// What is known once the segments were gathered.
@@ -294,9 +294,8 @@ fn open_ends<S: Storage>(
     let last = live().max_by_key(|(_, header)| header.base);
     let ends = [first, last.filter(|last| Some(*last) != first)].into_iter().flatten();
     let opened = ends.map(|(slot, header)| {
-        let (opened, found) = open_with_header(storage, *slot, header).ok()?;
-        let is_it =
-            found.is_some_and(|found| found.begins_as(header)) || planted!(DamagedHeaderStays);
+        let (opened, begins_so) = open_and_compare(storage, *slot, header).ok()?;
+        let is_it = begins_so || planted!(DamagedHeaderStays);
         (is_it && opened.allocated >= header.allocated).then_some(opened)
     });
     opened.collect()

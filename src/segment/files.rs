@@ -159,18 +159,18 @@ pub(crate) fn open_life<S: Storage>(
     slot: u32,
     header: &SegmentHeader,
 ) -> Result<Opened<S::File>, Lost> {
-    open_with_header(storage, slot, header).map(|(opened, _)| opened)
+    open_and_compare(storage, slot, header).map(|(opened, _)| opened)
 }
 
-/// As [`open_life`], with the header that the file has; `None` where that one is damaged.
-pub(crate) fn open_with_header<S: Storage>(
+/// As [`open_life`], and whether the file has a header that [begins so](SegmentHeader::begins_as).
+pub(crate) fn open_and_compare<S: Storage>(
     storage: &S,
     slot: u32,
     header: &SegmentHeader,
-) -> Result<(Opened<S::File>, Option<SegmentHeader>), Lost> {
+) -> Result<(Opened<S::File>, bool), Lost> {
     let file = storage.open(&format::segment_name(slot)).map_err(lost)?;
     let len = file.len().map_err(Lost::Io)?;
-    let found = match header_in(&file)? {
+    let begins_so = match header_in(&file)? {
         Ok(found) if found.life != header.life || found.queue_id != header.queue_id => {
             return Err(Lost::Gone);
         }
@@ -179,10 +179,11 @@ pub(crate) fn open_with_header<S: Storage>(
             let later = LaterVersion { found, supported: format::FORMAT_VERSION };
             return Err(Lost::Io(io::Error::new(io::ErrorKind::Unsupported, later)));
         }
-        found => found.ok(),
+        Ok(found) => found.begins_as(header),
+        Err(Invalid::Damaged) => false,
     };
     storage.fill_holes(&file).map_err(Lost::Io)?;
-    Ok((Opened { life: header.life, file, allocated: len.min(header.length) }, found))
+    Ok((Opened { life: header.life, file, allocated: len.min(header.length) }, begins_so))
 }
 
 pub(super) fn lost(error: io::Error) -> Lost {
