@@ -11,6 +11,7 @@ use crate::commit::storage_worker::Release;
 use crate::consume::consumer_state::ConsumerState;
 use crate::error::{Error, GapCause, Result};
 use crate::options::OnFull;
+use crate::segment::Reclaims;
 use crate::storage::Storage;
 use crate::write::Writer;
 

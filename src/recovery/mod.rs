@@ -56,6 +56,8 @@ pub(crate) struct Recovered<S: Storage> {
     pub(crate) ended: Ended,
     /// The stored places may exist in the page cache alone.
     pub(crate) places_cached: bool,
+    /// A flush may have moved the mark beyond `durable`, and that mark was lost.
+    pub(crate) mark_may_be_lost: bool,
 }
 
 /// Opens the files of the queue in `storage`. The caller holds the storage's lock.

@@ -75,6 +75,8 @@ pub(super) fn publish<S: Storage>(
     let is_other =
         options.max_bytes.is_some() || !known.rows_from_index || known.made_anew || !trusted;
     let other_bytes = if is_other { other_bytes(storage)? } else { 0 };
+    let mark_may_be_lost =
+        matches!(known.belief, Belief::Mount | Belief::Disk) && !known.is_elsewhere;
     let is_clean = clean_end(&known.image).is_some()
         && matches!(known.belief, Belief::Cache | Belief::CleanEnd);
     Ok(Recovered {
@@ -99,6 +101,7 @@ pub(super) fn publish<S: Storage>(
         clean: is_clean || known.made_anew,
         ended,
         places_cached: !was_closed && !planted!(PlacesTakenForDurable),
+        mark_may_be_lost,
         consumers: known.image.consumers,
         index: known.index,
     })

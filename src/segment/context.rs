@@ -7,8 +7,6 @@ use crate::index::losses::Evicted;
 use crate::segment::pool::Pool;
 use crate::storage::Storage;
 use crate::threads::Mutex;
-use crate::threads::requests::StorageRequests;
-use crate::threads::worker::Worker;
 
 /// The longest segment of which an idle queue keeps [`SPARES_SMALL`] spares.
 pub(super) const SMALL_SEGMENT: u64 = 16 << 20;
@@ -77,7 +75,6 @@ pub(super) fn spares_wanted(length: u64, pace: Pace) -> usize {
 }
 
 /// What the allocator needs of the queue for one call.
-#[derive(Debug)]
 pub(crate) struct Context<'a, S: Storage> {
     pub(crate) storage: &'a S,
     pub(crate) index: &'a Index<S>,
@@ -91,8 +88,13 @@ pub(crate) struct Context<'a, S: Storage> {
     /// Fresh space is filled with zeros ahead of its use: no flush comes after every few bytes,
     /// which would write the zeros out.
     pub(crate) fills: bool,
-    /// By which a producer asks the storage worker to reclaim.
-    pub(crate) storage_worker: &'a Worker<StorageRequests>,
+    pub(crate) reclaims: &'a dyn Reclaims,
+}
+
+/// Reclaims drained segments for a producer, which waits for it. The queue does it, because it may
+/// have to flush first.
+pub(crate) trait Reclaims {
+    fn have_reclaimed(&self) -> Result<()>;
 }
 
 impl<S: Storage> Context<'_, S> {

@@ -8,10 +8,9 @@ use super::Segments;
 use super::context::{Context, Plan};
 use super::files::{overhead, taken};
 use super::list::List;
-use crate::error::{GapCause, Result};
+use crate::error::GapCause;
 use crate::events;
 use crate::storage::{Storage, StorageFile};
-use crate::threads::requests::Request;
 
 /// The longest headroom, in segments.
 const MOST_HEADROOM: u64 = 4;
@@ -97,14 +96,5 @@ impl<S: Storage> Segments<S> {
             context.evicted.lock().note(GapCause::Dropped, first_held);
         }
         Some(first_held)
-    }
-
-    /// As [`reclaim`](Self::reclaim), for a producer, which waits until the storage worker has done
-    /// it.
-    pub(crate) fn have_reclaimed(&self, context: &Context<'_, S>) -> Result<()> {
-        if !self.list().has_drained() {
-            return Ok(());
-        }
-        context.storage_worker.ask(Request::Reclaim).unwrap_or_else(|| self.reclaim(context))
     }
 }

@@ -40,7 +40,7 @@ use crate::threads::ranks::{Rank, ranked};
 use crate::threads::{AtomicU64, Mutex, MutexGuard};
 
 use context::SPARES_BUSY;
-pub(crate) use context::{Context, DiskLimits, Plan};
+pub(crate) use context::{Context, DiskLimits, Plan, Reclaims};
 pub(crate) use files::{
     Opened, Segment, open_and_compare, open_life, overhead, quarantine, read_header,
 };
@@ -134,7 +134,7 @@ impl<S: Storage> Segments<S> {
                     && list.recycling.drained.len() + list.recycling.in_transit.len() < SPARES_BUSY)
         };
         if short {
-            self.have_reclaimed(context)?;
+            context.reclaims.have_reclaimed()?;
         }
         // Otherwise the storage worker is about to reclaim: a new file needs no sync now, and is
         // one more spare later.
@@ -162,7 +162,7 @@ impl<S: Storage> Segments<S> {
             }
             let seen = list.recycling.given_back;
             drop(list);
-            self.have_reclaimed(context)?;
+            context.reclaims.have_reclaimed()?;
             stuck = self.list().recycling.given_back == seen;
         }
     }
@@ -181,7 +181,7 @@ impl<S: Storage> Segments<S> {
     /// [`passed`](Self::passed) was `seen`: then a writer that found no room tries again. Space
     /// that a refused record gave back itself is no reason to try again.
     pub(crate) fn regain(&self, context: &Context<'_, S>, seen: u64) -> Result<bool> {
-        self.have_reclaimed(context)?;
+        context.reclaims.have_reclaimed()?;
         Ok(self.passed() != seen)
     }
 

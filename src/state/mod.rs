@@ -145,6 +145,9 @@ pub(crate) struct State<S: Storage> {
     pub(crate) write_times: Mutex<WriteTimes>,
     /// The tail that the opening found. What lies between the durable mark and it is suspect (R4).
     pub(crate) found_tail: Spot,
+    /// What a flush before the opening may have made durable, with no mark left that says so. A
+    /// batch whose beginning is given back rests on the mark, so reclaiming flushes up to here.
+    flush_before_reclaim: Spot,
 }
 
 /// What an opening makes the [`State`] from.
@@ -160,6 +163,7 @@ pub(crate) struct Parts<S: Storage> {
     pub(crate) tail: Spot,
     pub(crate) durable: Spot,
     pub(crate) places_cached: bool,
+    pub(crate) mark_may_be_lost: bool,
     pub(crate) oldest_seq: u64,
     pub(crate) known_gaps: Vec<Gap>,
     pub(crate) evicted: Evicted,
@@ -211,6 +215,7 @@ impl<S: Storage> State<S> {
             reserved: AtomicU64::new(0),
             write_times: Mutex::default(),
             found_tail: parts.tail,
+            flush_before_reclaim: if parts.mark_may_be_lost { parts.tail } else { Spot::default() },
         };
         state.committed.publish(parts.tail);
         state.visible.publish(parts.tail);
@@ -227,7 +232,7 @@ impl<S: Storage> State<S> {
             durable,
             evicted: &self.gaps.evicted,
             fills: self.fills,
-            storage_worker: &self.storage_worker,
+            reclaims: self,
         }
     }
 

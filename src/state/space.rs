@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use super::{AHEAD, Began, State};
 use crate::error::Result;
 use crate::format;
-use crate::segment::{Plan, RoomAhead, Segment};
+
+use crate::segment::{Plan, Reclaims, RoomAhead, Segment};
 use crate::storage::Storage;
 use crate::threads::requests::Request;
 use crate::threads::{Condvar, Mutex, now};
@@ -35,6 +36,17 @@ impl Space {
         return !self.looks_only_when_woken.load(Ordering::SeqCst);
         #[cfg(not(test))]
         true
+    }
+}
+
+impl<S: Storage> Reclaims for State<S> {
+    /// As [`State::reclaim`]. The storage worker does it; without one, the calling thread.
+    fn have_reclaimed(&self) -> Result<()> {
+        let is_useless = self.is_poisoned() && !planted!(ReclaimedPoisoned);
+        if is_useless || !self.segments.list().has_drained() {
+            return Ok(());
+        }
+        self.storage_worker.ask(Request::Reclaim).unwrap_or_else(|| self.reclaim())
     }
 }
 
@@ -78,19 +90,18 @@ impl<S: Storage> State<S> {
     /// Reclaims drained segments. After a failed sync it does nothing: no place can be known to be
     /// durable (R8).
     pub(crate) fn reclaim(&self) -> Result<()> {
+        self.confirm_found();
         if self.is_poisoned() && !planted!(ReclaimedPoisoned) {
             return Ok(());
         }
         self.segments.reclaim(&self.context())
     }
 
-    /// As [`reclaim`](Self::reclaim), for a producer, which waits until the storage worker has done
-    /// it.
-    pub(crate) fn have_reclaimed(&self) -> Result<()> {
-        if self.is_poisoned() && !planted!(ReclaimedPoisoned) {
-            return Ok(());
-        }
-        self.segments.have_reclaimed(&self.context())
+    /// Flushes what a flush before the opening may have made durable. A failed sync poisons the
+    /// queue. After another error reclaiming goes on: the flush may lack the very room that
+    /// reclaiming gives.
+    fn confirm_found(&self) {
+        let _ = self.flush_to(self.flush_before_reclaim);
     }
 
     /// Makes the next segment of the queue. One that drops its oldest messages has the storage

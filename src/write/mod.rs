@@ -40,8 +40,8 @@ use crate::error::{Error, Result};
 use crate::format::{self, Batch, FRAGMENT_HEADER_LEN, Seal, Spot, Version};
 use crate::index::run::Next;
 use crate::memory::Payload;
-use crate::segment::Segment;
 use crate::segment::ages::Ages;
+use crate::segment::{Reclaims, Segment};
 use crate::state::State;
 use crate::storage::{Storage, StorageFile, Stores};
 

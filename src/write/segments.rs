@@ -8,7 +8,7 @@ use super::need::{Need, Part};
 use crate::error::{Error, Result};
 use crate::format::{self, FRAGMENT_HEADER_LEN, Kind, SegmentHeader, filler_words};
 use crate::index::run::Next;
-use crate::segment::{Lost, Plan, Segment};
+use crate::segment::{Lost, Plan, Reclaims, Segment};
 use crate::state::State;
 use crate::storage::{Storage, StorageFile};
 

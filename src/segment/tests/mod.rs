@@ -19,8 +19,6 @@ use crate::segment::pool::Pool;
 use crate::storage::Stores;
 use crate::tests::sim::SimStorage;
 use crate::threads::Mutex;
-use crate::threads::requests::StorageRequests;
-use crate::threads::worker::Worker;
 
 const ID: [u8; 16] = *b"0123456789abcdef";
 const LEN: u64 = 64 << 10;
@@ -34,8 +32,13 @@ struct Bench {
     pool: Pool,
     limits: DiskLimits,
     evicted: Mutex<Evicted>,
-    storage_worker: Worker<StorageRequests>,
     segments: Segments<SimStorage>,
+}
+
+impl Reclaims for Bench {
+    fn have_reclaimed(&self) -> Result<()> {
+        if self.segments.list().has_drained() { self.reclaim() } else { Ok(()) }
+    }
 }
 
 impl Bench {
@@ -59,7 +62,6 @@ impl Bench {
             }),
             limits: DiskLimits { max_bytes, min_free_bytes: 0 },
             evicted: Mutex::default(),
-            storage_worker: Worker::default(),
             segments: Segments::new(found, Vec::new()),
             storage,
         }
@@ -74,7 +76,7 @@ impl Bench {
             durable: Spot::default(),
             evicted: &self.evicted,
             fills: false,
-            storage_worker: &self.storage_worker,
+            reclaims: self,
         }
     }
 

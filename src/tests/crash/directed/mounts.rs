@@ -7,7 +7,7 @@ use crate::engine::reading;
 use crate::engine::reading::AsMessage;
 use crate::error::{Error, Gap, GapCause};
 use crate::tests::crash::examine::{next_of, open};
-use crate::tests::crash::model::{content, ensure};
+use crate::tests::crash::model::{Check, content, ensure};
 use crate::tests::sim::{Mutant, SimStorage};
 
 /// A queue was closed with one message. Each process that is handed that message dies of it: how
@@ -234,4 +234,37 @@ fn rows_that_were_believed_before_the_mount_is_doubted_name_no_file() {
         doubted += u32::from(reported.iter().flatten().count() < 50);
     }
     assert!(doubted > 100, "{doubted}");
+}
+
+/// A batch lies in two segments and was flushed. The file system fails and is mounted again, which
+/// loses no message, but the mark of the flush. The batch's beginning is read and given back. Then
+/// power is cut: the rest of the batch is still there.
+#[test]
+fn the_rest_of_a_flushed_batch_outlives_a_mount_and_then_a_power_cut() {
+    let options = options().max_bytes(256 << 10);
+    let last_two_are_found = |seed| -> Check<bool> {
+        let queue = open(disk(seed), &options)?;
+        fine(queue.default_consumer())?;
+        fine(queue.core.flush())?;
+        let bodies = [20_000, 20_000, 20_000, 1000, 1000].map(|len| content(len, len as usize));
+        fine(queue.enqueue_batch(&bodies))?;
+        fine(queue.core.flush())?;
+        let queue = open(queue.core.storage.mounted_again(seed), &options)?;
+        let consumer = fine(queue.default_consumer())?;
+        for body in &bodies[..3] {
+            let message = reading::next(&queue, consumer, Read::Take);
+            ensure!(fine(message)?.is_some_and(|it| it[..] == body[..]), "another message");
+        }
+        fine(queue.core.reclaim())?;
+        let is_given_back = queue.core.segments.list().live.iter().all(|row| row.header.base > 0);
+        for cut in 0..5 {
+            let again = open(queue.core.storage.power_cut(cut), &options)?;
+            let reported = take_all(&again)?;
+            let messages: Vec<u64> = reported.iter().flatten().map(|(seq, _)| *seq).collect();
+            ensure!(messages.ends_with(&[3, 4]), "seed {seed}, cut {cut}: {reported:?}");
+        }
+        Ok(is_given_back)
+    };
+    let given_back = (0..20).filter(|seed| last_two_are_found(*seed).unwrap()).count();
+    assert!(given_back > 10, "{given_back}");
 }
