@@ -106,7 +106,7 @@ impl<S: Storage> Core<S> {
         cause: GapCause,
         evicted: u64,
     ) -> bool {
-        if !writer.is_cleared(self) && !planted!(DrainedUncleared) {
+        if !writer.is_cleared(self) {
             return false;
         }
         let tail = Spot { seq: writer.held_end(), ..writer.committed() };
@@ -148,7 +148,6 @@ impl<S: Storage> Core<S> {
     /// that is nearly empty.
     pub(crate) fn drain_long_tail(&self) -> bool {
         self.has_long_tail()
-            && !planted!(LongTailKept)
             && self.writer.try_lock().is_some_and(|mut writer| self.drain_read(&mut writer))
     }
 
@@ -161,7 +160,7 @@ impl<S: Storage> Core<S> {
         self.wake_owed();
         reached!("behind a flush's messages");
         self.flush_places()?;
-        if self.has_run_ended() && !planted!(FlushedAfterTheEnd) {
+        if self.has_run_ended() {
             // Whether the last flush of the run failed this one cannot know.
             return self.check_writable();
         }
@@ -206,9 +205,6 @@ impl<S: Storage> Core<S> {
         }
         self.flush_to(target)?;
         self.sync_directory()?;
-        if planted!(CleanEndNotWritten) {
-            return Ok(());
-        }
         self.write_clean_end(target)
     }
 }

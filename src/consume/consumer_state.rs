@@ -162,9 +162,7 @@ impl<S: Storage> ConsumerState<S> {
     #[inline(always)]
     pub(super) fn store_move(&self, locked: &mut LockedState<S>) {
         locked.store(&self.cell, locked.cursor.spot());
-        if !planted!(MoveNotCounted) {
-            self.cell.count_move();
-        }
+        self.cell.count_move();
     }
 
     /// Runs `look` under the lock: no segment from the place on is given back meanwhile.
@@ -187,9 +185,7 @@ impl<S: Storage> ConsumerState<S> {
             }
             return Err(error);
         }
-        if let Some(ledger) = &mut locked.ledger
-            && !planted!(DeliveriesOutliveASeek)
-        {
+        if let Some(ledger) = &mut locked.ledger {
             ledger.clear(spot.seq);
         }
         locked.release();
@@ -296,14 +292,8 @@ impl<S: Storage> LockedState<S> {
     /// An error when the consumer does not exist or the queue is closed: its row in the index may
     /// then belong to another one.
     pub(crate) fn check(&self, core: &Core<S>, consumer: &ConsumerState<S>) -> Result<()> {
-        if !planted!(ClosedNotAskedByReaders) {
-            core.check_readable()?;
-        }
-        if !self.exists() && !planted!(RemovedNotAsked) {
-            Err(consumer.unknown(core))
-        } else {
-            Ok(())
-        }
+        core.check_readable()?;
+        if !self.exists() { Err(consumer.unknown(core)) } else { Ok(()) }
     }
 
     /// Whether a read that needs no allowance would return a message, a gap or an error.

@@ -261,7 +261,7 @@ impl<S: Storage> ConsumerState<S> {
         core.check_readable().ok()?;
         let (mut dead_letters, mut bytes) = (Vec::new(), 0);
         while dead_letters.len() < DEAD_LETTERS
-            && (bytes < DEAD_LETTER_BYTES || planted!(DeadLettersOfAnySize))
+            && bytes < DEAD_LETTER_BYTES
             && let Some((seq, open)) = ledger.take_dead_letter()
         {
             ledger.again.move_to(Spot { position: open.position, seq });
@@ -314,11 +314,7 @@ impl<S: Storage> ConsumerState<S> {
         let mut locked = self.locked.lock();
         // A close lets dead letters under way end, as long as the epoch is theirs: else they would
         // go twice.
-        let may = if planted!(DeadLettersUnderWayDoubled) {
-            locked.check(core, self).is_ok()
-        } else {
-            locked.exists()
-        };
+        let may = locked.exists();
         may && matches!(self.end_delivery(&mut locked, core, seq, handed), Ok(Some(true)))
     }
 

@@ -69,12 +69,8 @@ impl<S: Storage> ConsumerState<S> {
             redelivery.map(|redelivery| redelivery.rules)
         };
         let cleared = core.index.clear_acks(self.row, AcksRowIs::Free);
-        if !planted!(RemovalNotStored) {
-            core.index.remove_consumer(self.row, self.name());
-        }
-        if !(planted!(RemovedKeepsItsPlace) && self.is_default()) {
-            core.places.remove(&self.cell);
-        }
+        core.index.remove_consumer(self.row, self.name());
+        core.places.remove(&self.cell);
         (cleared, rules)
     }
 }

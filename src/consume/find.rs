@@ -58,10 +58,7 @@ pub(super) fn find_in_lane<S: Storage>(
             }
             stretch = next_stretch(ledger, lane, lanes.as_deref());
             let next = stretch.map_or(cursor.spot(), |(_, stretch)| stretch.spot).seq;
-            if what == Read::Receive
-                && !ledger.may_hand_out(lane, next)
-                && !planted!(AllowanceNotAsked)
-            {
+            if what == Read::Receive && !ledger.may_hand_out(lane, next) {
                 return Ok(None);
             }
             match find_again(ledger, core, lane)? {
@@ -124,7 +121,6 @@ fn look_at<S: Storage>(
             return Ok(LookedAt::Passed);
         }
         Ok(_) => return Ok(LookedAt::Nothing),
-        Err(Error::Gap(gap)) if planted!(GapBeyondTheStretch) => gap,
         Err(Error::Gap(gap)) => Gap { last: gap.last.min(end - 1), ..gap },
         Err(error) => return Err(error),
     };

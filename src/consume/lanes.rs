@@ -49,9 +49,7 @@ impl<S: Storage> ConsumerState<S> {
                 (lanes.rules, lanes.turn, lanes.backlog_at) = (rules, 0, None);
             }
             None => {
-                if !planted!(StretchesNotTakenUp) {
-                    locked.take_up_stretches(core)?;
-                }
+                locked.take_up_stretches(core)?;
                 locked.lanes = Some(Box::new(TwoLanes::new(rules, begun)));
             }
         }
@@ -247,7 +245,7 @@ pub(super) fn spots_of_counted<S: Storage>(
     counted: impl Iterator<Item = u64>,
 ) -> Result<Vec<(u64, Option<Spot>)>> {
     let spot = |seq| Ok((seq, spot_of(core, seq)?.filter(|spot| spot.seq == seq)));
-    counted.filter(|_| !planted!(CountedLeftBehind)).map(spot).collect()
+    counted.map(spot).collect()
 }
 
 /// Where the message begins; `None` for one that is no longer held. The consumer's place keeps the

@@ -148,7 +148,6 @@ impl<F: StorageFile> Ledger<F> {
         let open =
             open.map(|(seq, open)| (Spot { position: open.position, seq: *seq }, open.segment_end));
         let left = self.stretches.first().map(|left| (left.spot, left.segment_end));
-        let left = left.filter(|_| !planted!(LeftBehindForgotten));
         match (open, left) {
             (Some(open), Some(left)) if left.0.seq < open.0.seq => Some(left),
             (open, left) => open.or(left),
@@ -204,7 +203,7 @@ impl<F: StorageFile> Ledger<F> {
     fn begin_attempt(&mut self, seq: u64, open: &mut Open, now: Option<Instant>) -> Handed {
         open.attempts = open.attempts.saturating_add(1);
         if let Some(redelivery) = &mut self.redelivery {
-            if self.stretches.is_empty() || planted!(LeftBehindSuspected) {
+            if self.stretches.is_empty() {
                 redelivery.note_handed_out(seq, self.out);
             } else {
                 redelivery.list_handed_out(seq, self.out);
@@ -291,7 +290,7 @@ impl<F: StorageFile> Ledger<F> {
         if let Some(redelivery) = &mut self.redelivery {
             redelivery.note_done(first, last);
         }
-        let is_to_be_passed = first < self.taken_back_below && !planted!(TakenBackMetAgain);
+        let is_to_be_passed = first < self.taken_back_below;
         if is_to_be_passed || self.lowest().is_some_and(|lowest| lowest.seq < first) {
             self.done.insert(first, last);
             self.changed = true;
@@ -379,7 +378,7 @@ impl<F: StorageFile> Ledger<F> {
             Some(row) => {
                 // Of a consumer with a backlog the highest ranges are kept, not the lowest: what
                 // does not fit comes again as the backlog's then, and not as fresh.
-                let all = self.stretches.is_empty() || planted!(FreshRangesLeftOut);
+                let all = self.stretches.is_empty();
                 let from = if all { 0 } else { Acks::highest_that_fit(self.done.iter().rev()) };
                 row.store(place.seq, self.done.iter_from(from));
                 self.changed = false;

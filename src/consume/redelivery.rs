@@ -68,7 +68,7 @@ impl Rules {
         let Some((first, longest)) = self.backoff else {
             return Duration::ZERO;
         };
-        let doublings = if planted!(DelaysStay) { 0 } else { attempts.saturating_sub(1) };
+        let doublings = attempts.saturating_sub(1);
         let factor = 1u32.checked_shl(doublings).unwrap_or(u32::MAX);
         first.checked_mul(factor).map_or(longest, |delay| delay.min(longest))
     }
@@ -137,12 +137,10 @@ impl<F: StorageFile> Redeliveries<F> {
         self.row = Some(row);
         let is_left = |seq: u64| seq >= place && !done.contains(seq);
         self.counts.extend(stored.counts.into_iter().filter(|(seq, _)| is_left(*seq)));
-        if !planted!(SuspectsTogether) {
-            let listed = self.counts.iter().filter(|(_, count)| **count & LISTED != 0);
-            self.suspects.extend(listed.map(|(seq, _)| *seq));
-            if stored.below > place {
-                self.suspects_below = stored.below;
-            }
+        let listed = self.counts.iter().filter(|(_, count)| **count & LISTED != 0);
+        self.suspects.extend(listed.map(|(seq, _)| *seq));
+        if stored.below > place {
+            self.suspects_below = stored.below;
         }
         self.below = self.below.max(stored.below);
         self.store();
@@ -151,9 +149,7 @@ impl<F: StorageFile> Redeliveries<F> {
     /// Stores what changed. What does not fit stays in memory, and nothing new goes out.
     fn store(&mut self) {
         let counts = self.counts.iter().map(|(seq, count)| (*seq, *count));
-        if let Some(row) = &mut self.row
-            && !planted!(AttemptsNotStored)
-        {
+        if let Some(row) = &mut self.row {
             let left_out = row.store(self.below, self.alone, counts);
             self.stored_below = left_out.unwrap_or(u64::MAX);
         }
@@ -162,13 +158,11 @@ impl<F: StorageFile> Redeliveries<F> {
     /// The run ends in order: what is with workers is not held against it. Returns the rules, which
     /// may hold another queue: the caller drops them without a lock.
     pub(crate) fn end_run(&mut self) -> Rules {
-        if !planted!(SuspectsAfterTheEnd) {
-            (self.below, self.alone) = (0, None);
-            self.counts.retain(|_, count| {
-                *count &= !LISTED;
-                *count != 0
-            });
-        }
+        (self.below, self.alone) = (0, None);
+        self.counts.retain(|_, count| {
+            *count &= !LISTED;
+            *count != 0
+        });
         self.store();
         // Nothing is stored any more: the files may be another's.
         self.row = None;
@@ -198,7 +192,7 @@ impl<F: StorageFile> Redeliveries<F> {
 
     /// Whether the dead letter is in that queue, and needs a flush alone.
     pub(super) fn is_put_into(&self, seq: u64, queue: usize) -> bool {
-        self.unflushed.get(&seq) == Some(&queue) && !planted!(UnflushedPutInAgain)
+        self.unflushed.get(&seq) == Some(&queue)
     }
 
     pub(crate) fn has_dead_letters(&self) -> bool {

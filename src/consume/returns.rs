@@ -66,7 +66,7 @@ impl<F: StorageFile> Ledger<F> {
             }
             wait = delay.unwrap_or_else(|| redelivery.rules.delay(attempts));
         }
-        if wait.is_zero() || planted!(DelayForgotten) {
+        if wait.is_zero() {
             self.put(seq, Whereabouts::Back, None);
         } else {
             // A time that overflows the clock is for ever.
@@ -98,7 +98,7 @@ impl<F: StorageFile> Ledger<F> {
         let is_spent =
             |(seq, open): &(&u64, &Open)| comes_again(open) && redelivery.is_spent(**seq);
         let spent: Vec<_> = self.open.iter().filter(is_spent).map(|(seq, _)| *seq).collect();
-        for seq in spent.into_iter().filter(|_| !planted!(NewRulesForLaterOnes)) {
+        for seq in spent {
             self.reject(seq);
         }
     }
@@ -132,7 +132,7 @@ impl<F: StorageFile> Ledger<F> {
     /// An error when the lease of the delivery has ended: the message is another worker's, or was,
     /// or will be.
     pub(crate) fn check_lease(&mut self, seq: u64, handed: Handed) -> Result<()> {
-        if !handed.is_leased() || planted!(LeaseNotChecked) {
+        if !handed.is_leased() {
             return Ok(());
         }
         self.tick(now());
@@ -149,9 +149,7 @@ impl<F: StorageFile> Ledger<F> {
 
     /// Another end of a lease that has not ended.
     pub(crate) fn extend(&mut self, seq: u64, due: Option<Instant>) {
-        if !planted!(ExtensionForgotten) {
-            self.put(seq, Whereabouts::Out, due);
-        }
+        self.put(seq, Whereabouts::Out, due);
     }
 
     /// Takes the oldest rejected message, for its dead letter:
@@ -172,11 +170,7 @@ impl<F: StorageFile> Ledger<F> {
     pub(crate) fn report_rejected(&mut self) -> Option<Gap> {
         let rejected = self.rejected.first().filter(|_| self.pending_dead_letters() == 0);
         let seq = *self.unsendable.first().or(rejected)?;
-        if planted!(RejectedComesAgain) {
-            self.put(seq, Whereabouts::Back, None);
-        } else {
-            self.finish(seq);
-        }
+        self.finish(seq);
         Some(Gap { first: seq, last: seq, cause: GapCause::Rejected })
     }
 

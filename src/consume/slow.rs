@@ -75,10 +75,7 @@ impl<S: Storage> ConsumerState<S> {
                 let step = self.step_specially(&mut locked, core, what, delivery).0;
                 let ended = step.moved || reported(&step.outcome).is_some();
                 drop(locked);
-                if ended
-                    && self.has_redelivery.load(Ordering::Acquire)
-                    && !planted!(TakingWakesNobody)
-                {
+                if ended && self.has_redelivery.load(Ordering::Acquire) {
                     // Its attempts count no more, so another message may go out.
                     core.wake_reader(self.row);
                 }
@@ -95,7 +92,6 @@ impl<S: Storage> ConsumerState<S> {
         if_gone: Option<&dyn BeginsDefault>,
     ) -> Result<MutexGuard<'a, LockedState<S>>> {
         while locked.existence == Existence::NotYet
-            && !planted!(RemovedBetweenSteps)
             && let Some(engine) = if_gone
         {
             drop(locked);
@@ -179,9 +175,7 @@ impl<S: Storage> ConsumerState<S> {
         let cursor = locked.cursor.spot();
         let spot = match &locked.ledger {
             // (One that was taken back lies at the cursor or beyond it.)
-            Some(ledger) if !planted!(HandedOutIsDone) => {
-                ledger.lowest().map_or(cursor, |lowest| lowest.min(cursor))
-            }
+            Some(ledger) => ledger.lowest().map_or(cursor, |lowest| lowest.min(cursor)),
             _ => cursor,
         };
         let moves = spot != locked.stored;
@@ -193,10 +187,7 @@ impl<S: Storage> ConsumerState<S> {
             if moves {
                 locked.store(&self.cell, spot);
             }
-            if changed
-                && !planted!(AcksNotStored)
-                && let Some(ledger) = &mut locked.ledger
-            {
+            if changed && let Some(ledger) = &mut locked.ledger {
                 ledger.store(locked.stored, || core.acks_row(self.row, self.name()));
             }
             self.cell.count_move();

@@ -185,10 +185,6 @@ impl<S: Storage> Engine<S> {
                 format!("{name:?} exists already"),
             ));
         }
-        if planted!(ForkedWithoutItsLock) {
-            let spot = from.with_locked(|locked| locked.stored);
-            return self.add_consumer(name, Begins::Spot(spot), &[]);
-        }
         // While the lock of `from` is held, its place keeps the segments.
         from.with_locked(|locked| {
             locked.check(&self.core, from)?;
@@ -218,9 +214,7 @@ impl<S: Storage> Engine<S> {
         // Also where the seek is refused: others may have passed what was kept for it.
         self.give_space_back();
         moved?;
-        if !planted!(SeekWakesNobody) {
-            core.wake_readers(u64::MAX);
-        }
+        core.wake_readers(u64::MAX);
         Ok(())
     }
 
@@ -250,9 +244,7 @@ impl<S: Storage> Engine<S> {
         drop(one_at_a_time);
         drop(rules);
         self.give_space_back();
-        if !planted!(RemovalWakesNobody) {
-            self.core.wake_readers(u64::MAX);
-        }
+        self.core.wake_readers(u64::MAX);
         removed
     }
 

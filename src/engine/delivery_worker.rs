@@ -64,7 +64,7 @@ fn work<S: Storage>(core: &Core<S>, consumers: &Consumers<S>, due: Due) {
         core.tasks.for_flush.wake(u64::MAX);
     }
     if due.wake_for_room {
-        core.tasks.for_room.wake(if planted!(RoomWakesOneFuture) { 1 } else { u64::MAX });
+        core.tasks.for_room.wake(u64::MAX);
     }
     if due.wake_readers {
         core.wake_readers(u64::MAX);

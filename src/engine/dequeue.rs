@@ -146,9 +146,7 @@ impl<S: Storage> Engine<S> {
         if crossed {
             self.give_space_back();
         }
-        if !planted!(AckWakesNobody) {
-            self.core.wake_reader(consumer.row);
-        }
+        self.core.wake_reader(consumer.row);
         if self.options.flush_every_ops.is_some() { self.count_read() } else { Ok(()) }
     }
 
@@ -161,10 +159,7 @@ impl<S: Storage> Engine<S> {
         delay: Option<Duration>,
     ) {
         let _events = events::at_end();
-        if !self.core.forked()
-            && consumer.give_back(&self.core, seq, handed, delay)
-            && !planted!(NackWakesNobody)
-        {
+        if !self.core.forked() && consumer.give_back(&self.core, seq, handed, delay) {
             self.arm(consumer);
             self.core.wake_reader(consumer.row);
         }

@@ -137,9 +137,7 @@ impl<S: Storage> Engine<S> {
             }
         };
         let waiters = self.core.message_waiters.load(Ordering::Relaxed);
-        if !planted!(FlushedUnderTheLock) {
-            drop(writer);
-        }
+        drop(writer);
         if waiters != 0 || self.options.flush_every_ops.is_some() {
             self.written(end, 1, waiters)?;
         }

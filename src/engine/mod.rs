@@ -118,8 +118,7 @@ impl<S: Storage> Engine<S> {
         // before needed none, or the index was made anew). A power cut could give those numbers out
         // again.
         let undurable = durable_only || recovered.tail.seq > recovered.reservation;
-        if recovered.ended == Ended::Killed && recovered.next.is_some() && !planted!(GapOnlyCached)
-        {
+        if recovered.ended == Ended::Killed && recovered.next.is_some() {
             // A read reports the numbers before the next segment as a gap. Only the page cache may
             // know of them, and a power cut must not give them out after that.
             recovered.index.sync()?;
@@ -214,7 +213,7 @@ impl<S: Storage> Engine<S> {
     /// Whether another call has begun to close the queue. Then its end has come.
     fn is_closed_by_another(&self) -> bool {
         let mut closing = self.closing.lock();
-        if !std::mem::replace(&mut closing.has_begun, true) || planted!(ClosedUnderDeadLetters) {
+        if !std::mem::replace(&mut closing.has_begun, true) {
             return false;
         }
         // The first close waits for the queue's own threads to end and for who carries dead
@@ -231,22 +230,18 @@ impl<S: Storage> Engine<S> {
     fn end(&self, over: &CloseIsOver<'_, S>) -> Result<()> {
         let core = &*self.core;
         // (One that ends the run within a call of the delivery worker leaves what that is at.)
-        if !planted!(LastDeadLettersStay) {
-            self.consumers.send_last_dead_letters(core);
-        }
+        self.consumers.send_last_dead_letters(core);
         let consumers = {
             // Threads that write, or make or move a consumer, finish first; no thread begins again.
             let registry = &self.consumers.registry;
-            let _one_at_a_time = (!planted!(ClosedWhileConsumersAreMade)).then(|| registry.lock());
+            let _one_at_a_time = registry.lock();
             let mut writer = core.writer.lock();
             core.index.poison.close();
             writer.stop();
             self.consumers.by_name.lock().values().cloned().collect::<Vec<_>>()
         };
         // No lock is held here: wakers may call the queue.
-        if !planted!(CloseWakesNobody) {
-            core.wake_readers(u64::MAX);
-        }
+        core.wake_readers(u64::MAX);
         core.wake_writers();
         core.storage_worker.stop();
         core.delivery_worker.stop();
@@ -270,9 +265,7 @@ impl<S: Storage> Engine<S> {
         core.end_run();
         core.writer.lock().release();
         core.segments.close_files();
-        if !planted!(LentStaysMapped) {
-            core.pool.detach();
-        }
+        core.pool.detach();
         if flushed.is_ok() || planted!(HolderGoesUnflushed) {
             core.index.set_pid(0);
         }

@@ -110,9 +110,7 @@ impl<S: Storage> Engine<S> {
     fn gave_up(&self, first_held: u64, unread: u64) -> Result<()> {
         self.core.oldest_seq.fetch_max(first_held, Ordering::AcqRel);
         self.core.note_evicted(unread);
-        if !planted!(RemovedStaysOpen) {
-            self.consumers.release_if_drained(&self.core);
-        }
+        self.consumers.release_if_drained(&self.core);
         self.core.have_reclaimed()
     }
 

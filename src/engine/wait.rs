@@ -35,7 +35,7 @@ impl<S: Storage> Engine<S> {
         began: WaitBegan,
     ) -> Result<()> {
         self.core.check_uninterrupted(began.interrupts)?;
-        if consumer.removals() != began.removals && !planted!(RemovalMissedByWaiters) {
+        if consumer.removals() != began.removals {
             return Err(consumer.unknown(&self.core));
         }
         Ok(())
@@ -75,7 +75,7 @@ impl<S: Storage> Engine<S> {
             Some(deadline) => self.core.writer.try_lock_until(deadline),
             None => Some(self.core.writer.lock()),
         };
-        if writer.is_some() && !planted!(WaitersNotCounted) {
+        if writer.is_some() {
             let _durable = self.core.durable.lock();
             self.core.message_waiters.fetch_add(1, Ordering::SeqCst);
         }
@@ -96,9 +96,7 @@ impl<S: Storage> Engine<S> {
         }
         self.core.waiters.leave(ticket);
         self.core.message_waiters.fetch_sub(1, Ordering::SeqCst);
-        if !planted!(LeaverKeepsTheNews) {
-            self.pass_on(consumer, None);
-        }
+        self.pass_on(consumer, None);
     }
 
     /// Wakes one waiter of the consumer when there is something to read, which the caller cannot

@@ -346,7 +346,6 @@ impl Error {
     pub(crate) fn of_flush(self, directory: &Path) -> Self {
         match self {
             Error::Io { path, source, .. } => Error::Io { op: FLUSH, path, source },
-            refused if planted!(RefusedThoughDone) => refused,
             refused => {
                 let source = io::Error::other(refused.to_string());
                 Error::Io { op: FLUSH, path: directory.to_owned(), source }
@@ -357,9 +356,7 @@ impl Error {
     /// Marks an error as that of a call that has done nothing, though a sync may have failed.
     pub(crate) fn of_refusal(self) -> Self {
         match self {
-            Error::Io { op: FLUSH, path, source } if !planted!(RefusedAsFlush) => {
-                Error::Io { op: SYNC, path, source }
-            }
+            Error::Io { op: FLUSH, path, source } => Error::Io { op: SYNC, path, source },
             other => other,
         }
     }

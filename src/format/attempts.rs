@@ -91,7 +91,7 @@ impl Attempts {
             return None;
         }
         let crc = LittleEndian::read_u32(&bytes[at::ATTEMPTS_CRC..]);
-        if crc != Attempts::crc(bytes, len, seed) && !planted!(AttemptsNotChecked) {
+        if crc != Attempts::crc(bytes, len, seed) {
             return None;
         }
         let u64_at = |offset: usize| LittleEndian::read_u64(&bytes[offset..]);

@@ -112,7 +112,7 @@ impl SegmentHeader {
     /// This header with what the index's `row`, of the same life, knows better. A spare takes
     /// another life before it is live again: where the row has it as a spare, the header is older.
     pub(crate) fn corrected_by(self, row: &SegmentHeader) -> SegmentHeader {
-        let is_spare = row.state == SegmentState::Spare && !planted!(SpareLiveByItsHeader);
+        let is_spare = row.state == SegmentState::Spare;
         let state = if is_spare { SegmentState::Spare } else { self.state };
         SegmentHeader { state, ..self.with_more_missing(row) }
     }
@@ -195,9 +195,7 @@ impl SegmentHeader {
         let u64_at = |offset: usize| LittleEndian::read_u64(&bytes[offset..]);
         let crc = !crc32c(u32::MAX, &bytes[..at::HEADER_CRC]);
         let holds = LittleEndian::read_u32(&bytes[at::HEADER_CRC..]) == crc;
-        if u64_at(at::SEGMENT_MAGIC) != SEGMENT_MAGIC
-            || (!holds && !planted!(SegmentHeaderNotChecked))
-        {
+        if u64_at(at::SEGMENT_MAGIC) != SEGMENT_MAGIC || !holds {
             return Err(Invalid::Damaged);
         }
         let version = Version::from_number(LittleEndian::read_u32(&bytes[at::VERSION..]))?;

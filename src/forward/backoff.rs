@@ -26,9 +26,7 @@ impl Backoff {
     /// and the whole of it.
     pub(super) fn pause(&mut self, at_least: Duration) -> Duration {
         let whole = self.next.min(self.longest);
-        if !planted!(ForwardBackoffStays) {
-            self.next = whole.saturating_mul(2).min(self.longest);
-        }
+        self.next = whole.saturating_mul(2).min(self.longest);
         // xorshift64: any seed but 0 will do.
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
@@ -40,9 +38,7 @@ impl Backoff {
 
     /// The far side has acknowledged something.
     pub(super) fn reset(&mut self) {
-        if !planted!(ForwardBackoffNotReset) {
-            self.next = self.first;
-        }
+        self.next = self.first;
     }
 }
 

@@ -37,13 +37,11 @@ pub(super) fn compare(held: Held, here: &Here, if_forgotten: Option<IfForgotten>
     let what_if = match held {
         Held::Until { seq, sum } => return behind(seq, sum, here),
         // There was never anything, so nothing is forgotten.
-        _ if here.place <= here.began && !planted!(ForwardNewIsForgotten) => IfForgotten::Continue,
+        _ if here.place <= here.began => IfForgotten::Continue,
         Held::Nothing => if_forgotten.unwrap_or(IfForgotten::Stop),
         Held::Forgotten => if_forgotten.unwrap_or(IfForgotten::Continue),
     };
     match what_if {
-        IfForgotten::Stop if planted!(ForwardForgottenNotSeen) => go_on(here.place),
-        IfForgotten::Resend if planted!(ForwardKeptNotResent) => go_on(here.place),
         IfForgotten::Stop => Verdict::Forgotten,
         IfForgotten::Continue => go_on(here.place),
         IfForgotten::Resend => again_from(here.began, here),
@@ -52,17 +50,17 @@ pub(super) fn compare(held: Held, here: &Here, if_forgotten: Option<IfForgotten>
 
 /// The far side holds everything up to `seq`.
 fn behind(seq: u64, sum: Option<u32>, here: &Here) -> Verdict {
-    if seq >= here.next && !planted!(ForwardAheadNotSeen) {
+    if seq >= here.next {
         return Verdict::OlderCopy { seq, next: Some(here.next) };
     }
     let differ = sum.zip(here.sum).is_some_and(|(there, here)| there != here);
-    if differ && !planted!(ForwardSumNotCompared) {
+    if differ {
         return Verdict::OlderCopy { seq, next: None };
     }
     let at = seq + 1;
     if at >= here.place {
         // A place that a power cut took back is put right by this.
-        return go_on(if planted!(ForwardFromThePlace) { here.place } else { at });
+        return go_on(at);
     }
     if planted!(ForwardLossNotSeen) {
         return go_on(here.place);
@@ -86,7 +84,7 @@ fn again_from(lost: u64, here: &Here) -> Verdict {
         return go_on(lost);
     }
     let reported = MissingNumbers { first: lost, last: oldest - 1, cause: MissingCause::LostThere };
-    Verdict::GoOn { at: oldest, lost: Some(reported).filter(|_| !planted!(ForwardLossNotReported)) }
+    Verdict::GoOn { at: oldest, lost: Some(reported) }
 }
 
 #[cfg(test)]

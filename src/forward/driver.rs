@@ -158,9 +158,7 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
         let place = Some((self.local.place(), self.local.kept()));
         if now >= self.flushed + FLUSH_EVERY && place != self.flushed_place {
             self.flushed = now;
-            if !planted!(ForwardNeverFlushed) {
-                self.flush()?;
-            }
+            self.flush()?;
         }
         Ok(())
     }
@@ -178,7 +176,7 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
             None => self.begin(now)?,
         };
         let outcome = self.send_and_hear(&mut session, now, wait);
-        if outcome.is_ok() || planted!(ForwardNotAskedAgain) {
+        if outcome.is_ok() {
             self.session = Some(session);
         }
         outcome
@@ -232,12 +230,7 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
         if sends {
             let outgoing: Vec<Outgoing<'_>> =
                 batch.items.iter().map(|item| item.outgoing()).collect();
-            match self.destination.send(&outgoing) {
-                Err(Trouble::Again(..)) if planted!(ForwardSentAgain) => {
-                    self.destination.send(&outgoing)?;
-                }
-                sent => sent?,
-            }
+            self.destination.send(&outgoing)?;
             session.note_sent(&batch, now);
             self.counts.sent += batch.items.len() as u64;
             if planted!(ForwardPlaceAtSent) {
@@ -257,7 +250,7 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
         }
         if until > session.acknowledged {
             self.acknowledge(session, until, now)?;
-        } else if now >= session.heard + self.options.patience && !planted!(ForwardWaitsForEver) {
+        } else if now >= session.heard + self.options.patience {
             return Err(again(format!("no answer for {:?}", self.options.patience)));
         }
         Ok(Worked::Busy)
@@ -316,9 +309,7 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
                 }
                 self.put_away(&message, why)?;
                 let cause = MissingCause::Refused;
-                if !planted!(ForwardRefusedNotReported) {
-                    session.note_missing(MissingNumbers { first: seq, last: seq, cause });
-                }
+                session.note_missing(MissingNumbers { first: seq, last: seq, cause });
                 session.expected = seq + 1;
                 continue;
             }
@@ -340,8 +331,7 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
             return Some(why.clone());
         }
         let longest = session.limits.longest;
-        (len > longest && !planted!(ForwardLongSent))
-            .then(|| format!("{len} bytes are too many: it takes up to {longest}"))
+        (len > longest).then(|| format!("{len} bytes are too many: it takes up to {longest}"))
     }
 
     /// Does with a message what is to be done with refused ones.
@@ -354,7 +344,6 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
         match &mut self.when_refused {
             WhenRefused::Stop => return Err(Over::Halt(Halt::Refused { seq, why })),
             WhenRefused::Skip => {}
-            WhenRefused::PutAway(_) if planted!(ForwardDeadLetterForgotten) => {}
             WhenRefused::PutAway(put_away) => put_away(message, &why).map_err(again)?,
         }
         *away = Away::Done;
@@ -373,8 +362,8 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
                     Some((last, tries)) if last == seq => tries + 1,
                     _ => 1,
                 };
-                let for_good = tries >= TRIES || planted!(ForwardRefusedAtOnce);
-                if for_good && !planted!(ForwardRefusedForEver) {
+                let for_good = tries >= TRIES;
+                if for_good {
                     self.refused = None;
                     self.given_up.insert(seq, (why.clone(), Away::NotYet));
                 } else {
@@ -385,9 +374,7 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
         };
         self.trouble = Some(what);
         let pause = self.backoff.pause(at_least);
-        if !planted!(ForwardNoPause) {
-            self.not_before = now + pause;
-        }
+        self.not_before = now + pause;
         Ok(Worked::Pause(pause))
     }
 }

@@ -14,22 +14,13 @@ impl Keeping {
     /// Moves the kept place forward until no more is kept than may be, of what the far side has
     /// acknowledged: everything below `acknowledged`. (The place may be higher: behind a gap.)
     pub(super) fn trim(self, local: &mut impl Local, acknowledged: u64) -> Result<()> {
-        if planted!(ForwardKeepsAll) {
-            return Ok(());
-        }
         let place = local.place().min(acknowledged);
-        if planted!(ForwardKeepsNothing) {
-            return local.move_kept(place);
-        }
         let lowest = place.saturating_sub(self.messages);
         if local.kept() < lowest {
             local.move_kept(lowest)?;
         }
         // The kept place may move on past a gap: it is asked for each time.
-        while local.kept() < place
-            && local.kept_bytes() > self.bytes
-            && !planted!(ForwardKeptUnweighed)
-        {
+        while local.kept() < place && local.kept_bytes() > self.bytes {
             let kept = local.kept();
             local.move_kept(kept + ((place - kept) / 16).max(1))?;
         }

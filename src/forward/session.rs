@@ -94,7 +94,6 @@ impl Session {
     /// Whether the batch takes another message.
     pub(super) fn has_room(&self, batch: &Parcel, most: usize) -> bool {
         let window = self.limits.in_flight_messages.max(1).saturating_sub(self.sent.len());
-        let window = if planted!(ForwardWindowNotHeld) { usize::MAX } else { window };
         batch.items.len() < most.min(self.limits.send_messages.max(1)).min(window)
     }
 
@@ -112,9 +111,7 @@ impl Session {
         if first > missing.last {
             return;
         }
-        if !planted!(ForwardGapNotReported) {
-            self.missing.push(MissingNumbers { first, ..missing });
-        }
+        self.missing.push(MissingNumbers { first, ..missing });
         self.expected = missing.last + 1;
     }
 
@@ -146,7 +143,6 @@ impl Session {
         let Some((seq, sum)) = self.last.filter(|_| self.reported < self.missing.len()) else {
             return;
         };
-        let sum = if planted!(ForwardGapWithoutSum) { 0 } else { sum };
         let missing = self.missing.split_off(self.reported);
         self.missing.extend_from_slice(&missing);
         self.reported = self.missing.len();

@@ -55,8 +55,7 @@ impl<S: Storage> Flushing<S> {
     /// Of a message that is in the queue: an interrupt does not end it, because the call that put
     /// the message in must not be made again.
     fn of_a_message(engine: &Arc<Engine<S>>) -> Flushing<S> {
-        let began = planted!(FlushOfAMessageInterrupted).then(|| engine.core.began());
-        Flushing { engine: Arc::clone(engine), began, waits: None }
+        Flushing { engine: Arc::clone(engine), began: None, waits: None }
     }
 
     pub(crate) fn poll_flushed(&mut self, context: &Context<'_>) -> Poll<Result<()>> {
@@ -197,7 +196,6 @@ impl<M: AsRef<[u8]>, S: Storage> Enqueuing<M, S> {
             return self.ends(Err(refused));
         }
         let signal = || Signal::Task(context.waker().clone());
-        let is_first = self.ticket.is_none();
         match self.ticket {
             Some(ticket) => {
                 if planted!(RearmedAfterTheLook) {
@@ -222,8 +220,7 @@ impl<M: AsRef<[u8]>, S: Storage> Enqueuing<M, S> {
         }
         // Space that is given back later, and an interrupt, wake the task; what came before is
         // found here.
-        let is_first = planted!(InterruptedBeforeTheLine) && is_first;
-        if let (false, Err(error)) = (is_first, self.engine.core.check_uninterrupted(self.began)) {
+        if let Err(error) = self.engine.core.check_uninterrupted(self.began) {
             return self.ends(Err(error));
         }
         let seen = *self.engine.core.space.gate.lock();
@@ -232,7 +229,6 @@ impl<M: AsRef<[u8]>, S: Storage> Enqueuing<M, S> {
         let core = &*self.engine.core;
         if offered.is_pending() && self.flushes.is_none() && !core.look_for_room_later() {
             // There is no worker to wake it: a moment's wait, and the task is polled again.
-            let seen = if planted!(RoomCountedLate) { *core.space.gate.lock() } else { seen };
             let _ = core.wait_for_space(seen, None, self.began);
             context.waker().wake_by_ref();
         }
@@ -295,9 +291,7 @@ impl<M, S: Storage> Enqueuing<M, S> {
 
 impl<M, S: Storage> Drop for Enqueuing<M, S> {
     fn drop(&mut self) {
-        if !planted!(DroppedFutureStays) {
-            self.leave();
-        }
+        self.leave();
     }
 }
 

@@ -97,7 +97,7 @@ impl<S: Storage> Index<S> {
         let Some(alone) = stored.alone.take() else {
             return;
         };
-        if is_to_blame(alone) && !planted!(DeathNotCounted) {
+        if is_to_blame(alone) {
             stored.count_once_more(alone);
         }
         // What does not fit are the highest numbers: their counts may be lost.

@@ -32,7 +32,7 @@ impl<F: StorageFile> PlaceRow<F> {
     pub(crate) fn store(&mut self, spot: Spot) {
         self.number += 1;
         let place = Place { number: self.number, position: spot.position, seq: spot.seq };
-        let half = if planted!(PlaceOverwritten) { 0 } else { self.number & 1 };
+        let half = self.number & 1;
         let half = self.at.pair + half as usize * PLACE_HALF_LEN;
         self.sheet.store_row(half, place.words(), place.crc(self.seed));
         if place.number.is_multiple_of(COPIED_EVERY) {
@@ -147,9 +147,6 @@ impl<S: Storage> Index<S> {
         seed: u32,
         place_row: &mut PlaceRow<S::File>,
     ) -> Result<()> {
-        if planted!(FormerNotCleared) {
-            return Ok(());
-        }
         let mut was_used = newest_place(&place_row.sheet, place_row.at, seed)
             .is_some_and(|place| !place.is_removed());
         if was_used {
@@ -160,7 +157,7 @@ impl<S: Storage> Index<S> {
         for (offset, len) in [(at.name, NAME_ROW_LEN), (at.copy, PLACE_PAIR_LEN)] {
             let mut bytes = [0; NAME_ROW_LEN];
             sheet.copy_out(offset, &mut bytes[..len]);
-            if bytes.iter().any(|byte| *byte != 0) && !planted!(FormerNameLeft) {
+            if bytes.iter().any(|byte| *byte != 0) {
                 sheet.zero(offset, len);
                 was_used = true;
             }
@@ -180,7 +177,7 @@ impl<S: Storage> Index<S> {
             }
         }
         was_used |= self.clear_former_attempts(&extents.attempts_rows, row, seed);
-        if was_used && !planted!(FormerClearedUnsynced) { self.sync() } else { Ok(()) }
+        if was_used { self.sync() } else { Ok(()) }
     }
 
     /// Removes the consumer: a place that says so goes to the older half. A power cut that undoes
@@ -195,7 +192,7 @@ impl<S: Storage> Index<S> {
                 Place::removed(newest_place(sheet, at, seed).map_or(0, |place| place.number) + 1);
             let half = at.pair + (place.number & 1) as usize * PLACE_HALF_LEN;
             sheet.store_row(half, place.words(), place.crc(seed));
-            if name.len() <= MAX_SHORT_NAME_LEN || planted!(LongNameCleared) {
+            if name.len() <= MAX_SHORT_NAME_LEN {
                 sheet.copy_in(at.name, &[0; NAME_ROW_LEN]);
             }
             sheet.copy_in(at.copy, &[0; PLACE_PAIR_LEN]);

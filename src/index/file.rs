@@ -56,7 +56,7 @@ impl<S: Storage> IndexFile<S> {
             let from = read.min(index_at::END);
             read_around(&file, &mut bytes[from..], from as u64, &mut unreadable);
         }
-        if unreadable.len() > MOST_UNREADABLE && !planted!(UnreadableIndexMadeAnew) {
+        if unreadable.len() > MOST_UNREADABLE {
             // The disk is away rather than damaged in one place. A new index would lose every
             // consumer, and this one may be whole.
             return Err(unreadable.swap_remove(0));

@@ -66,9 +66,7 @@ impl<S: Storage> Index<S> {
         let Spot { position, seq } = spot;
         // The half whose stores a death cut short holds nothing that could be lost.
         let age = |at| self.mark(at).map_or(0, |spot| spot.position + 1);
-        let (older, other) = if age(live_at::SYNCED_A) <= age(live_at::SYNCED_B)
-            || planted!(SyncedMarkOverwritten)
-        {
+        let (older, other) = if age(live_at::SYNCED_A) <= age(live_at::SYNCED_B) {
             (live_at::SYNCED_A, live_at::SYNCED_B)
         } else {
             (live_at::SYNCED_B, live_at::SYNCED_A)
@@ -91,9 +89,7 @@ impl<S: Storage> Index<S> {
     /// From now on nobody takes the live part for this boot's. For an opening that found bytes
     /// lost: it mends what it found, and dies perhaps, and then nothing would show the loss.
     pub(crate) fn forget_token(&self) {
-        if !planted!(TokenKeptAfterALoss) {
-            self.sheet.copy_in(index_at::LIVE + live_at::CACHE_TOKEN, &[0; 24]);
-        }
+        self.sheet.copy_in(index_at::LIVE + live_at::CACHE_TOKEN, &[0; 24]);
     }
 
     /// Stores the live part of this run, under the storage's cache token.
@@ -119,13 +115,11 @@ impl<S: Storage> Index<S> {
         {
             let mut run = self.run.lock();
             *run = live.run.unwrap_or_default();
-            if !planted!(OnlyCopyOverwritten) {
-                // A power cut or a kill may have left the second copy torn or older. It becomes
-                // whole before the first one, which counts then, is touched.
-                let bytes = run.encode(&self.queue_id);
-                self.sheet.copy_in(index_at::LIVE + live_at::RUN_B, &bytes);
-                fence(Ordering::SeqCst);
-            }
+            // A power cut or a kill may have left the second copy torn or older. It becomes
+            // whole before the first one, which counts then, is touched.
+            let bytes = run.encode(&self.queue_id);
+            self.sheet.copy_in(index_at::LIVE + live_at::RUN_B, &bytes);
+            fence(Ordering::SeqCst);
             self.store_run(&run);
         }
         let tail = live.tail.unwrap_or_default();
@@ -133,7 +127,7 @@ impl<S: Storage> Index<S> {
         if self.tail() != Some(tail) {
             self.set_tail(tail);
         }
-        if is_new && !planted!(OldMarkKept) {
+        if is_new {
             match old_mark {
                 Some(old) => sheet.zero(at + old, 24),
                 None => sheet.zero(at + live_at::SYNCED_A, 48),
@@ -142,7 +136,7 @@ impl<S: Storage> Index<S> {
         // Late bytes are written as they are by then, each range at its first turn: the token,
         // which was cleared first, would come before what it speaks for. Without it the end of this
         // run is a power cut for the next opening.
-        if is_new && self.sheets.are_late() && !planted!(TokenOfTheLate) {
+        if is_new && self.sheets.are_late() {
             return;
         }
         sheet.copy_in(at + live_at::CACHE_TOKEN, &live.token.encode());
@@ -222,7 +216,7 @@ impl<S: Storage> Index<S> {
     /// damaged, the other one still marks a clean end, and this shows that a run went on.
     pub(super) fn say_begun(&self, checkpoint: &Checkpoint) {
         self.change_run(|run| match checkpoint.clean {
-            true if !planted!(EndOfTheRunNotSaid) => run.flags &= !FLAG_BEGUN,
+            true => run.flags &= !FLAG_BEGUN,
             false if !planted!(BegunNotSaid) => run.flags |= FLAG_BEGUN,
             _ => {}
         });

@@ -171,9 +171,7 @@ impl<S: Storage> Index<S> {
         name: &str,
         sync: impl FnOnce() -> Result<(), SyncFailed>,
     ) -> Result<()> {
-        if !planted!(SyncedAfterFailure) {
-            self.poison.check()?;
-        }
+        self.poison.check()?;
         sync().map_err(|failed| {
             reached!("before a failed sync is noted");
             let error = failed.heeded(if name.is_empty() {
@@ -206,7 +204,7 @@ impl<S: Storage> Index<S> {
         let _one_at_a_time = (!planted!(TwoSyncsAtOnce)).then(|| self.syncing.lock());
         let number = self.syncs.begin();
         let path = || self.directory.join(INDEX_NAME);
-        let late = if planted!(LateNotWritten) { Ok(()) } else { self.sheets.write_late() };
+        let late = self.sheets.write_late();
         late.map_err(|error| Error::io("write", path(), error))?;
         if planted!(IndexSyncNotHeeded) && !self.poison.is_poisoned() {
             let failed = self.sheets.file().sync();

@@ -79,7 +79,7 @@ impl Run {
     pub(crate) fn decode(bytes: &[u8], queue_id: &[u8; 16]) -> Option<Run> {
         let bytes = bytes.get(..RUN_LEN)?;
         let crc = !crc32c(crc32c(u32::MAX, queue_id), &bytes[..at::RUN_CRC]);
-        if LittleEndian::read_u32(&bytes[at::RUN_CRC..]) != crc && !planted!(RunNotChecked) {
+        if LittleEndian::read_u32(&bytes[at::RUN_CRC..]) != crc {
             return None;
         }
         let u64_at = |offset: usize| LittleEndian::read_u64(&bytes[offset..]);

@@ -71,7 +71,7 @@ impl<F: StorageFile> Cursor<F> {
         if self.spot.position < self.limit {
             return Ok(true);
         }
-        if came == 0 || planted!(NumbersAtTheEndNotReported) {
+        if came == 0 {
             return Ok(false);
         }
         // The number is ahead of the position: a producer is publishing (the number comes first),
@@ -91,7 +91,7 @@ impl<F: StorageFile> Cursor<F> {
         reached!("where no segment is");
         let end = core.visible_end();
         self.limit = end.position;
-        if !planted!(SegmentsNotLookedAtAgain) && self.enter_segment(core)?.is_some() {
+        if self.enter_segment(core)?.is_some() {
             return Ok(());
         }
         pass_to_end(&mut self.spot, &core.gaps, end)
@@ -160,7 +160,6 @@ impl<F: StorageFile> Cursor<F> {
         // padding there may be records of a batch that was refused: the padding hides them, unless
         // it is damaged.
         let next = core.segments.list().at(segment.header.end());
-        let next = next.filter(|_| !planted!(FoundBeyondTheSegment));
         let end = next.map_or(u64::MAX, |row| row.header.first_seq);
         let found = found.filter(|(seen, number)| {
             let is_empty = seen.fragment.kind.is_empty();
@@ -176,7 +175,7 @@ impl<F: StorageFile> Cursor<F> {
         }
         reached!("behind a search that found nothing");
         let tail = core.visible_end();
-        if tail.position > self.limit && !planted!(TailNotLookedAtAgain) {
+        if tail.position > self.limit {
             // Messages came after the search got its limit: `search` goes on, and looks again up to
             // the new end.
             return Ok(());

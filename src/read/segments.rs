@@ -55,8 +55,7 @@ impl<F: StorageFile> Cursor<F> {
             let mut list = core.segments.list();
             // A segment that begins behind the visible end may have nothing committed: it may be
             // taken back, and another one begin there.
-            let is_visible =
-                |row: &Row| row.header.base < self.limit || planted!(UncommittedSegmentEntered);
+            let is_visible = |row: &Row| row.header.base < self.limit;
             let Some(row) = list.at(position).filter(is_visible) else {
                 return Ok(None);
             };

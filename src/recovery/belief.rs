@@ -39,9 +39,7 @@ impl Belief {
         // A run begun behind a clean end may evict messages before it takes the mark back.
         let gave_up_since = |checkpoint: &Checkpoint| {
             let evicted = image.live.run.map(|run| run.evicted.end());
-            is_same_place
-                && evicted.is_some_and(|end| end > Evicted::of(checkpoint).end())
-                && !planted!(ExpiredComesBack)
+            is_same_place && evicted.is_some_and(|end| end > Evicted::of(checkpoint).end())
         };
         match clean_end(image) {
             _ if is_same_place && image.live.token.is(token) => Belief::Cache,
@@ -60,7 +58,7 @@ impl Belief {
         let died = has_holder && image.live.token.place == token.place;
         match self {
             Belief::Disk => Ended::Cut,
-            Belief::CleanEnd if died && !planted!(DeathBehindACleanEnd) => Ended::Killed,
+            Belief::CleanEnd if died => Ended::Killed,
             Belief::CleanEnd => Ended::InOrder,
             _ if has_holder => Ended::Killed,
             _ => Ended::InOrder,
@@ -112,14 +110,14 @@ pub(super) fn held_from(image: &IndexImage, belief: Belief, held: u64) -> u64 {
     let lowest = image.consumers.iter().map(|consumer| consumer.place.seq).min();
     let passed = lowest
         .unwrap_or_else(|| image.checkpoint.map_or(0, |checkpoint| checkpoint.held).max(held));
-    if planted!(EvictedComesBack) { passed } else { evicted(image, belief).end().max(passed) }
+    evicted(image, belief).end().max(passed)
 }
 
 /// The end of the reservation: no number at or above it was given out.
 pub(super) fn reservation(image: &IndexImage, belief: Belief) -> u64 {
     // The run's reservation is an upper bound even when the rest of the run record is not believed.
     // A run that was closed in order gave its reservation back.
-    let is_believed = belief != Belief::CleanEnd && !planted!(ReservationOfTheRunForgotten);
+    let is_believed = belief != Belief::CleanEnd;
     let run = image.live.run.filter(|_| is_believed).unwrap_or_default();
     run.reservation.max(image.checkpoint.map_or(0, |checkpoint| checkpoint.reservation))
 }

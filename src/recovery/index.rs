@@ -38,7 +38,7 @@ pub(super) fn read_index<S: Storage>(storage: &S) -> Result<ReadIndex<S>> {
     if is_in_doubt {
         refuse_foreign(storage)?;
     }
-    if matches!(found, Ok(None)) && !planted!(NewIndexForgotten) && is_left(storage)? {
+    if matches!(found, Ok(None)) && is_left(storage)? {
         // An opening had set the damaged index aside, and died.
         let renamed = storage.rename(INDEX_NEW_NAME, INDEX_NAME);
         renamed.map_err(|error| index_error(storage, "rename", error))?;
@@ -70,7 +70,7 @@ pub(super) fn read_index<S: Storage>(storage: &S) -> Result<ReadIndex<S>> {
         });
     };
     let image = IndexImage::read(&known.bytes, &queue_id);
-    let may_adopt = !known.unreadable && (image.lost.is_empty() || planted!(LostLeftOut));
+    let may_adopt = !known.unreadable && image.lost.is_empty();
     let belief = if may_adopt { Belief::in_index(&image, &token) } else { Belief::Disk };
     let is_elsewhere =
         ![token.place, CacheToken::default().place].contains(&image.live.token.place);
@@ -111,7 +111,7 @@ pub(super) fn take_up_index<S: Storage>(
     let made_anew = !may_adopt || known_id != Some(queue_id);
     let index = match file {
         Some(file) if !made_anew => {
-            if !rows_from_index && !planted!(LeftIndexStays) && is_left(storage)? {
+            if !rows_from_index && is_left(storage)? {
                 // It must not be taken up when this one is lost, long after it was true.
                 let removed = storage.remove(INDEX_NEW_NAME);
                 removed.map_err(|error| index_error(storage, "remove", error))?;
@@ -140,9 +140,7 @@ pub(super) fn take_up_index<S: Storage>(
         None => Index::create(storage, queue_id, nonce),
     }
     .map_err(|error| index_error(storage, "open", error))?;
-    if !planted!(VersionForgotten) {
-        index.note_version(rows.version.max(image.version));
-    }
+    index.note_version(rows.version.max(image.version));
     let belief = if made_anew { Belief::Disk } else { belief };
     let cached = belief.of_cache(&image);
     let is_elsewhere = is_elsewhere && !made_anew;
@@ -164,7 +162,7 @@ pub(super) fn take_up_index<S: Storage>(
 /// clean end does not count there: this opening may change the segments and die.
 fn carried_over<S: Storage>(storage: &S, old: &[u8], queue_id: &[u8; 16], rows: &Rows) -> Vec<u8> {
     let mut image = IndexImage::read(old, queue_id);
-    if !image.lost.is_empty() && !planted!(LostLeftOut) {
+    if !image.lost.is_empty() {
         events::consumers_lost(storage.path(), image.lost.len());
         image.restore_lost(first_held(&image, rows));
     }

@@ -125,9 +125,7 @@ struct End {
 fn find_end<S: Storage>(storage: &S, known: &mut Known<S>) -> Result<Option<End>> {
     let Known { index, image, rows, opened, belief, .. } = known;
     rows.drop_outlived();
-    if !planted!(BegunBehindTheEnd)
-        && let Some(end) = belief.clean_end(image)
-    {
+    if let Some(end) = belief.clean_end(image) {
         // A segment behind a clean end was begun for a record that was refused, and had become a
         // spare before that end. A power cut may show its header as it was; and the opening after
         // that may have died while the mark of the clean end stood.
@@ -184,7 +182,7 @@ fn mend<S: Storage>(storage: &S, known: &mut Known<S>, end: &mut End) -> Result<
     // A hole before the durable mark is damage: the reader that comes to it says so (R7).
     walked.holes.retain(|hole| {
         let (end, durable) = (hole.end, stated.durable);
-        end.position > durable.position || end.seq > durable.seq || planted!(DamageTakenForTorn)
+        end.position > durable.position || end.seq > durable.seq
     });
     for hole in &walked.holes {
         if planted!(FilledBeforeStated) {
@@ -193,9 +191,7 @@ fn mend<S: Storage>(storage: &S, known: &mut Known<S>, end: &mut End) -> Result<
         // The headers come first. Where the hole is filled the next opening finds no hole, so it
         // would not write into a header what this opening, killed between, did not.
         restate(storage, index, &mut rows.live, behind_evicted(hole.start), hole.end)?;
-        if !planted!(HoleLeft) {
-            repair(storage, &rows.live, hole.start, hole.end)?;
-        }
+        repair(storage, &rows.live, hole.start, hole.end)?;
     }
     Ok(())
 }
@@ -232,14 +228,10 @@ fn place_tail<S: Storage>(storage: &S, known: &mut Known<S>, end: &End) -> Resul
         tail.spot.position - if tail.spot.seq > walked.tail.seq { format::ALIGN } else { 0 };
     let closed = walked.tail..Spot { position: closed_end, seq: walked.tail.seq };
     // Padding that was found behind the tail goes with its segment, or is closed over.
-    let is_before = |range: &&Range<Spot>| {
-        range.start.position < walked.tail.position || planted!(PlaceBehindTheNextSegment)
-    };
+    let is_before = |range: &&Range<Spot>| range.start.position < walked.tail.position;
     let empty = walked.empty.iter().filter(is_before);
     let empty: Vec<_> = walked.holes.iter().chain(empty).cloned().chain([closed]).collect();
-    if !planted!(PlaceLeftInTheEmpty) {
-        leave_the_empty(index, &mut image.consumers, &empty)?;
-    }
+    leave_the_empty(index, &mut image.consumers, &empty)?;
     Ok(tail)
 }
 
@@ -259,8 +251,7 @@ fn discard_unused<S: Storage>(
         let kept = rows.live.partition_point(|row| row.header.base < next.base);
         rows.stale.extend(rows.live.drain(kept..));
     }
-    let may_stay =
-        belief.goes_on_at(image, *reached) || belief.is_trusted() && planted!(TornSegmentsKept);
+    let may_stay = belief.goes_on_at(image, *reached);
     if !may_stay && !rows.stale.is_empty() {
         // They must not come back behind what is written from now on, or before it where the tail
         // was placed beyond them, so they are gone, durably, before the first append (R2).

@@ -50,8 +50,7 @@ pub(super) fn publish<S: Storage>(
     if let (Some(_), Some(stated)) = (next, known.image.live.run.and_then(|run| run.next)) {
         keep_statement(storage, &known.rows.live, stated)?;
     }
-    let is_believed =
-        matches!(known.belief, Belief::Cache | Belief::Mount) && !planted!(BelievedIsDoubted);
+    let is_believed = matches!(known.belief, Belief::Cache | Belief::Mount);
     let live = Live {
         token: known.token,
         pid: std::process::id(),
@@ -100,7 +99,7 @@ pub(super) fn publish<S: Storage>(
         evicted,
         clean: is_clean || known.made_anew,
         ended,
-        places_cached: !was_closed && !planted!(PlacesTakenForDurable),
+        places_cached: !was_closed,
         mark_may_be_lost,
         consumers: known.image.consumers,
         index: known.index,
@@ -112,7 +111,7 @@ pub(super) fn publish<S: Storage>(
 /// would say that they are damaged.
 fn mark_at(durable: Spot, next: Option<Next>) -> Spot {
     let stated_from = next.map_or(u64::MAX, |next| next.seq - next.gap);
-    let most = if planted!(MarkBeyondTheMissing) { u64::MAX } else { stated_from };
+    let most = stated_from;
     Spot { seq: durable.seq.min(most), ..durable }
 }
 
@@ -156,7 +155,6 @@ fn durable<S: Storage>(known: &Known<S>, tail: Spot) -> Spot {
         .first()
         .map_or(tail, |row| Spot { position: row.header.base, seq: row.header.first_seq });
     let durable = match image.checkpoint {
-        _ if planted!(DurableTooFar) => tail,
         _ if *belief == Belief::CleanEnd => tail,
         Some(checkpoint) => checkpoint.spot(),
         None => oldest,
@@ -236,7 +234,7 @@ fn next_life<S: Storage>(known: &Known<S>) -> u64 {
     if planted!(LifeUsedAgain) {
         return known.rows.highest_life.map_or(0, |life| life + 1);
     }
-    let checkpoint = image.checkpoint.filter(|_| !planted!(LivesOfTheCheckpointForgotten));
+    let checkpoint = image.checkpoint;
     let by_checkpoint = checkpoint.map_or(0, |checkpoint| checkpoint.next_life);
     highest.max(by_checkpoint).max(image.live.run.map_or(0, |run| run.next_life))
 }
@@ -254,7 +252,7 @@ fn without_overlap(stated: impl Iterator<Item = Gap>) -> Vec<Gap> {
     let mut gaps: Vec<Gap> = Vec::new();
     for gap in stated {
         let reported = gaps.last().map_or(0, |last| last.last + 1);
-        let first = if planted!(GapsCountedTwice) { gap.first } else { gap.first.max(reported) };
+        let first = gap.first.max(reported);
         if first <= gap.last {
             gaps.push(Gap { first, ..gap });
         }
@@ -290,7 +288,6 @@ fn other_bytes<S: Storage>(storage: &S) -> Result<u64> {
             Ok(taken) => bytes += taken,
             // Not an ordinary file after all, or one that may not be opened: not of this queue.
             Err(failed) if is_foreign(&failed) => {}
-            Err(_) if planted!(UnmeasuredNotCounted) => {}
             Err(failed) => return Err(error(name, failed)),
         }
     }

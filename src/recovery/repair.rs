@@ -166,7 +166,6 @@ pub(super) fn write_header<S: Storage>(
     index.write_segment_row(row.slot, Some(&header), u64::MAX);
     if let Ok(Opened { file, .. }) = opened
         && store(&file, &header.in_file().encode(), 0).is_ok()
-        && !planted!(HeaderUnsynced)
     {
         file.sync().map_err(|failed| {
             failed.ends_opening(storage.path().join(format::segment_name(row.slot)))

@@ -33,9 +33,7 @@ pub(super) fn believe_rows_or_gather_headers<S: Storage>(
 ) -> Result<Gathered<S::File>> {
     let may_believe = !image.segments.is_empty()
         && belief.is_trusted()
-        && belief
-            .of_cache(image)
-            .is_none_or(|run| run.flags & FLAG_CHANGING == 0 || planted!(ChangingNotHeeded))
+        && belief.of_cache(image).is_none_or(|run| run.flags & FLAG_CHANGING == 0)
         && !image.segments_damaged
         && rows_are_complete(image, belief);
     let ends = may_believe.then(|| open_ends(storage, &image.segments)).flatten();
@@ -44,7 +42,7 @@ pub(super) fn believe_rows_or_gather_headers<S: Storage>(
         image.segments.iter().for_each(|(slot, header)| rows.add(*slot, *header));
         // A kill may have come between a step by which the last file grew and its row.
         let last = rows.live.iter_mut().max_by_key(|row| row.header.base);
-        if let Some(last) = last.filter(|_| !planted!(GrownFileNotMeasured)) {
+        if let Some(last) = last {
             let is_last = |opened: &&Opened<_>| opened.life == last.header.life;
             if let Some(opened) = opened.iter().find(is_last) {
                 note_taken(last, opened.file.disk_bytes());
@@ -151,8 +149,7 @@ impl Rows {
                 }
                 // A blank file is removed unless the checkpoint says that it held messages.
                 known
-                    if (known.is_none_or(|(_, header)| header.base >= durable)
-                        || planted!(BlankOfMessagesRemoved))
+                    if (known.is_none_or(|(_, header)| header.base >= durable))
                         && is_blank(storage, slot)
                         && storage.remove(&format::segment_name(slot)).is_ok() => {}
                 _ => {
@@ -208,7 +205,6 @@ pub(super) fn is_outdated(image: &IndexImage, belief: Belief, rows: &Rows) -> bo
     let made_since =
         |rows: &[Row], next_life: u64| rows.iter().any(|row| row.header.life >= next_life);
     match belief {
-        _ if planted!(OutdatedIndexBelieved) => false,
         Belief::Cache | Belief::Mount => image.live.run.is_some_and(|run| {
             made_since(&rows.live, run.next_life) || made_since(&rows.spares, run.next_life)
         }),
@@ -237,7 +233,7 @@ fn measure<S: Storage>(storage: &S, row: &mut Row) {
 /// Notes how many bytes of disk the segment takes. Where the file system does not say, that may be
 /// all that the segment can take.
 fn note_taken(row: &mut Row, taken: io::Result<u64>) {
-    let unknown = if planted!(UnmeasuredNotCounted) { 0 } else { row.header.length };
+    let unknown = row.header.length;
     let taken = taken.unwrap_or(unknown);
     row.header.disk = taken.max(row.header.allocated);
 }
@@ -266,7 +262,7 @@ pub(super) fn rows_are_complete(image: &IndexImage, belief: Belief) -> bool {
         (false, _, checkpoint) => checkpoint.map_or(0, |checkpoint| checkpoint.position),
     };
     follow_each_other(live.iter().copied())
-        && (first.missing_from() <= held_from(image, belief, held) || planted!(FirstRowsNotMissed))
+        && (first.missing_from() <= held_from(image, belief, held))
         && (last.base..=last.end() + format::ALIGN).contains(&tail)
 }
 
@@ -295,7 +291,7 @@ fn open_ends<S: Storage>(
     let ends = [first, last.filter(|last| Some(*last) != first)].into_iter().flatten();
     let opened = ends.map(|(slot, header)| {
         let (opened, begins_so) = open_and_compare(storage, *slot, header).ok()?;
-        let is_it = begins_so || planted!(DamagedHeaderStays);
+        let is_it = begins_so;
         (is_it && opened.allocated >= header.allocated).then_some(opened)
     });
     opened.collect()
@@ -319,6 +315,5 @@ fn rows_match_files<S: Storage>(storage: &S, segments: &[(u32, SegmentHeader)]) 
         let found = read_header(storage, slot);
         found.is_ok_and(|found| found.life == noted.life && found.queue_id == noted.queue_id)
     };
-    planted!(FilesNotLookedAt)
-        || files.all(has_row) && spares.all(|(slot, header)| is_it(*slot, header))
+    files.all(has_row) && spares.all(|(slot, header)| is_it(*slot, header))
 }

@@ -71,7 +71,7 @@ impl Stated {
         let known_end = from.max(self.seq);
         let end = known_end.max(reservation);
         let before = before.filter(|_| from == found.seq).unwrap_or_default();
-        let passed = if planted!(PassedIsDamaged) { 0 } else { self.passed };
+        let passed = self.passed;
         let is_damage = self.durable.seq > from.max(passed);
         let cause = if is_damage { GapCause::Damaged } else { GapCause::Unflushed };
         let missing = Next {
@@ -103,7 +103,6 @@ pub(super) fn is_met(
     match belief {
         Belief::Disk => true,
         Belief::Cache | Belief::CleanEnd => all_there,
-        Belief::Mount if planted!(MountBelieved) => all_there,
         Belief::Mount => {
             all_there
                 && all_before_was_given_back(image, belief, rows)
@@ -177,9 +176,7 @@ pub(super) fn close_tail<S: Storage>(
 ) -> Result<Option<Next>> {
     let at = rows.partition_point(|row| row.header.end() <= tail.position);
     let row = rows.get(at).filter(|row| row.header.base <= tail.position);
-    if let Some(row) = row
-        && !planted!(TailNotClosed)
-    {
+    if let Some(row) = row {
         fill(storage, row, Kind::Padding, tail, row.header.end())?;
     }
     if (rows.is_empty() || planted!(TailWrittenOn))
@@ -222,7 +219,7 @@ pub(super) fn cut_closed<S: Storage>(
     };
     let padded = tail.position - row.header.base + SEGMENT_HEADER_LEN + FRAGMENT_HEADER_LEN;
     let cut = padded.next_multiple_of(crate::memory::page_size());
-    if cut >= allocated || planted!(ClosedStaysLong) {
+    if cut >= allocated {
         return Ok(());
     }
     // A row never promises bytes that the file does not have.
@@ -271,7 +268,7 @@ pub(super) fn leave_the_empty<S: Storage>(
 /// may be as it was before: the place moves again.
 pub(super) fn leave_the_mended<S: Storage>(known: &mut Known<S>, walked: &Walked) -> Result<()> {
     let Known { index, image, belief, .. } = known;
-    if *belief != Belief::Mount || planted!(PlaceLeftInTheMended) {
+    if *belief != Belief::Mount {
         return Ok(());
     }
     leave_the_empty(index, &mut image.consumers, &walked.empty)

@@ -42,7 +42,7 @@ impl Unit {
     /// Gives the unfinished unit up: a hole begins behind the last whole one.
     pub(super) fn broken(&mut self) {
         self.begin(self.start);
-        self.hole = !planted!(HoleNotSeen);
+        self.hole = true;
     }
 
     /// Whether this fragment may come next, with the number `seq` expected.

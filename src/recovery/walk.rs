@@ -36,13 +36,11 @@ impl WalkRules {
         // copy of the index may have been put back: then the headers know of more. Where only the
         // mount is another one, segments may be gone that were given back behind the checkpoint.
         let first = rows.live.first().map_or(u64::MAX, |row| row.header.first_seq);
-        let is_older = image.checkpoint.is_none_or(|checkpoint| {
-            checkpoint.held < rows.held && !planted!(HeldOfTheHeadersForgotten)
-        });
+        let is_older = image.checkpoint.is_none_or(|checkpoint| checkpoint.held < rows.held);
         let by_headers = is_older && first <= rows.held;
         let by_index = belief == Belief::Mount && all_before_was_given_back(image, belief, rows);
         WalkRules {
-            search: belief.searches() || committing && !planted!(DamageTakenForTheEnd),
+            search: belief.searches() || committing,
             whole_before: committing || by_headers || by_index,
             published: image.live.tail.map_or(u64::MAX, |tail| tail.position),
         }
@@ -65,7 +63,6 @@ pub(super) fn start_of_walk(image: &IndexImage, live: &[Row], belief: Belief) ->
                 Some(tail) => next.filter(|next| next.seq > tail.seq).or(Some(tail)),
                 // (Not the last segment's beginning: it may have been begun for a record that was
                 // never completed, by the run before.)
-                None if planted!(WalkFromTheLastSegment) => next.or(live.last().map(base_of)),
                 None => next
                     .or(image.live.synced)
                     .or(image.checkpoint.map(|checkpoint| checkpoint.spot())),
@@ -230,10 +227,7 @@ impl Walk {
                 _ if !self.rules.search => break,
                 // A segment that is closed where its file ends has no padding. The numbers of the
                 // next segment and the batch's seal tell whether anything is missing.
-                _ if scan.ends_before(self.at.position)
-                    && !self.unit.in_record
-                    && !planted!(FileEndIsAHole) =>
-                {
+                _ if scan.ends_before(self.at.position) && !self.unit.in_record => {
                     break;
                 }
                 _ => {

@@ -231,7 +231,6 @@ impl Merge {
         let begins =
             reading.record.is_some_and(|seen| seen.fragment.more && !seen.fragment.continues);
         if begins
-            && !planted!(UnfinishedSalvaged)
             && self.wreck.is_behind_the_tail(reading.at, reading.spot)
             && reading.is_unfinished(&self.wreck.segments[reading.at])
         {

@@ -105,8 +105,8 @@ impl Geometry {
     /// so a backlog has few files, and a queue that is nearly empty stays in memory that is warm.
     /// A backlog that stays about the same has segments of one length, which are used again.
     pub(crate) fn next_len(&self, present: u64, backlog: u64, need: u64) -> u64 {
-        let backlog_bound = if planted!(LengthsStay) { 0 } else { backlog };
-        let whole = if planted!(LongRecordCut) { 0 } else { SEGMENT_HEADER_LEN + need };
+        let backlog_bound = backlog;
+        let whole = SEGMENT_HEADER_LEN + need;
         let most = if whole > self.usual_len { self.most_len } else { self.usual_len };
         let is_short = |length| 2 * length <= backlog_bound || length < whole;
         let mut length = self.least_len;

@@ -85,7 +85,7 @@ impl<F: StorageFile> List<F> {
                 // Nothing was stored in the file, and it must not take space on a full disk.
                 if context.storage.remove(&name).is_ok() {
                     self.names.slots.remove(&slot);
-                } else if !planted!(FailedFileNotCounted) {
+                } else {
                     // The next opening removes it. Until then it counts like a quarantined file.
                     let _ = file.set_len(0);
                     self.names.other_bytes += file.disk_bytes().unwrap_or(header.length);
@@ -194,9 +194,7 @@ impl<F: StorageFile> List<F> {
         }
         let allocated = got?;
         segment.allocated.store(allocated, Ordering::Release);
-        if !planted!(GrowthNotReported) {
-            context.pool.grown(segment.header.life, allocated);
-        }
+        context.pool.grown(segment.header.life, allocated);
         if let Some(row) =
             self.live.iter_mut().rev().find(|row| row.header.life == segment.header.life)
         {
@@ -218,7 +216,7 @@ impl<F: StorageFile> List<F> {
         end: u64,
     ) -> u64 {
         let end = end.min(length);
-        let Some(limit) = context.limits.max_bytes.filter(|_| !planted!(SmallSteps)) else {
+        let Some(limit) = context.limits.max_bytes else {
             return end;
         };
         let first = if have == 0 { overhead(length) } else { 0 };
@@ -241,7 +239,7 @@ impl<F: StorageFile> List<F> {
         // The list does not count a file that is being made.
         let first = if have == 0 { overhead(length) } else { 0 };
         let needed = end - have + first;
-        let index = if planted!(IndexNotCounted) { 0 } else { context.index.len() };
+        let index = context.index.len();
         let used = self.limited_bytes() + index;
         // Where the oldest messages are dropped ahead of need, a segment is begun only when all of
         // it has room: behind one that the limit cuts off there would be no room for spares.

@@ -74,13 +74,13 @@ impl<S: Storage> Segments<S> {
         let geometry = context.pool.geometry();
         let mut list = self.list();
         let length = list.tail_len(geometry).min(geometry.usual_len);
-        let beside = if planted!(HeadroomWithoutOverhead) { 0 } else { overhead(length) };
+        let beside = overhead(length);
         let wanted = list.headroom * (length + beside);
         let mut any = false;
         while geometry.drops_ahead
             && list.room(context) < wanted
             && list.live.len() > 1
-            && (list.live[0].header.end() <= visible || planted!(UncommittedDropped))
+            && (list.live[0].header.end() <= visible)
         {
             list.drain_front();
             any = true;
@@ -88,13 +88,9 @@ impl<S: Storage> Segments<S> {
         if !any {
             return None;
         }
-        if !planted!(RoomAheadNotCounted) {
-            self.note_passed();
-        }
+        self.note_passed();
         let first_held = list.first_seq()?;
-        if !planted!(DropNotNoted) {
-            context.evicted.lock().note(GapCause::Dropped, first_held);
-        }
+        context.evicted.lock().note(GapCause::Dropped, first_held);
         Some(first_held)
     }
 }

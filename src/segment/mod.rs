@@ -96,7 +96,7 @@ impl<S: Storage> Segments<S> {
                     handed_on,
                     last_store: 0,
                     recycling: Recycling::new(found.drained, found.spares, found.held),
-                    drained_up_to: if planted!(SparesOfAnOpeningForget) { 0 } else { found.end },
+                    drained_up_to: found.end,
                     expired_from: None,
                     undated_tail: None,
                     headroom: 1,
@@ -203,10 +203,7 @@ impl<S: Storage> Segments<S> {
     pub(crate) fn drain(&self, position: u64) -> bool {
         let mut list = self.list();
         let mut any = false;
-        while list.live.len() > 1
-            && (list.live[0].header.end() <= position
-                || planted!(DrainedTooFar) && list.live[0].header.base < position)
-        {
+        while list.live.len() > 1 && list.live[0].header.end() <= position {
             list.drain_front();
             any = true;
         }
@@ -223,9 +220,7 @@ impl<S: Storage> Segments<S> {
         }
         list.drain_front();
         let first_held = list.first_seq()?;
-        if !planted!(DropNotNoted) {
-            context.evicted.lock().note(GapCause::Dropped, first_held);
-        }
+        context.evicted.lock().note(GapCause::Dropped, first_held);
         Some(first_held)
     }
 
@@ -263,19 +258,17 @@ impl<S: Storage> Segments<S> {
         let header = list.live.front()?.header;
         let is_idle =
             tail.position <= header.base && header.length <= context.pool.geometry().least_len;
-        if list.live.len() != 1 && !planted!(TailDrainedBeforeOthers) || is_idle {
+        if list.live.len() != 1 || is_idle {
             return None;
         }
         context.evicted.lock().note(cause, evicted);
         if cause == GapCause::Expired {
             list.expired_from.get_or_insert(header.beginning());
         }
-        list.drained_up_to = if planted!(DrainedUpToNotNoted) { 0 } else { tail.seq };
+        list.drained_up_to = tail.seq;
         if let Some(open) = list.opened(header.life) {
             // A consumer that stands in it goes on behind it.
-            if !planted!(ReaderNotSentOn) {
-                open.end_at(tail.position);
-            }
+            open.end_at(tail.position);
         }
         list.drain_front();
         Some(header.end())

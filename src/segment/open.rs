@@ -61,8 +61,7 @@ impl<S: Storage> Segments<S> {
                 break;
             }
             list.last_store += 1;
-            list.live[at].unsynced_store =
-                if planted!(FoundNotNoted) { 0 } else { list.last_store };
+            list.live[at].unsynced_store = list.last_store;
             let row = list.live[at];
             if list.kept_open.len() < most_unsynced(row.header.length)
                 && let Ok(segment) = list.open(storage, &row)

@@ -21,7 +21,7 @@ impl<S: Storage> Segments<S> {
     /// or removes their files.
     pub(crate) fn reclaim(&self, context: &Context<'_, S>) -> Result<()> {
         let reclaiming = self.reclaiming.lock();
-        if *reclaiming && !planted!(ReclaimingNotAsked) {
+        if *reclaiming {
             return Ok(());
         }
         // The segments stay in the list during the sync, so their bytes count.
@@ -61,9 +61,11 @@ impl<S: Storage> Segments<S> {
         }
         // The backlog has grown or shrunk. A fresh spare was made for what it is now.
         let length = list.tail_len(context.pool.geometry());
-        transfers.extend(list.take_spares_to_remove(|spare| {
-            spare.row.header.length != length && !spare.is_fresh && !planted!(OtherSparesStay)
-        }));
+        transfers.extend(
+            list.take_spares_to_remove(|spare| {
+                spare.row.header.length != length && !spare.is_fresh
+            }),
+        );
         if !transfers.iter().any(|transfer| transfer.becomes_spare) {
             transfers.extend(list.take_spare_to_mark());
         }
@@ -89,7 +91,7 @@ impl<S: Storage> Segments<S> {
         // Of the right ones, those that were used the longest time ago.
         let mut surplus = right.saturating_sub(wanted);
         let transfers = list.take_spares_to_remove(|spare| {
-            let is_right = spare.row.header.length == length || planted!(OtherSparesStay);
+            let is_right = spare.row.header.length == length;
             let goes = !is_right || surplus > 0;
             surplus -= usize::from(is_right && goes);
             goes

@@ -148,11 +148,7 @@ impl<F: StorageFile> List<F> {
         if removed.is_err_and(|error| error.kind() != io::ErrorKind::NotFound) {
             // It stays, and counts. (As a drained segment it would be a spare again after the next
             // reclaiming, which would count as space given back.)
-            if planted!(SpareGoesRound) {
-                self.recycling.drained.push(Drained { row: spare.row });
-            } else {
-                self.recycling.spares.push(Spare { file: None, ..spare });
-            }
+            self.recycling.spares.push(Spare { file: None, ..spare });
             return false;
         }
         self.names.directory_changes += 1;
@@ -185,7 +181,7 @@ impl<F: StorageFile> List<F> {
                 None => open_life(context.storage, row.slot, &row.header),
             };
             let is_unknown = matches!(opened, Err(Lost::Io(_)));
-            if is_unknown && !planted!(SpareQuarantined) {
+            if is_unknown {
                 // It cannot be looked at now. Its bytes count until it is removed.
                 self.recycling.drained.push(Drained { row });
                 continue;
@@ -209,9 +205,7 @@ impl<F: StorageFile> List<F> {
                 self.recycling.drained.push(Drained { row });
                 continue;
             }
-            if !planted!(WindowsNotRenewed) {
-                context.pool.renew(row.header.life, header.life);
-            }
+            context.pool.renew(row.header.life, header.life);
             file.find_stores(0);
             let fresh_from = if spare.is_fresh { SEGMENT_HEADER_LEN } else { allocated };
             let filled = if spare.is_fresh { crate::memory::page_size() } else { allocated };

@@ -80,7 +80,7 @@ impl<F: StorageFile> Transfer<F> {
                 let header = &mut self.row.header;
                 let measured = disk_bytes(file, header.disk, header.allocated);
                 // Until a cut is synced a power cut may undo it.
-                let is_sure = !self.row.is_cut || planted!(CutSpareCountsAtOnce);
+                let is_sure = !self.row.is_cut;
                 header.disk = if is_sure { measured } else { measured.max(header.disk) };
             }
         }
@@ -133,7 +133,7 @@ impl<F> Recycling<F> {
     /// Every segment file in the directory that is not live.
     pub(super) fn rows(&self) -> impl Iterator<Item = &Row> {
         let drained = self.drained.iter().map(|drained| &drained.row);
-        let in_transit = self.in_transit.iter().filter(|_| !planted!(TransitNotCounted));
+        let in_transit = self.in_transit.iter();
         drained.chain(self.spares.iter().map(|spare| &spare.row)).chain(in_transit)
     }
 }

@@ -19,9 +19,9 @@ impl Undated {
 
     /// What is known after another look. The clock may have been set back meanwhile.
     pub(super) fn look(self, tail: u64, now: u64) -> Undated {
-        let has_more = tail > self.tail && !planted!(LaterOnesNotLookedFor);
+        let has_more = tail > self.tail;
         let until = if has_more { now } else { self.until.min(now) };
-        let begun = if planted!(FirstLookStays) { self.begun } else { self.begun.min(now) };
+        let begun = self.begun.min(now);
         Undated { tail: tail.max(self.tail), begun, until, ..self }
     }
 }

@@ -89,7 +89,7 @@ impl<S: Storage> State<S> {
         let Some(mut last) = self.figures.try_lock() else {
             return;
         };
-        if self.has_run_ended() && !planted!(FiguresStoredAfterTheEnd) || self.forked() {
+        if self.has_run_ended() || self.forked() {
             return;
         }
         let now = self.count_figures(&last);

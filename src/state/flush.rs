@@ -99,7 +99,7 @@ impl<S: Storage> State<S> {
         let result = synced.and_then(|()| self.checkpoint_if_overtaken(target));
         self.count_flush(now().saturating_duration_since(began), result.as_ref().err());
         let mut durable = self.durable.lock();
-        durable.has_leader = planted!(LeaderStays) && result.is_err();
+        durable.has_leader = false;
         let mut waiters = 0;
         // A failed sync has poisoned the queue; after another error the next leader tries again.
         if result.is_ok() || planted!(FailedFlushIsDone) {
@@ -115,7 +115,7 @@ impl<S: Storage> State<S> {
             self.flushed.notify_all();
         }
         self.segment_synced.notify_all();
-        if waiters != 0 && !planted!(ReadersOfDurableNotWoken) {
+        if waiters != 0 {
             // A waker is the program's code: no lock may be held. This thread may hold the
             // producers' lock, or be the one that its holder waits for.
             if planted!(WokenUnderTheFlushLock) {
@@ -205,11 +205,7 @@ impl<S: Storage> State<S> {
             return Ok(());
         }
         // No opening walks over messages that every consumer has passed, or that were evicted.
-        let walked = if planted!(EvictedFlushed) {
-            committed.position.saturating_sub(self.places.lowest().unwrap_or(0))
-        } else {
-            self.backlog(committed.position)
-        };
+        let walked = self.backlog(committed.position);
         if walked < MOST_BEHIND {
             return Ok(());
         }
@@ -301,7 +297,7 @@ impl<S: Storage> State<S> {
     pub(crate) fn write_checkpoint(&self, spot: Spot) -> Result<()> {
         self.renew_checkpoint(|checkpoint| {
             // Another thread may have written a later checkpoint since the caller chose `spot`.
-            if spot.position >= checkpoint.position || planted!(CheckpointGoesBack) {
+            if spot.position >= checkpoint.position {
                 (checkpoint.position, checkpoint.seq) = (spot.position, spot.seq);
             }
             checkpoint.clean = false;
@@ -320,12 +316,9 @@ impl<S: Storage> State<S> {
         let written = self.index.write_checkpoint(|checkpoint| {
             checkpoint.clean = false;
             // Never lower than before: those numbers may have been given out or reported missing.
-            reserved =
-                end.max(if planted!(ReservationGoesBack) { 0 } else { checkpoint.reservation });
+            reserved = end.max(checkpoint.reservation);
             checkpoint.reservation = reserved;
-            if !planted!(LivesNotReserved) {
-                checkpoint.next_life = checkpoint.next_life.max(next_life);
-            }
+            checkpoint.next_life = checkpoint.next_life.max(next_life);
         });
         // After an error no number beyond the reservation before was given out, and none will be.
         written.inspect_err(|_| self.index.take_reservation_back(before))?;
@@ -362,9 +355,7 @@ impl<S: Storage> State<S> {
         self.index.poison.end_run();
         drop(self.places.synced_moves.lock());
         drop(self.figures.lock());
-        if !planted!(ReclaimedAfterTheEnd) {
-            self.segments.end_reclaiming();
-        }
+        self.segments.end_reclaiming();
         let mut durable = self.durable.lock();
         while durable.has_leader && !planted!(LeaderOutlivesTheRun) {
             self.flushed.wait(&mut durable);

@@ -21,7 +21,7 @@ impl<S: Storage> State<S> {
     }
 
     pub(crate) fn is_interrupted(&self, began: Began) -> bool {
-        self.began() != began && !planted!(InterruptNotAsked)
+        self.began() != began
     }
 
     /// Refuses to wait on when somebody has interrupted since `began`.
@@ -39,9 +39,6 @@ impl<S: Storage> State<S> {
             return;
         }
         self.interrupts.fetch_add(1, Ordering::SeqCst);
-        if planted!(InterruptWakesNobody) {
-            return;
-        }
         // A thread between its look at the count and its sleep holds this lock.
         drop(self.durable.lock());
         self.flushed.notify_all();

@@ -63,9 +63,6 @@ impl Tasks {
 
     /// Wakes all of them. The caller holds no lock.
     pub(crate) fn wake_all(&self) {
-        if planted!(FuturesLeftAsleep) {
-            return;
-        }
         self.for_room.wake(u64::MAX);
         self.for_flush.wake(u64::MAX);
     }

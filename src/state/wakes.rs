@@ -51,7 +51,7 @@ impl<S: Storage> State<S> {
     /// Has the futures woken that wait for room. (Without a thread that could do it they look by
     /// themselves.)
     pub(crate) fn wake_for_room_elsewhere(&self) {
-        if !self.tasks.for_room.is_empty() && !planted!(RoomWakesNoFuture) {
+        if !self.tasks.for_room.is_empty() {
             self.delivery_worker.request(|wanted| wanted.wake_for_room = true);
         }
     }

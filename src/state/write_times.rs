@@ -25,13 +25,11 @@ impl WriteTimes {
     /// written before the next call.
     pub(crate) fn mark(&mut self, first: u64, begun: u64, until: u64) {
         // No message was written since, or those that were have been taken back.
-        while self.0.back().is_some_and(|last| last.first >= first)
-            && !planted!(TakenBackStaysMarked)
-        {
+        while self.0.back().is_some_and(|last| last.first >= first) {
             self.0.pop_back();
         }
         self.0.push_back(Stamp { first, begun, until });
-        if self.0.len() > MOST && !planted!(MarksWithoutEnd) {
+        if self.0.len() > MOST {
             self.merge();
         }
     }

@@ -165,9 +165,7 @@ impl<S: Storage> Storage for Overlay<S> {
             opened => opened?,
         };
         let mut names = self.names.lock();
-        if !planted!(OldNameStays) {
-            names.insert(from.to_owned(), None);
-        }
+        names.insert(from.to_owned(), None);
         names.insert(to.to_owned(), Some(file));
         Ok(())
     }

@@ -72,7 +72,6 @@ impl LateBytes {
         let pause = PAUSE_HERE.get();
         !self.list.is_empty()
             && !pause.is_zero()
-            && !planted!(FullDiskAskedEachTime)
             && self.refused.is_some_and(|refused| now().duration_since(refused) < pause)
     }
 
@@ -224,7 +223,7 @@ impl<F: StorageFile> Sheet<F> {
     /// not at all, never late, and wait for no other bytes. False when they were left out.
     pub(crate) fn offer(&self, offset: usize, bytes: &[u8]) -> bool {
         match &self.calls {
-            Some(calls) if !planted!(FiguresWait) => calls.offer(self, offset, bytes),
+            Some(calls) => calls.offer(self, offset, bytes),
             _ => {
                 self.copy_in(offset, bytes);
                 true
@@ -277,9 +276,7 @@ impl<F: StorageFile> Calls<F> {
         }
         let was_late = !late.list.is_empty();
         let written = self.write_late(&mut late).and_then(|()| self.write(sheet, offset, len));
-        if let Err(error) = written
-            && !planted!(RefusedStoreForgotten)
-        {
+        if let Err(error) = written {
             late.add(sheet, offset, len);
             late.refused = Some(now());
             drop(late);
@@ -304,9 +301,7 @@ impl<F: StorageFile> Calls<F> {
         store(&sheet.window);
         self.write(sheet, offset, len).inspect_err(|_| {
             // Part of the bytes may have been written.
-            if !planted!(RefusedStoreKept) {
-                undo(&sheet.window);
-            }
+            undo(&sheet.window);
             late.add(sheet, offset, len);
             late.refused = Some(now());
         })

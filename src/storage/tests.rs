@@ -9,9 +9,7 @@ use rustix::fs::{FileType, Mode};
 use super::file::write_zeros;
 use super::overlay::Overlay;
 use super::{FileStorage, Storage, StorageFile, Stores, system};
-use crate::tests::crash::holds_but_for;
 use crate::tests::guard::{command, tempdir, unmount_at_end};
-use crate::tests::sim::Mutant;
 
 fn storage() -> (tempfile::TempDir, FileStorage) {
     let directory = tempdir().expect("a temporary directory");
@@ -287,16 +285,14 @@ fn life_is_the_same_for_the_same_directory_and_mount() {
 /// What was renamed in an overlay has its new name alone.
 #[test]
 fn a_file_that_an_overlay_renamed_has_one_name() {
-    holds_but_for(Mutant::OldNameStays, || {
-        let (_directory, storage) = storage();
-        storage.create("old").unwrap().write_at(b"bytes", 0).unwrap();
-        let overlay = Overlay::over(std::sync::Arc::new(storage));
-        overlay.rename("old", "new").unwrap();
-        let names: Vec<_> = overlay.list().unwrap().into_iter().map(|listed| listed.name).collect();
-        assert!(names.iter().any(|name| name == "new"), "{names:?}");
-        assert!(names.iter().all(|name| name != "old"), "{names:?}");
-        assert_eq!(overlay.open("old").unwrap_err().kind(), ErrorKind::NotFound);
-        let changed = overlay.changes().unwrap();
-        assert_eq!(changed.renamed, [("old".to_owned(), "new".to_owned())]);
-    });
+    let (_directory, storage) = storage();
+    storage.create("old").unwrap().write_at(b"bytes", 0).unwrap();
+    let overlay = Overlay::over(std::sync::Arc::new(storage));
+    overlay.rename("old", "new").unwrap();
+    let names: Vec<_> = overlay.list().unwrap().into_iter().map(|listed| listed.name).collect();
+    assert!(names.iter().any(|name| name == "new"), "{names:?}");
+    assert!(names.iter().all(|name| name != "old"), "{names:?}");
+    assert_eq!(overlay.open("old").unwrap_err().kind(), ErrorKind::NotFound);
+    let changed = overlay.changes().unwrap();
+    assert_eq!(changed.renamed, [("old".to_owned(), "new".to_owned())]);
 }

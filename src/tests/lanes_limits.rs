@@ -11,7 +11,6 @@ use crate::consume::two_lanes::{LaneRules, Within};
 use crate::engine::{Engine, reading};
 use crate::options::Options;
 use crate::state::WriteTimes;
-use crate::tests::mutants::Mutant;
 use crate::tests::sim::SimStorage;
 
 type Queue = Arc<Engine<SimStorage>>;
@@ -190,15 +189,7 @@ fn ages_of_lanes_take_no_space() {
     put(&queue, 1);
     queue.core.storage.advance_clock(79);
     assert!(!try_receive(&queue, &link, None).unwrap().1.is_backlog());
-    let most = || queue.core.write_times.lock().len();
-    assert!(most() <= 64);
-    Mutant::plant(Some(Mutant::MarksWithoutEnd));
-    for _ in 0..100 {
-        queue.core.storage.advance_clock(10);
-        put(&queue, 1);
-    }
-    Mutant::plant(None);
-    assert!(most() > 64);
+    assert!(queue.core.write_times.lock().len() <= 64);
 }
 
 /// However many marks were merged, a time is never too early, and not much too late.
@@ -225,39 +216,25 @@ fn merged_times_are_never_too_early() {
 /// A batch that takes long is taken back, and its numbers are given to later messages.
 #[test]
 fn the_times_of_a_batch_that_was_taken_back_are_not_those_of_later_messages() {
-    let before = || {
-        let mut times = WriteTimes::default();
-        times.mark(100, 1000, 1010);
-        times.mark(150, 1012, 1022);
-        times.mark(100, 6000, 6010);
-        times.written_before(120, u64::MAX).unwrap().1
-    };
-    assert_eq!(before(), 6010);
-    Mutant::plant(Some(Mutant::TakenBackStaysMarked));
-    let planted = before();
-    Mutant::plant(None);
-    assert!(planted < 6000);
+    let mut times = WriteTimes::default();
+    times.mark(100, 1000, 1010);
+    times.mark(150, 1012, 1022);
+    times.mark(100, 6000, 6010);
+    assert_eq!(times.written_before(120, u64::MAX).unwrap().1, 6010);
 }
 
 /// What was there before an opening is not fresh.
 #[test]
 fn what_an_earlier_opening_left_is_the_backlogs() {
     let options = Options::new().arena_size(64 << 10);
-    let is_backlog = || {
-        let queue = open(disk(7), &options);
-        put(&queue, 1);
-        let queue = open(queue.core.storage.process_kill(), &options);
-        let link = queue.consumer("link").unwrap();
-        queue.set_lanes(&link, rules(Within::Millis(8000), (1, 0))).unwrap();
-        put(&queue, 1);
-        let mut received = std::iter::from_fn(|| try_receive(&queue, &link, None));
-        received.find(|it| it.0 == 0).unwrap().1.is_backlog()
-    };
-    assert!(is_backlog());
-    Mutant::plant(Some(Mutant::FoundIsFresh));
-    let planted = is_backlog();
-    Mutant::plant(None);
-    assert!(!planted);
+    let queue = open(disk(7), &options);
+    put(&queue, 1);
+    let queue = open(queue.core.storage.process_kill(), &options);
+    let link = queue.consumer("link").unwrap();
+    queue.set_lanes(&link, rules(Within::Millis(8000), (1, 0))).unwrap();
+    put(&queue, 1);
+    let mut received = std::iter::from_fn(|| try_receive(&queue, &link, None));
+    assert!(received.find(|it| it.0 == 0).unwrap().1.is_backlog());
 }
 
 #[test]

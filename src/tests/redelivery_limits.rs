@@ -11,8 +11,6 @@ use crate::engine::{Engine, reading};
 use crate::error::{Error, GapCause, Result};
 use crate::format::Origin;
 use crate::options::{OnFull, Options};
-use crate::tests::crash::holds_but_for;
-use crate::tests::mutants::Mutant;
 use crate::tests::schedule::threads::stop_clock;
 use crate::tests::sim::SimStorage;
 
@@ -316,37 +314,35 @@ fn a_dead_letter_that_is_too_large_does_not_hold_up_those_behind_it() {
 /// The other queue took the dead letters and cannot flush them for a while: each goes in once.
 #[test]
 fn a_flush_that_fails_leaves_no_second_copy_of_a_dead_letter() {
-    holds_but_for(Mutant::UnflushedPutInAgain, || {
-        let dead_letters = Other::answering(|_, _| Ok(()));
-        dead_letters.taken().fails_to_flush = true;
-        let queue = filled(3);
-        let consumer = workers(&queue, with_dead_letters(&dead_letters));
-        let began = Instant::now();
-        stop_clock(Some(began));
-        for (seq, handed) in [(); 2].map(|()| receive(&queue, &consumer).unwrap()) {
-            queue.reject(&consumer, seq, handed).unwrap();
-        }
-        for minutes in 1..5 {
-            stop_clock(Some(began + Duration::from_secs(60 * minutes)));
-            queue.consumers.look_at_deliveries(&queue.core);
-        }
-        assert_eq!(consumer.in_flight(&queue.core), 2);
-        dead_letters.taken().fails_to_flush = false;
-        stop_clock(Some(began + LONG));
-        queue.consumers.look_at_deliveries(&queue.core);
-        stop_clock(None);
-        assert_eq!(dead_letters.taken().numbers, [0, 1]);
-        assert_eq!(consumer.in_flight(&queue.core), 0);
-        // Another queue has none of them yet.
-        dead_letters.taken().fails_to_flush = true;
-        let (seq, handed) = receive(&queue, &consumer).unwrap();
+    let dead_letters = Other::answering(|_, _| Ok(()));
+    dead_letters.taken().fails_to_flush = true;
+    let queue = filled(3);
+    let consumer = workers(&queue, with_dead_letters(&dead_letters));
+    let began = Instant::now();
+    stop_clock(Some(began));
+    for (seq, handed) in [(); 2].map(|()| receive(&queue, &consumer).unwrap()) {
         queue.reject(&consumer, seq, handed).unwrap();
-        let other = Other::answering(|_, _| Ok(()));
-        queue.set_redelivery(&consumer, with_dead_letters(&other)).unwrap();
-        queue.close().unwrap();
-        assert_eq!(dead_letters.taken().numbers, [0, 1, 2]);
-        assert_eq!(other.taken().numbers, [2]);
-    });
+    }
+    for minutes in 1..5 {
+        stop_clock(Some(began + Duration::from_secs(60 * minutes)));
+        queue.consumers.look_at_deliveries(&queue.core);
+    }
+    assert_eq!(consumer.in_flight(&queue.core), 2);
+    dead_letters.taken().fails_to_flush = false;
+    stop_clock(Some(began + LONG));
+    queue.consumers.look_at_deliveries(&queue.core);
+    stop_clock(None);
+    assert_eq!(dead_letters.taken().numbers, [0, 1]);
+    assert_eq!(consumer.in_flight(&queue.core), 0);
+    // Another queue has none of them yet.
+    dead_letters.taken().fails_to_flush = true;
+    let (seq, handed) = receive(&queue, &consumer).unwrap();
+    queue.reject(&consumer, seq, handed).unwrap();
+    let other = Other::answering(|_, _| Ok(()));
+    queue.set_redelivery(&consumer, with_dead_letters(&other)).unwrap();
+    queue.close().unwrap();
+    assert_eq!(dead_letters.taken().numbers, [0, 1, 2]);
+    assert_eq!(other.taken().numbers, [2]);
 }
 
 /// Dead letters under way are copies: they go in pieces.
@@ -370,10 +366,6 @@ fn large_dead_letters_do_not_go_all_at_once() {
         dead_letters.taken().bytes.1
     };
     assert_eq!(most_at_once(), 64 << 10);
-    Mutant::plant(Some(Mutant::DeadLettersOfAnySize));
-    let planted = most_at_once();
-    Mutant::plant(None);
-    assert_eq!(planted, 30 * (8 << 10));
 }
 
 /// A rejected message is dropped before its dead letter goes: it is reported once, with its cause.
@@ -453,20 +445,18 @@ fn a_death_counts_whoever_opens_the_queue_next_and_a_power_cut_never() {
 #[test]
 fn a_busy_queue_for_dead_letters_is_asked_once_for_all_consumers() {
     static ASKED: AtomicU64 = AtomicU64::new(0);
-    holds_but_for(Mutant::BusyAskedAgain, || {
-        ASKED.store(0, Ordering::Relaxed);
-        let dead_letters = Other::answering(|_, _| {
-            ASKED.fetch_add(1, Ordering::Relaxed);
-            Err(Error::io("lock for writing", "other", std::io::ErrorKind::WouldBlock.into()))
-        });
-        let queue = filled(3);
-        for name in ["a", "b", "c"] {
-            let consumer = queue.consumer(name).unwrap();
-            queue.set_redelivery(&consumer, with_dead_letters(&dead_letters)).unwrap();
-            let (seq, handed) = receive(&queue, &consumer).unwrap();
-            consumer.reject(&queue.core, seq, handed).unwrap();
-        }
-        queue.consumers.look_at_deliveries(&queue.core);
-        assert_eq!(ASKED.load(Ordering::Relaxed), 1);
+    ASKED.store(0, Ordering::Relaxed);
+    let dead_letters = Other::answering(|_, _| {
+        ASKED.fetch_add(1, Ordering::Relaxed);
+        Err(Error::io("lock for writing", "other", std::io::ErrorKind::WouldBlock.into()))
     });
+    let queue = filled(3);
+    for name in ["a", "b", "c"] {
+        let consumer = queue.consumer(name).unwrap();
+        queue.set_redelivery(&consumer, with_dead_letters(&dead_letters)).unwrap();
+        let (seq, handed) = receive(&queue, &consumer).unwrap();
+        consumer.reject(&queue.core, seq, handed).unwrap();
+    }
+    queue.consumers.look_at_deliveries(&queue.core);
+    assert_eq!(ASKED.load(Ordering::Relaxed), 1);
 }

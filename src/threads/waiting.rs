@@ -127,7 +127,7 @@ impl Waiters {
         let mut budget = (u32::MAX, 0);
         let mut signals = Vec::new();
         for (ticket, waiter) in &mut line.waiters {
-            if budget.0 != ticket.0 && !(planted!(OneWaiterOfAll) && budget.0 != u32::MAX) {
+            if budget.0 != ticket.0 {
                 budget = (ticket.0, count);
             }
             if budget.1 > 0

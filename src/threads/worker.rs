@@ -192,9 +192,7 @@ impl<R> Worker<R> {
     pub(crate) fn stop(&self) {
         self.requests.lock().stop = true;
         self.running.store(false, Ordering::Release);
-        if !planted!(KeeperNotRungToEnd) {
-            self.wake();
-        }
+        self.wake();
         let thread = self.thread.lock().take();
         let Some(thread) = thread.filter(|thread| !thread.is_current()) else {
             return;
@@ -205,7 +203,7 @@ impl<R> Worker<R> {
         // Said before the look: of the workers that would wait in a circle, one at least sees the
         // next one wait.
         waits.store(true, Ordering::SeqCst);
-        if !self.waits.load(Ordering::SeqCst) || planted!(WorkersWaitInACircle) {
+        if !self.waits.load(Ordering::SeqCst) {
             thread.join();
         }
         waits.store(false, Ordering::SeqCst);

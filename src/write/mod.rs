@@ -171,7 +171,7 @@ impl<F: StorageFile> Writer<F> {
         let need = Need { total, whole, part: Part::Beginning };
         let mut segment = self.prepare(state, need)?;
         let is_older = segment.header.version < Version::Origins;
-        if batch.has_origin && is_older && !planted!(DeadLetterInAnOlderSegment) {
+        if batch.has_origin && is_older {
             // Its header was written before the queue's first dead letter.
             self.next_segment(state, need)?;
             segment = self.prepare(state, need)?;
@@ -217,7 +217,6 @@ impl<F: StorageFile> Writer<F> {
         // The index before the publication: after a kill, the index's tail must not lie before a
         // message that somebody took.
         if let Err(error) = state.index.move_tail(tail, before)
-            && !planted!(IndexTailNotHeeded)
             && !self.stays(state, before)
         {
             return Err(Error::io("write", state.storage.path().join(format::INDEX_NAME), error));
@@ -242,10 +241,10 @@ impl<F: StorageFile> Writer<F> {
             let list = state.segments.list();
             let own = list.live.iter().find(|row| row.header.base > before.position).copied();
             // Where a record goes on that began before, the next one is the first to begin.
-            own.filter(|row| row.header.first_seq == before.seq && !planted!(OwnSegmentUncleared))
+            own.filter(|row| row.header.first_seq == before.seq)
         };
         let begins = own.map_or(before.position, |row| row.header.base);
-        if self.clear_header(state, begins) || planted!(RefusedAndWhole) {
+        if self.clear_header(state, begins) {
             return false;
         }
         state.index.set_tail(self.tail.at);
@@ -259,15 +258,11 @@ impl<F: StorageFile> Writer<F> {
         if self.tail.at.position == committed {
             return;
         }
-        if !planted!(RefusedRecordStays) {
-            self.tail.go_back();
-        }
-        if !planted!(SuccessionNotTakenBack)
-            && let Some(next) = self.succession.take_back(committed)
-        {
+        self.tail.go_back();
+        if let Some(next) = self.succession.take_back(committed) {
             state.index.set_next(Some(next));
         }
-        if !planted!(RefusedSegmentsStay) && state.segments.drain_behind(committed) {
+        if state.segments.drain_behind(committed) {
             // Best effort: a drained segment is reclaimed at the latest when the next one is
             // needed.
             let _ = state.have_reclaimed();

@@ -61,7 +61,7 @@ impl Numbers {
         state: &State<S>,
         seq: u64,
     ) -> Result<()> {
-        let is_low = |end: u64| end < seq + RESERVATION / 2 && !planted!(ReservationNotRenewed);
+        let is_low = |end: u64| end < seq + RESERVATION / 2;
         let Some(end) = self.reservation.filter(|end| is_low(*end)) else {
             return Ok(());
         };

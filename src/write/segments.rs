@@ -52,7 +52,7 @@ impl<F: StorageFile> Writer<F> {
             // An opening may find the segment that was about to be evicted, with bytes of refused
             // records behind its last message.
             let left = Self::segment_at(state, self.tail.at.position);
-            if let Some(left) = left.filter(|_| !planted!(LeftSegmentOpenEnded)) {
+            if let Some(left) = left {
                 self.close(state, &left)?;
             }
             return self.begin_segment(state, next, need);
@@ -68,9 +68,7 @@ impl<F: StorageFile> Writer<F> {
         match opened {
             Ok(segment) => {
                 segment.file.find_stores(segment.offset(position));
-                if !planted!(ReopenedTailNotNoted) {
-                    state.segments.list().note_store(&segment);
-                }
+                state.segments.list().note_store(&segment);
                 let SegmentHeader { created, until, .. } = row.header;
                 if !self.clock.has_ages() && until != 0 {
                     state.segments.date_tail(&state.context(), &segment, created, 0)?;
@@ -121,7 +119,7 @@ impl<F: StorageFile> Writer<F> {
                 Err(error) => return Err(error),
             }
         }
-        let is_behind_others = has_records && !planted!(TailDatedBack);
+        let is_behind_others = has_records;
         let span = if is_behind_others { self.clock.later_span() } else { self.clock.new_span() };
         state.segments.date_tail(&state.context(), &segment, span.created, span.until)?;
         self.clock.go_on(span);

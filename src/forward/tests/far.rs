@@ -152,9 +152,8 @@ impl Far {
         };
         let last = self.log.last().and_then(Stored::name);
         let by_position = write.at == self.end();
-        let by_name = write.behind == last || planted!(ForwardFarByPosition);
+        let by_name = write.behind == last;
         let fits = match self.chain {
-            _ if planted!(ForwardFarUnconditional) => true,
             Chain::Each => by_position && by_name,
             Chain::Batch => by_position,
             Chain::Number => write.behind == last,

@@ -52,42 +52,38 @@ fn no_life_begins_that_the_index_does_not_know() {
 /// yet, and the next call tries again.
 #[test]
 fn a_version_counts_when_it_is_on_the_disk() {
-    holds_but_for(Mutant::VersionSaidEarly, || {
-        let (storage, index) = begun();
-        let index = Arc::new(index);
-        let (other, disk) = (Arc::clone(&index), storage.clone());
-        meanwhile("before a version is synced", move || {
-            disk.fail_after(Call::Write, 1, Errno::NOSPC, true);
-            other.begin_reservation(5);
-        });
-        assert!(index.state_origins().is_err() && !forget_meanwhile());
-        assert_eq!(index.version(), Version::Plain);
-        storage.clear_faults();
-        let synced = storage.call_count(Call::SyncFile);
-        index.state_origins().unwrap();
-        assert_eq!(index.version(), Version::Origins);
-        assert!(storage.call_count(Call::SyncFile) > synced);
+    let (storage, index) = begun();
+    let index = Arc::new(index);
+    let (other, disk) = (Arc::clone(&index), storage.clone());
+    meanwhile("before a version is synced", move || {
+        disk.fail_after(Call::Write, 1, Errno::NOSPC, true);
+        other.begin_reservation(5);
     });
+    assert!(index.state_origins().is_err() && !forget_meanwhile());
+    assert_eq!(index.version(), Version::Plain);
+    storage.clear_faults();
+    let synced = storage.call_count(Call::SyncFile);
+    index.state_origins().unwrap();
+    assert_eq!(index.version(), Version::Origins);
+    assert!(storage.call_count(Call::SyncFile) > synced);
 }
 
 /// A full disk that has said no is not asked again for each place that is stored: it takes its
 /// time for that. A sync asks.
 #[test]
 fn a_disk_that_refused_a_place_is_left_alone_for_a_moment() {
-    holds_but_for(Mutant::FullDiskAskedEachTime, || {
-        let (storage, index) = begun();
-        let begin = Place { number: 0, position: 64, seq: 1 };
-        let mut row = index.add_consumer(None, "a", begin, 0).unwrap().1;
-        PAUSE_HERE.set(Duration::from_secs(3600));
-        storage.fail_after(Call::Write, 1, Errno::NOSPC, true);
-        let writes = storage.call_count(Call::Write);
-        (2..50).for_each(|seq| row.store(Spot { position: 64 * seq, seq }));
-        let asked = storage.call_count(Call::Write) - writes;
-        storage.clear_faults();
-        index.sync().unwrap();
-        PAUSE_HERE.set(Duration::ZERO);
-        assert_eq!(asked, 1);
-        let left = storage.power_cut_losing_all().read_file(INDEX_NAME);
-        assert_eq!(IndexImage::read(&left, &ID).consumers[0].place.seq, 49);
-    });
+    let (storage, index) = begun();
+    let begin = Place { number: 0, position: 64, seq: 1 };
+    let mut row = index.add_consumer(None, "a", begin, 0).unwrap().1;
+    PAUSE_HERE.set(Duration::from_secs(3600));
+    storage.fail_after(Call::Write, 1, Errno::NOSPC, true);
+    let writes = storage.call_count(Call::Write);
+    (2..50).for_each(|seq| row.store(Spot { position: 64 * seq, seq }));
+    let asked = storage.call_count(Call::Write) - writes;
+    storage.clear_faults();
+    index.sync().unwrap();
+    PAUSE_HERE.set(Duration::ZERO);
+    assert_eq!(asked, 1);
+    let left = storage.power_cut_losing_all().read_file(INDEX_NAME);
+    assert_eq!(IndexImage::read(&left, &ID).consumers[0].place.seq, 49);
 }

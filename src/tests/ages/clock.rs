@@ -3,8 +3,6 @@
 use std::time::Duration;
 
 use super::{AGE, Aged, SPAN, gap, options, without};
-use crate::tests::crash::holds_but_for;
-use crate::tests::sim::Mutant;
 
 /// The device's clock begins at 1970. It takes messages, and then the clock is set.
 #[test]
@@ -102,20 +100,18 @@ fn another_age_counts_from_when_messages_were_written() {
 /// all go when as long has passed since as they may stay.
 #[test]
 fn a_clock_that_is_set_back_makes_nothing_younger_than_the_first_look() {
-    holds_but_for(Mutant::FirstLookStays, || {
-        let aged = Aged::new().reopen(&without());
-        aged.storage.advance_clock(1000 * AGE);
-        while aged.engine.core.segments.list().live.len() < 3 {
-            aged.put(1, 3000);
-        }
-        let aged = aged.reopen(&options());
-        aged.engine.expire();
-        // Whatever bears a time to come tells nothing now.
-        aged.storage.set_back_clock(900 * AGE);
-        aged.engine.expire();
-        aged.pass(AGE - 1);
-        assert!(aged.engine.len() > 2);
-        aged.pass(1);
-        assert_eq!(aged.engine.len(), 0);
-    });
+    let aged = Aged::new().reopen(&without());
+    aged.storage.advance_clock(1000 * AGE);
+    while aged.engine.core.segments.list().live.len() < 3 {
+        aged.put(1, 3000);
+    }
+    let aged = aged.reopen(&options());
+    aged.engine.expire();
+    // Whatever bears a time to come tells nothing now.
+    aged.storage.set_back_clock(900 * AGE);
+    aged.engine.expire();
+    aged.pass(AGE - 1);
+    assert!(aged.engine.len() > 2);
+    aged.pass(1);
+    assert_eq!(aged.engine.len(), 0);
 }

@@ -52,22 +52,20 @@ fn aged() -> Aged {
 
 #[test]
 fn messages_that_come_seldom_take_a_page_each() {
-    holds_but_for(Mutant::EarlyEndsStay, || {
-        let aged = aged();
-        aged.put_slowly(6);
-        let lengths = aged.lengths();
-        assert_eq!((&lengths[..5], lengths.len()), (&[4096; 5][..], 6), "{lengths:?}");
-        assert!(lengths[5] > 64 << 10, "the tail's has room: {lengths:?}");
-        // What counts against the limits is what there is, once that cannot change any more.
-        aged.engine.core.flush().unwrap();
-        let list = aged.engine.core.segments.list();
-        let counted: u64 = list.live.iter().map(|row| row.header.disk).sum();
-        assert_eq!(counted, lengths.iter().sum::<u64>());
-        let rows = list.live.iter().map(|row| row.header.allocated);
-        assert!(rows.eq(lengths.iter().copied()));
-        drop(list);
-        assert_eq!(aged.rest_of(""), (0..6).map(Ok).collect::<Vec<_>>());
-    });
+    let aged = aged();
+    aged.put_slowly(6);
+    let lengths = aged.lengths();
+    assert_eq!((&lengths[..5], lengths.len()), (&[4096; 5][..], 6), "{lengths:?}");
+    assert!(lengths[5] > 64 << 10, "the tail's has room: {lengths:?}");
+    // What counts against the limits is what there is, once that cannot change any more.
+    aged.engine.core.flush().unwrap();
+    let list = aged.engine.core.segments.list();
+    let counted: u64 = list.live.iter().map(|row| row.header.disk).sum();
+    assert_eq!(counted, lengths.iter().sum::<u64>());
+    let rows = list.live.iter().map(|row| row.header.allocated);
+    assert!(rows.eq(lengths.iter().copied()));
+    drop(list);
+    assert_eq!(aged.rest_of(""), (0..6).map(Ok).collect::<Vec<_>>());
 }
 
 /// Who reads may look behind the end: the file stays until that one goes on.
@@ -131,9 +129,7 @@ fn a_spare_that_was_cut_counts_as_long_as_a_power_cut_may_bring_it_back() {
         aged.engine.give_space_back();
         assert!(aged.engine.core.segments.list().spares() > 0);
     };
-    holds_but_for(Mutant::CutSpareCountsAtOnce, || {
-        (0..20).for_each(|seed| is_counted(seed, drained));
-    });
+    (0..20).for_each(|seed| is_counted(seed, drained));
 }
 
 /// A record is refused behind the segment that was begun for it: the one before is the tail's again
@@ -263,16 +259,14 @@ fn what_was_cut_is_opened_again() {
 /// A cut fails, and the file system does not say any more what the file takes: it counts as before.
 #[test]
 fn what_could_not_be_cut_counts_also_when_nobody_can_measure_it() {
-    holds_but_for(Mutant::UnmeasuredCountsForItsLength, || {
-        let aged = aged();
-        aged.put(1, 3000);
-        aged.storage.advance_clock(SPAN);
-        aged.put(1, 3000);
-        aged.storage.fail_after(Call::SetLen, 1, Errno::IO, true);
-        aged.engine.expire();
-        aged.storage.fail_after(Call::Measure, 1, Errno::IO, true);
-        aged.engine.core.flush().unwrap();
-        let list = aged.engine.core.segments.list();
-        assert!(list.limited_bytes() + aged.engine.core.index.len() >= aged.storage.named_bytes());
-    });
+    let aged = aged();
+    aged.put(1, 3000);
+    aged.storage.advance_clock(SPAN);
+    aged.put(1, 3000);
+    aged.storage.fail_after(Call::SetLen, 1, Errno::IO, true);
+    aged.engine.expire();
+    aged.storage.fail_after(Call::Measure, 1, Errno::IO, true);
+    aged.engine.core.flush().unwrap();
+    let list = aged.engine.core.segments.list();
+    assert!(list.limited_bytes() + aged.engine.core.index.len() >= aged.storage.named_bytes());
 }

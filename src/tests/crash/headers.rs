@@ -2,7 +2,7 @@
 
 use rustix::io::Errno;
 
-use super::directed::{disk, holds_but_for, is_of_a_cut, options, take_all};
+use super::directed::{disk, is_of_a_cut, options, take_all};
 use super::examine::{PROBE, check_accounts, consumer_of, open, prepare_ahead};
 use super::model::content;
 use crate::consume::step::Read;
@@ -13,7 +13,7 @@ use crate::format::{
     segment_slot,
 };
 use crate::options::Options;
-use crate::tests::sim::{Call, Mutant, SimStorage};
+use crate::tests::sim::{Call, SimStorage};
 
 /// A queue is opened for the first time. At any call or store it is killed, or power is cut: the
 /// directory opens again.
@@ -138,29 +138,27 @@ fn a_damaged_header_outlives_a_crash_of_the_opening() {
 /// last segment. It is written again all the same: one day the index may be lost.
 #[test]
 fn a_damaged_header_is_written_again_while_the_index_is_believed() {
-    holds_but_for(Mutant::DamagedHeaderStays, || {
-        let queue = open(disk(1), &options()).unwrap();
-        queue.default_consumer().unwrap();
-        let sent: Vec<_> = (0..20).map(|number| (number, content(number, 700))).collect();
-        for (_, bytes) in &sent {
-            queue.enqueue(bytes).unwrap();
-        }
+    let queue = open(disk(1), &options()).unwrap();
+    queue.default_consumer().unwrap();
+    let sent: Vec<_> = (0..20).map(|number| (number, content(number, 700))).collect();
+    for (_, bytes) in &sent {
+        queue.enqueue(bytes).unwrap();
+    }
+    queue.close().unwrap();
+    let closed = queue.core.storage.process_kill();
+    let names = closed.file_names();
+    let segments: Vec<_> = names.iter().filter(|name| segment_slot(name).is_some()).collect();
+    for name in [segments[0], segments[segments.len() - 1]] {
+        let damaged = closed.process_kill();
+        damaged.corrupt(name, 50, &[damaged.read_file(name)[50] ^ 1]);
+        let queue = open(damaged, &options()).unwrap();
         queue.close().unwrap();
-        let closed = queue.core.storage.process_kill();
-        let names = closed.file_names();
-        let segments: Vec<_> = names.iter().filter(|name| segment_slot(name).is_some()).collect();
-        for name in [segments[0], segments[segments.len() - 1]] {
-            let damaged = closed.process_kill();
-            damaged.corrupt(name, 50, &[damaged.read_file(name)[50] ^ 1]);
-            let queue = open(damaged, &options()).unwrap();
-            queue.close().unwrap();
-            let mended = queue.core.storage.process_kill();
-            mended.remove_file(INDEX_NAME);
-            let reported = take_all(&open(mended, &options()).unwrap()).unwrap();
-            let came = reported.iter().flatten().count();
-            assert!(reported.iter().flatten().eq(&sent), "{came} come behind damage of {name}");
-        }
-    });
+        let mended = queue.core.storage.process_kill();
+        mended.remove_file(INDEX_NAME);
+        let reported = take_all(&open(mended, &options()).unwrap()).unwrap();
+        let came = reported.iter().flatten().count();
+        assert!(reported.iter().flatten().eq(&sent), "{came} come behind damage of {name}");
+    }
 }
 
 /// The row of a segment begins at another number than its file: whichever is right, every message

@@ -17,8 +17,7 @@ use crate::format::{
 use crate::inspect::{Depth, VerifyStep, verify};
 use crate::segment::scan::Scan;
 use crate::storage::{Storage, Stores};
-use crate::tests::crash::holds_but_for;
-use crate::tests::sim::{Call, Mutant, SimStorage};
+use crate::tests::sim::{Call, SimStorage};
 
 pub(super) type Queue = Engine<SimStorage>;
 
@@ -167,24 +166,22 @@ fn cut_everywhere() {
 
 #[test]
 fn the_version_is_on_the_disk_before_the_first_dead_letter() {
-    holds_but_for(Mutant::VersionNotSynced, cut_everywhere);
+    cut_everywhere();
 }
 
 #[test]
 fn a_dead_letter_begins_a_segment_where_the_tails_is_older() {
-    holds_but_for(Mutant::DeadLetterInAnOlderSegment, || {
-        let storage = disk(1);
-        let queue = open(storage.clone());
-        let durable = history(&queue);
-        queue.core.flush().unwrap();
-        let (index, segments) = versions(&storage);
-        assert_eq!(index, Some(Version::Origins));
-        assert_eq!(segments.iter().filter(|(version, _)| *version == Version::Plain).count(), 1);
-        is_reported(&storage, "in a run");
-        drop(queue);
-        let queue = open(storage.power_cut_losing_all());
-        takes_all(&queue, is_dead_letter, durable, "after a power cut");
-    });
+    let storage = disk(1);
+    let queue = open(storage.clone());
+    let durable = history(&queue);
+    queue.core.flush().unwrap();
+    let (index, segments) = versions(&storage);
+    assert_eq!(index, Some(Version::Origins));
+    assert_eq!(segments.iter().filter(|(version, _)| *version == Version::Plain).count(), 1);
+    is_reported(&storage, "in a run");
+    drop(queue);
+    let queue = open(storage.power_cut_losing_all());
+    takes_all(&queue, is_dead_letter, durable, "after a power cut");
 }
 
 /// What never held a dead letter says version 1 everywhere, whatever was done to it.
@@ -230,50 +227,48 @@ fn every_segment_begun_after_the_first_dead_letter_bears_its_version() {
 /// nothing else is lost.
 #[test]
 fn an_index_that_is_made_anew_has_the_version_of_the_segments() {
-    holds_but_for(Mutant::VersionForgotten, || {
-        type Damage = fn(&SimStorage, &[u8]);
-        let damages: [(&str, Damage); 4] = [
-            ("lost", |storage, _| storage.remove_file(INDEX_NAME)),
-            ("header zeroed", |storage, _| {
-                storage.corrupt(INDEX_NAME, 0, &[0; INDEX_HEADER_LEN]);
-            }),
-            ("version flipped", |storage, _| storage.corrupt(INDEX_NAME, 8, &[7])),
-            ("older", |storage, older| storage.write_file(INDEX_NAME, older)),
-        ];
-        for (what, damage) in damages {
-            let storage = disk(4);
-            let queue = open(storage.clone());
-            queue.consumer("all").unwrap();
-            put(&queue, 0, 100);
-            queue.core.flush().unwrap();
-            let older = storage.read_file(INDEX_NAME);
-            for number in [1, 2] {
-                put_dead_letter(&queue, number, 100);
-            }
-            queue.close().unwrap();
-            drop(queue);
-            let left = storage.process_kill();
-            damage(&left, &older);
-            let mut findings = Vec::new();
-            let each = |step| {
-                findings.extend(match step {
-                    VerifyStep::Finding(finding) => Some((finding.file, finding.offset)),
-                    _ => None,
-                });
-                ControlFlow::Continue(())
-            };
-            let verified = verify(&Arc::new(left.clone()), Depth::Messages, each).unwrap();
-            let at = (what != "lost").then_some(0);
-            assert_eq!(findings, [(INDEX_NAME.to_owned(), at)], "{what}");
-            assert_eq!(verified.messages, 3, "{what}");
-            let queue = open(left.clone());
-            assert_eq!(versions(&left).0, Some(Version::Origins), "{what}");
-            queue.core.flush().unwrap();
-            is_reported(&left.power_cut_losing_all(), what);
-            takes_all(&queue, is_dead_letter, 3, what);
-            queue.close().unwrap();
+    type Damage = fn(&SimStorage, &[u8]);
+    let damages: [(&str, Damage); 4] = [
+        ("lost", |storage, _| storage.remove_file(INDEX_NAME)),
+        ("header zeroed", |storage, _| {
+            storage.corrupt(INDEX_NAME, 0, &[0; INDEX_HEADER_LEN]);
+        }),
+        ("version flipped", |storage, _| storage.corrupt(INDEX_NAME, 8, &[7])),
+        ("older", |storage, older| storage.write_file(INDEX_NAME, older)),
+    ];
+    for (what, damage) in damages {
+        let storage = disk(4);
+        let queue = open(storage.clone());
+        queue.consumer("all").unwrap();
+        put(&queue, 0, 100);
+        queue.core.flush().unwrap();
+        let older = storage.read_file(INDEX_NAME);
+        for number in [1, 2] {
+            put_dead_letter(&queue, number, 100);
         }
-    });
+        queue.close().unwrap();
+        drop(queue);
+        let left = storage.process_kill();
+        damage(&left, &older);
+        let mut findings = Vec::new();
+        let each = |step| {
+            findings.extend(match step {
+                VerifyStep::Finding(finding) => Some((finding.file, finding.offset)),
+                _ => None,
+            });
+            ControlFlow::Continue(())
+        };
+        let verified = verify(&Arc::new(left.clone()), Depth::Messages, each).unwrap();
+        let at = (what != "lost").then_some(0);
+        assert_eq!(findings, [(INDEX_NAME.to_owned(), at)], "{what}");
+        assert_eq!(verified.messages, 3, "{what}");
+        let queue = open(left.clone());
+        assert_eq!(versions(&left).0, Some(Version::Origins), "{what}");
+        queue.core.flush().unwrap();
+        is_reported(&left.power_cut_losing_all(), what);
+        takes_all(&queue, is_dead_letter, 3, what);
+        queue.close().unwrap();
+    }
 }
 
 /// A write or a sync that fails on the way refuses the dead letter: it never comes, no segment

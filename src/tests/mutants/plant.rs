@@ -8,8 +8,6 @@ use super::Mutant;
 // Tests that draw schedules, and find faults of the audits by a seed.
 pub(super) const WORLD: &str = "tests::world::whatever_threads_disk_and_death_do_the_promises_hold";
 pub(super) const JOBS: &str = "tests::world::whatever_becomes_of_jobs_the_promises_hold";
-pub(super) const VISITED: &str =
-    "tests::world::whatever_interrupts_and_removals_do_the_promises_hold";
 pub(super) const CRASH: &str = "tests::crash::whatever_a_crash_leaves_keeps_the_promises";
 pub(super) const STORED_AGAIN: &str =
     "tests::together::places::a_flush_that_stores_pages_again_changes_no_message";

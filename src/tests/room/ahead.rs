@@ -11,8 +11,7 @@ use crate::options::{OnFull, Options};
 use crate::segment::geometry::LENGTH_HERE;
 use crate::segment::{Plan, RoomAhead};
 use crate::state::MOST_BEHIND;
-use crate::tests::crash::holds_but_for;
-use crate::tests::sim::{Call, Mutant, SYNCS, SimStorage, meanwhile};
+use crate::tests::sim::{Call, SYNCS, SimStorage, meanwhile};
 
 const LEN: usize = 1000;
 
@@ -161,21 +160,19 @@ fn space_comes_in_large_steps_near_the_limit_too() {
 /// Room that was made ahead of need is enough for the next segment, whatever the limit is.
 #[test]
 fn room_ahead_of_need_is_room_for_the_next_segment() {
-    holds_but_for(Mutant::HeadroomWithoutOverhead, || {
-        LENGTH_HERE.set(Some(64 << 10));
-        for more in 0..20 {
-            let storage = SimStorage::new(3).with_file_capacity(256 << 10);
-            let queue = open(&storage, &dropping((1 << 20) + more * 3500), Background::Calls);
-            assert!(queue.core.pool.geometry().drops_ahead);
-            for seq in 0..1150 {
-                queue.enqueue(&content(seq, LEN)).unwrap();
-                if seq > 750 {
-                    queue.core.make_room(&queue.consumers.release()).unwrap();
-                    let plan = Plan::default();
-                    let room = queue.core.segments.room_ahead(&queue.core.context(), &plan);
-                    assert_ne!(room, RoomAhead::Nothing, "{more} {seq}");
-                }
+    LENGTH_HERE.set(Some(64 << 10));
+    for more in 0..20 {
+        let storage = SimStorage::new(3).with_file_capacity(256 << 10);
+        let queue = open(&storage, &dropping((1 << 20) + more * 3500), Background::Calls);
+        assert!(queue.core.pool.geometry().drops_ahead);
+        for seq in 0..1150 {
+            queue.enqueue(&content(seq, LEN)).unwrap();
+            if seq > 750 {
+                queue.core.make_room(&queue.consumers.release()).unwrap();
+                let plan = Plan::default();
+                let room = queue.core.segments.room_ahead(&queue.core.context(), &plan);
+                assert_ne!(room, RoomAhead::Nothing, "{more} {seq}");
             }
         }
-    });
+    }
 }

@@ -10,8 +10,6 @@ use crate::engine::Background;
 use crate::engine::reading::{self, AsMessage};
 use crate::error::Error;
 use crate::options::OnFull;
-use crate::tests::crash::holds_but_for;
-use crate::tests::mutants::Mutant;
 use crate::threads::{self, JoinHandle};
 
 const SOON: Duration = Duration::from_micros(50);
@@ -123,31 +121,29 @@ fn a_removal_ends_the_waits_for_the_consumer() {
 /// Another thread makes the default consumer again before the one that waits for it looks.
 #[test]
 fn a_removal_ends_the_waits_for_a_consumer_that_is_made_again() {
-    holds_but_for(Mutant::RemovalMissedByWaiters, || {
-        under(40, || {
-            let queue = open(&small(4), Background::Calls);
-            let begun = Arc::new(AtomicBool::new(false));
-            let waiter = {
-                let (queue, begun) = (Arc::clone(&queue), Arc::clone(&begun));
-                let consumer = queue.consumer("").unwrap();
-                go("waiter", move || {
-                    let took = queue.wait(&consumer, None, || {
-                        begun.store(true, Ordering::SeqCst);
-                        reading::take_awaited(&queue, &consumer)
-                    });
-                    assert!(matches!(took, Err(Error::NotFound { .. })), "{took:?}");
-                })
-            };
-            wait_for(&begun);
-            queue.remove_consumer("").unwrap();
-            queue.default_consumer().unwrap();
-            waiter.join();
-            // A wait that begins later is for the one that was made again.
-            let consumer = queue.default_consumer().unwrap();
-            let until = Some(threads::now() + SOON);
-            let later = queue.wait(consumer, until, || reading::take_awaited(&queue, consumer));
-            assert!(matches!(later, Ok(None)), "{later:?}");
-        });
+    under(40, || {
+        let queue = open(&small(4), Background::Calls);
+        let begun = Arc::new(AtomicBool::new(false));
+        let waiter = {
+            let (queue, begun) = (Arc::clone(&queue), Arc::clone(&begun));
+            let consumer = queue.consumer("").unwrap();
+            go("waiter", move || {
+                let took = queue.wait(&consumer, None, || {
+                    begun.store(true, Ordering::SeqCst);
+                    reading::take_awaited(&queue, &consumer)
+                });
+                assert!(matches!(took, Err(Error::NotFound { .. })), "{took:?}");
+            })
+        };
+        wait_for(&begun);
+        queue.remove_consumer("").unwrap();
+        queue.default_consumer().unwrap();
+        waiter.join();
+        // A wait that begins later is for the one that was made again.
+        let consumer = queue.default_consumer().unwrap();
+        let until = Some(threads::now() + SOON);
+        let later = queue.wait(consumer, until, || reading::take_awaited(&queue, consumer));
+        assert!(matches!(later, Ok(None)), "{later:?}");
     });
 }
 

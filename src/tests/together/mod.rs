@@ -30,9 +30,7 @@ use crate::engine::{Background, Engine};
 use crate::error::Error;
 use crate::options::{OnFull, Options};
 use crate::segment::MOST_UNSYNCED_HERE;
-use crate::tests::crash::holds_but_for;
 use crate::tests::effort::{alone, effort, first};
-use crate::tests::mutants::Mutant;
 use crate::tests::schedule::{self, Plan};
 use crate::tests::sim::SimStorage;
 use crate::threads::{self, JoinHandle};
@@ -226,32 +224,30 @@ fn a_wait_keeps_no_wake_up_that_is_for_its_caller() {
 /// A message that comes is nobody's backlog until the fresh lane leaves it behind.
 #[test]
 fn the_fresh_lane_wakes_who_waits_for_what_it_leaves_behind() {
-    holds_but_for(Mutant::JumpWakesNobody, || {
-        under(20, || {
-            let queue = open(&small(4), Background::Calls);
-            let consumer = queue.consumer("c").unwrap();
-            let within = Within::Last(1);
-            let rules = LaneRules { within, share: (1, 1), rate: None, youngest_first: false };
-            queue.set_lanes(&consumer, rules).unwrap();
-            let receive = |queue: &Queue, consumer: &Consumer, lane| {
-                queue.receive_in_lanes(consumer, AsMessage, Some(lane), &mut None).unwrap()
-            };
-            let waiter = {
-                let (queue, consumer) = (Arc::clone(&queue), Arc::clone(&consumer));
-                go("waiter", move || {
-                    let attempt = || Ok(receive(&queue, &consumer, Lane::Backlog));
-                    let (message, _) = queue.wait(&consumer, None, attempt).unwrap().unwrap();
-                    assert_eq!(message.seq(), 0);
-                })
-            };
-            for message in [b"one", b"two", b"six"] {
-                queue.enqueue(message).unwrap();
-            }
-            schedule::wait_until_quiet();
-            let fresh = receive(&queue, &consumer, Lane::Fresh);
-            assert!(fresh.is_none_or(|(message, _)| message.seq() > 0));
-            waiter.join();
-        });
+    under(20, || {
+        let queue = open(&small(4), Background::Calls);
+        let consumer = queue.consumer("c").unwrap();
+        let within = Within::Last(1);
+        let rules = LaneRules { within, share: (1, 1), rate: None, youngest_first: false };
+        queue.set_lanes(&consumer, rules).unwrap();
+        let receive = |queue: &Queue, consumer: &Consumer, lane| {
+            queue.receive_in_lanes(consumer, AsMessage, Some(lane), &mut None).unwrap()
+        };
+        let waiter = {
+            let (queue, consumer) = (Arc::clone(&queue), Arc::clone(&consumer));
+            go("waiter", move || {
+                let attempt = || Ok(receive(&queue, &consumer, Lane::Backlog));
+                let (message, _) = queue.wait(&consumer, None, attempt).unwrap().unwrap();
+                assert_eq!(message.seq(), 0);
+            })
+        };
+        for message in [b"one", b"two", b"six"] {
+            queue.enqueue(message).unwrap();
+        }
+        schedule::wait_until_quiet();
+        let fresh = receive(&queue, &consumer, Lane::Fresh);
+        assert!(fresh.is_none_or(|(message, _)| message.seq() > 0));
+        waiter.join();
     });
 }
 

@@ -274,37 +274,32 @@ fn padding_of_a_refused_message_hides_no_gap() {
 /// behind it.
 #[test]
 fn padding_of_a_refused_message_behind_the_tail_hides_no_message() {
-    holds_but_for(Mutant::PlaceBehindTheNextSegment, || {
-        let storage = disk(1);
-        let queue = open(storage.clone(), &options()).unwrap();
-        queue.default_consumer().unwrap();
-        // It takes nothing, so no segment becomes a spare.
-        queue.consumer("late").unwrap();
-        for id in 0..2 {
-            queue.enqueue(&content(id, 7100)).unwrap();
-        }
-        storage.fail_after(Call::Create, 1, Errno::IO, false);
-        queue.enqueue(&content(2, 3000)).unwrap_err();
-        let names = [0, 1].map(segment_name);
-        let with_padding = names.each_ref().map(|name| storage.read_file(name));
-        queue.enqueue(&content(3, 31)).unwrap();
-        assert_eq!(take_all(&queue).unwrap().len(), 3);
-        queue.core.flush_places().unwrap();
-        let cut = storage.power_cut_losing_all();
-        for (name, mut bytes) in names.iter().zip(with_padding) {
-            bytes[1024..2048].fill(0);
-            cut.write_file(name, &bytes);
-        }
-        let queue = open(cut, &options()).unwrap();
-        let seq = queue.enqueue(b"behind").unwrap();
-        let reported = take_all(&queue).unwrap();
-        let (last, gaps) = reported.split_last().unwrap();
-        assert_eq!(*last, Ok((seq, b"behind".to_vec())));
-        assert!(
-            gaps.iter().flat_map(|reported| reported.as_ref().err()).all(is_of_a_cut),
-            "{gaps:?}"
-        );
-    });
+    let storage = disk(1);
+    let queue = open(storage.clone(), &options()).unwrap();
+    queue.default_consumer().unwrap();
+    // It takes nothing, so no segment becomes a spare.
+    queue.consumer("late").unwrap();
+    for id in 0..2 {
+        queue.enqueue(&content(id, 7100)).unwrap();
+    }
+    storage.fail_after(Call::Create, 1, Errno::IO, false);
+    queue.enqueue(&content(2, 3000)).unwrap_err();
+    let names = [0, 1].map(segment_name);
+    let with_padding = names.each_ref().map(|name| storage.read_file(name));
+    queue.enqueue(&content(3, 31)).unwrap();
+    assert_eq!(take_all(&queue).unwrap().len(), 3);
+    queue.core.flush_places().unwrap();
+    let cut = storage.power_cut_losing_all();
+    for (name, mut bytes) in names.iter().zip(with_padding) {
+        bytes[1024..2048].fill(0);
+        cut.write_file(name, &bytes);
+    }
+    let queue = open(cut, &options()).unwrap();
+    let seq = queue.enqueue(b"behind").unwrap();
+    let reported = take_all(&queue).unwrap();
+    let (last, gaps) = reported.split_last().unwrap();
+    assert_eq!(*last, Ok((seq, b"behind".to_vec())));
+    assert!(gaps.iter().flat_map(|reported| reported.as_ref().err()).all(is_of_a_cut), "{gaps:?}");
 }
 
 /// A batch is refused, and its second record stays behind the padding that closes the segment. The
@@ -333,35 +328,29 @@ fn a_refused_record_behind_damaged_padding_is_not_delivered() {
 /// segment: it is closed there, without padding, and the batch goes on in the next one.
 #[test]
 fn a_batch_goes_on_behind_a_segment_that_was_closed_where_its_file_ends() {
-    holds_but_for(Mutant::FileEndIsAHole, || {
-        let options = Options::new().arena_size(64 << 10);
-        let storage = SimStorage::new(7).with_file_capacity(8 << 20);
-        let queue = open(storage.clone(), &options).unwrap();
-        queue.default_consumer().unwrap();
-        let batch = [content(0, 262_000), content(1, 3 << 20)];
-        queue.enqueue_batch(&batch).unwrap();
-        let first = queue.core.segments.list().live.iter().next().unwrap().header;
-        assert!(first.end() > first.base + first.allocated, "{first:?}");
-        queue.core.flush_to(queue.core.committed_spot()).unwrap();
-        let kept = |left: SimStorage| {
-            let reported = take_all(&open(left, &options).unwrap()).unwrap();
-            // A gap of reserved numbers may follow.
-            let first: Vec<_> =
-                reported.iter().take(2).map(|reported| reported.as_ref().ok()).collect();
-            let batch: Vec<_> = (0..).zip(batch.clone()).collect();
-            assert!(
-                first == batch.iter().map(Some).collect::<Vec<_>>(),
-                "{} reported",
-                reported.len()
-            );
-        };
-        kept(storage.process_kill());
-        kept(storage.seen_elsewhere());
-        kept(storage.copied());
-        (0..4).for_each(|seed| kept(storage.power_cut(seed)));
-        queue.close().unwrap();
-        let without = queue.core.storage.process_kill();
-        without.remove_file(INDEX_NAME);
-        kept(without);
-    });
+    let options = Options::new().arena_size(64 << 10);
+    let storage = SimStorage::new(7).with_file_capacity(8 << 20);
+    let queue = open(storage.clone(), &options).unwrap();
+    queue.default_consumer().unwrap();
+    let batch = [content(0, 262_000), content(1, 3 << 20)];
+    queue.enqueue_batch(&batch).unwrap();
+    let first = queue.core.segments.list().live.iter().next().unwrap().header;
+    assert!(first.end() > first.base + first.allocated, "{first:?}");
+    queue.core.flush_to(queue.core.committed_spot()).unwrap();
+    let kept = |left: SimStorage| {
+        let reported = take_all(&open(left, &options).unwrap()).unwrap();
+        // A gap of reserved numbers may follow.
+        let first: Vec<_> =
+            reported.iter().take(2).map(|reported| reported.as_ref().ok()).collect();
+        let batch: Vec<_> = (0..).zip(batch.clone()).collect();
+        assert!(first == batch.iter().map(Some).collect::<Vec<_>>(), "{} reported", reported.len());
+    };
+    kept(storage.process_kill());
+    kept(storage.seen_elsewhere());
+    kept(storage.copied());
+    (0..4).for_each(|seed| kept(storage.power_cut(seed)));
+    queue.close().unwrap();
+    let without = queue.core.storage.process_kill();
+    without.remove_file(INDEX_NAME);
+    kept(without);
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use super::{Taken, disk, fine, holds_but_for, kept_but_for, options, take_all};
+use super::{Taken, disk, fine, holds_but_for, kept, options, take_all};
 use crate::consume::redelivery::Rules;
 use crate::engine::reading::AsMessage;
 use crate::error::{Error, GapCause};
@@ -19,26 +19,24 @@ use crate::tests::sim::{Call, Mutant, SimStorage};
 /// A new file can be neither completed nor removed, again and again: the limit holds.
 #[test]
 fn files_that_can_be_neither_completed_nor_removed_count() {
-    holds_but_for(Mutant::FailedFileNotCounted, || {
-        let limit = 96 << 10;
-        let storage = disk(1);
-        let queue = open(storage.clone(), &options().max_bytes(limit)).unwrap();
-        queue.default_consumer().unwrap();
-        storage.fail_after(Call::Remove, 1, Errno::IO, true);
-        // The one write of a new file is its header.
-        storage.fail_after(Call::Write, 1, Errno::NOSPC, true);
-        for number in 0..50 {
-            assert!(queue.enqueue(&content(number, 1000)).unwrap_err().is_full());
-            let taken = storage.named_bytes();
-            assert!(taken <= limit, "the files take {taken} of {limit} bytes");
-        }
-    });
+    let limit = 96 << 10;
+    let storage = disk(1);
+    let queue = open(storage.clone(), &options().max_bytes(limit)).unwrap();
+    queue.default_consumer().unwrap();
+    storage.fail_after(Call::Remove, 1, Errno::IO, true);
+    // The one write of a new file is its header.
+    storage.fail_after(Call::Write, 1, Errno::NOSPC, true);
+    for number in 0..50 {
+        assert!(queue.enqueue(&content(number, 1000)).unwrap_err().is_full());
+        let taken = storage.named_bytes();
+        assert!(taken <= limit, "the files take {taken} of {limit} bytes");
+    }
 }
 
 /// Killed at each store while the tail's file grows: the next opening knows how long it is.
 #[test]
 fn a_file_that_grew_right_before_a_kill_is_measured() {
-    kept_but_for(Mutant::GrownFileNotMeasured, |store, images| {
+    kept(|store, images| {
         let options = options().arena_size(16 << 10).max_bytes(512 << 10);
         let storage = disk(2);
         let queue = open(storage.clone(), &options)?;
@@ -76,7 +74,7 @@ fn attempts(queue: &Queue) -> Check<u32> {
 #[test]
 fn an_opening_that_dies_behind_a_remount_changes_nothing_of_what_is_reported() {
     let mut most = 0;
-    kept_but_for(Mutant::TokenKeptAfterALoss, |seed, images| {
+    kept(|seed, images| {
         let options = options().max_bytes(256 << 10);
         let queue = open(disk(seed), &options)?;
         fine(queue.default_consumer())?;
@@ -114,34 +112,28 @@ fn an_opening_that_dies_behind_a_remount_changes_nothing_of_what_is_reported() {
 /// last message. What follows it and was flushed is there after a power cut.
 #[test]
 fn a_segment_that_was_left_is_closed_before_the_next_one_begins() {
-    holds_but_for(Mutant::LeftSegmentOpenEnded, || {
-        let options = options().arena_size(16 << 10).max_bytes(256 << 10);
-        let storage = disk(3);
-        let queue = open(storage.clone(), &options).unwrap();
-        queue.default_consumer().unwrap();
-        let capacity = (queue.core.pool.geometry().least_len - SEGMENT_HEADER_LEN) as usize;
-        let first = content(0, capacity - capacity / 8 + 100);
-        assert_eq!(queue.enqueue(&first).unwrap(), 0);
-        queue.core.flush().unwrap();
-        storage.fail_after(Call::Create, 1, Errno::NOSPC, true);
-        // The third does not fit: padding lies behind the second, with its number.
-        let refused = [content(1, 100), content(2, 100), content(3, capacity / 2)];
-        assert!(queue.enqueue_batch(&refused).unwrap_err().is_full());
-        storage.clear_faults();
-        let end = queue.core.segments.list().live.back().unwrap().header.end();
-        queue.core.writer.lock().begin_anew(&queue.core, end);
-        let queue = open(storage.process_kill(), &options).unwrap();
-        let second = content(9, 100);
-        assert_eq!(queue.enqueue(&second).unwrap(), 1);
-        queue.core.flush().unwrap();
-        let cut = queue.core.storage.power_cut_losing_all();
-        let reported = take_all(&open(cut, &options).unwrap()).unwrap();
-        assert!(
-            reported.starts_with(&[Ok((0, first)), Ok((1, second))]),
-            "{} came",
-            reported.len()
-        );
-    });
+    let options = options().arena_size(16 << 10).max_bytes(256 << 10);
+    let storage = disk(3);
+    let queue = open(storage.clone(), &options).unwrap();
+    queue.default_consumer().unwrap();
+    let capacity = (queue.core.pool.geometry().least_len - SEGMENT_HEADER_LEN) as usize;
+    let first = content(0, capacity - capacity / 8 + 100);
+    assert_eq!(queue.enqueue(&first).unwrap(), 0);
+    queue.core.flush().unwrap();
+    storage.fail_after(Call::Create, 1, Errno::NOSPC, true);
+    // The third does not fit: padding lies behind the second, with its number.
+    let refused = [content(1, 100), content(2, 100), content(3, capacity / 2)];
+    assert!(queue.enqueue_batch(&refused).unwrap_err().is_full());
+    storage.clear_faults();
+    let end = queue.core.segments.list().live.back().unwrap().header.end();
+    queue.core.writer.lock().begin_anew(&queue.core, end);
+    let queue = open(storage.process_kill(), &options).unwrap();
+    let second = content(9, 100);
+    assert_eq!(queue.enqueue(&second).unwrap(), 1);
+    queue.core.flush().unwrap();
+    let cut = queue.core.storage.power_cut_losing_all();
+    let reported = take_all(&open(cut, &options).unwrap()).unwrap();
+    assert!(reported.starts_with(&[Ok((0, first)), Ok((1, second))]), "{} came", reported.len());
 }
 
 /// Numbers that were reserved before a power cut are stated by the segment behind them, and by the
@@ -201,76 +193,70 @@ fn reported(storage: SimStorage) -> Vec<Taken> {
 
 #[test]
 fn what_expired_behind_a_clean_end_does_not_come_back_in_another_mount() {
-    holds_but_for(Mutant::ExpiredComesBack, || {
-        let mut expired = 0;
-        for killed in killed_after_it_expired() {
-            let here = reported(killed.process_kill());
-            expired += u32::from(here.iter().all(Result::is_err));
-            assert_eq!(here, reported(killed.seen_elsewhere()));
-        }
-        assert!(expired > 1, "{expired}");
-    });
+    let mut expired = 0;
+    for killed in killed_after_it_expired() {
+        let here = reported(killed.process_kill());
+        expired += u32::from(here.iter().all(Result::is_err));
+        assert_eq!(here, reported(killed.seen_elsewhere()));
+    }
+    assert!(expired > 1, "{expired}");
 }
 
 /// The opening in another mount believes what it reads, and is killed at each store.
 #[test]
 fn what_expired_does_not_come_back_when_an_opening_dies_that_believed_it() {
-    holds_but_for(Mutant::BelievedIsDoubted, || {
-        let mut met = 0;
-        for killed in killed_after_it_expired() {
-            let here = reported(killed.process_kill());
-            for nth in 1.. {
-                let storage = killed.seen_elsewhere();
-                storage.freeze_at_store(nth);
-                drop(open(storage.clone(), &options()).unwrap());
-                storage.disarm();
-                let Some(dead) = storage.frozen() else {
-                    break;
-                };
-                met += 1;
-                assert_eq!(reported(dead), here, "store {nth}");
-            }
+    let mut met = 0;
+    for killed in killed_after_it_expired() {
+        let here = reported(killed.process_kill());
+        for nth in 1.. {
+            let storage = killed.seen_elsewhere();
+            storage.freeze_at_store(nth);
+            drop(open(storage.clone(), &options()).unwrap());
+            storage.disarm();
+            let Some(dead) = storage.frozen() else {
+                break;
+            };
+            met += 1;
+            assert_eq!(reported(dead), here, "store {nth}");
         }
-        assert!(met > 20, "{met}");
-    });
+    }
+    assert!(met > 20, "{met}");
 }
 
 /// Killed with a segment begun for a batch that was never whole, and killed again, between the
 /// words of the index's tail, before that segment was reclaimed: what came between is there.
 #[test]
 fn a_segment_of_a_batch_that_was_never_whole_hides_nothing() {
-    holds_but_for(Mutant::WalkFromTheLastSegment, || {
-        let mut met = 0;
-        for (call, nth) in (1..12).flat_map(|call| (1..30).map(move |nth| (call, nth))) {
-            let storage = disk(3);
-            let queue = open(storage.clone(), &options()).unwrap();
-            queue.default_consumer().unwrap();
-            queue.enqueue(&content(0, 100)).unwrap();
-            storage.freeze_at(call);
-            queue.enqueue_batch(&[content(1, 4000), content(2, 4000), content(3, 4000)]).unwrap();
-            let Some(storage) = storage.frozen() else {
-                break;
-            };
-            let queue = open(storage.clone(), &options()).unwrap();
-            // More than the batch had.
-            let mut next = 0;
-            for id in 5..10 {
-                next = queue.enqueue(&content(id, 100)).unwrap();
-            }
-            storage.freeze_at_store(nth);
-            queue.enqueue(&content(10, 100)).unwrap();
-            storage.disarm();
-            let Some(killed) = storage.frozen() else {
-                continue;
-            };
-            met += 1;
-            let queue = open(killed, &options()).unwrap();
-            assert!(next_of(&queue) > next, "call {call}, store {nth}: {}", next_of(&queue));
-            let reported = take_all(&queue).unwrap();
-            assert!(reported.contains(&Ok((next, content(9, 100)))), "call {call}, store {nth}");
+    let mut met = 0;
+    for (call, nth) in (1..12).flat_map(|call| (1..30).map(move |nth| (call, nth))) {
+        let storage = disk(3);
+        let queue = open(storage.clone(), &options()).unwrap();
+        queue.default_consumer().unwrap();
+        queue.enqueue(&content(0, 100)).unwrap();
+        storage.freeze_at(call);
+        queue.enqueue_batch(&[content(1, 4000), content(2, 4000), content(3, 4000)]).unwrap();
+        let Some(storage) = storage.frozen() else {
+            break;
+        };
+        let queue = open(storage.clone(), &options()).unwrap();
+        // More than the batch had.
+        let mut next = 0;
+        for id in 5..10 {
+            next = queue.enqueue(&content(id, 100)).unwrap();
         }
-        assert!(met > 20, "{met}");
-    });
+        storage.freeze_at_store(nth);
+        queue.enqueue(&content(10, 100)).unwrap();
+        storage.disarm();
+        let Some(killed) = storage.frozen() else {
+            continue;
+        };
+        met += 1;
+        let queue = open(killed, &options()).unwrap();
+        assert!(next_of(&queue) > next, "call {call}, store {nth}: {}", next_of(&queue));
+        let reported = take_all(&queue).unwrap();
+        assert!(reported.contains(&Ok((next, content(9, 100)))), "call {call}, store {nth}");
+    }
+    assert!(met > 20, "{met}");
 }
 
 /// A power cut left the name of a consumer, in its row or beside the copy of its place, and kept
@@ -284,7 +270,7 @@ fn a_removed_consumer_whose_name_is_left_does_not_come_back() {
         ("former", row.name, NAME_ROW_LEN),
         ("former", row.copy, PLACE_PAIR_LEN),
     ] {
-        kept_but_for(Mutant::FormerNameLeft, |step, images| {
+        kept(|step, images| {
             let storage = disk(1);
             let queue = open(storage.clone(), &options())?;
             fine(queue.consumer(former))?;
@@ -316,7 +302,7 @@ fn a_removed_consumer_whose_name_is_left_does_not_come_back() {
 /// any store: the next one reports what it was about to report.
 #[test]
 fn an_opening_that_dies_takes_no_reservation_with_it() {
-    kept_but_for(Mutant::OnlyCopyOverwritten, |number, images| {
+    kept(|number, images| {
         let storage = disk(number);
         let queue = open(storage.clone(), &options())?;
         fine(queue.default_consumer())?;

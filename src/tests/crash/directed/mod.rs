@@ -84,10 +84,14 @@ pub(super) fn fine<T, E: std::fmt::Display>(result: std::result::Result<T, E>) -
     result.map_err(|error| error.to_string())
 }
 
-/// Asserts that the promise is kept, and that it is broken once the bug is planted.
+/// Asserts that the promise is kept. Returns after how many images.
+pub(super) fn kept(mut history: impl FnMut(u64, &mut u64) -> Check<bool>) -> u64 {
+    search(None, &mut history).unwrap_or_else(|(images, broken)| panic!("image {images}: {broken}"))
+}
+
+/// As [`kept`], and asserts that the promise is broken once the bug is planted.
 pub(super) fn kept_but_for(mutant: Mutant, mut history: impl FnMut(u64, &mut u64) -> Check<bool>) {
-    let images = search(None, &mut history)
-        .unwrap_or_else(|(images, broken)| panic!("image {images}: {broken}"));
+    let images = kept(&mut history);
     match search(Some(mutant), &mut history) {
         Ok(_) => panic!("{mutant:?} was not found in {images} images"),
         Err((images, broken)) => println!("{mutant:?} was found at image {images}: {broken:.160}"),

@@ -1,6 +1,6 @@
 //! The same boot, and another mount: a container that died, or a file system that failed.
 
-use super::{disk, fine, holds_but_for, is_of_a_cut, kept_but_for, options, take_all};
+use super::{disk, fine, is_of_a_cut, kept, kept_but_for, options, take_all};
 use crate::consume::redelivery::Rules;
 use crate::consume::step::Read;
 use crate::engine::reading;
@@ -37,12 +37,10 @@ fn attempts(dies: fn(&SimStorage) -> SimStorage) -> Vec<u32> {
 /// A worker that only consumes never takes back the mark of the clean end.
 #[test]
 fn a_death_behind_a_clean_end_counts_in_whichever_mount() {
-    holds_but_for(Mutant::DeathBehindACleanEnd, || {
-        assert_eq!(attempts(SimStorage::process_kill), [1, 2, 3]);
-        assert_eq!(attempts(SimStorage::seen_elsewhere), [1, 2, 3]);
-        // Power was cut, or somebody copied it: nobody died of the message.
-        assert_eq!(attempts(SimStorage::copied), [1; 6]);
-    });
+    assert_eq!(attempts(SimStorage::process_kill), [1, 2, 3]);
+    assert_eq!(attempts(SimStorage::seen_elsewhere), [1, 2, 3]);
+    // Power was cut, or somebody copied it: nobody died of the message.
+    assert_eq!(attempts(SimStorage::copied), [1; 6]);
 }
 
 /// The file system failed and was mounted again, and lost the index's last page together with the
@@ -95,7 +93,7 @@ fn what_a_mount_lost_without_a_trace_was_reserved() {
 /// reserved numbers are reported as reserved.
 #[test]
 fn a_batch_that_died_with_its_mount_leaves_no_segment() {
-    kept_but_for(Mutant::TornSegmentsKept, |number, images| {
+    kept(|number, images| {
         let options = options().arena_size(16 << 10).max_bytes(256 << 10);
         let storage = disk(number);
         let queue = open(storage.clone(), &options)?;
@@ -126,7 +124,7 @@ fn a_batch_that_died_with_its_mount_leaves_no_segment() {
 /// system fails, and the place alone is as it was: what it meets there is the same loss as before.
 #[test]
 fn a_place_that_another_mount_has_within_a_hole_leaves_it_again() {
-    kept_but_for(Mutant::PlaceLeftInTheMended, |number, images| {
+    kept(|number, images| {
         let options = options().arena_size(16 << 10).max_bytes(256 << 10);
         let queue = open(disk(number), &options)?;
         let consumer = fine(queue.default_consumer())?;
@@ -156,27 +154,25 @@ fn a_place_that_another_mount_has_within_a_hole_leaves_it_again() {
 fn a_start_that_is_killed_takes_little_more_than_it_holds() {
     let dies: [fn(&SimStorage) -> SimStorage; 2] =
         [SimStorage::seen_elsewhere, SimStorage::power_cut_losing_all];
-    holds_but_for(Mutant::ClosedStaysLong, || {
-        for dies in dies {
-            let options = options().arena_size(64 << 10).max_bytes(2 << 20);
-            let mut left = SimStorage::new(1);
-            for number in 0..40 {
-                let queue = open(left, &options).unwrap();
-                queue.default_consumer().unwrap();
-                queue.enqueue(&content(number, 7)).unwrap();
-                queue.core.flush().unwrap();
-                left = dies(&queue.core.storage);
-            }
-            let files = left.contents();
-            let taken: Vec<usize> = files.values().map(Vec::len).collect();
-            // The last one has space ahead.
-            let long = taken.iter().filter(|len| **len > 4096).count();
-            assert!(long <= 3, "the files take {taken:?} bytes");
-            let told = take_all(&open(left, &options).unwrap()).unwrap();
-            let came = told.iter().flatten().map(|(_, bytes)| bytes.clone());
-            assert!(came.eq((0..40).map(|number| content(number, 7))), "{told:?}");
+    for dies in dies {
+        let options = options().arena_size(64 << 10).max_bytes(2 << 20);
+        let mut left = SimStorage::new(1);
+        for number in 0..40 {
+            let queue = open(left, &options).unwrap();
+            queue.default_consumer().unwrap();
+            queue.enqueue(&content(number, 7)).unwrap();
+            queue.core.flush().unwrap();
+            left = dies(&queue.core.storage);
         }
-    });
+        let files = left.contents();
+        let taken: Vec<usize> = files.values().map(Vec::len).collect();
+        // The last one has space ahead.
+        let long = taken.iter().filter(|len| **len > 4096).count();
+        assert!(long <= 3, "the files take {taken:?} bytes");
+        let told = take_all(&open(left, &options).unwrap()).unwrap();
+        let came = told.iter().flatten().map(|(_, bytes)| bytes.clone());
+        assert!(came.eq((0..40).map(|number| content(number, 7))), "{told:?}");
+    }
 }
 
 /// A run dies in its first flush, and a container's next run reports what had been reserved. A
@@ -184,7 +180,7 @@ fn a_start_that_is_killed_takes_little_more_than_it_holds() {
 #[test]
 fn numbers_that_were_reported_behind_another_mount_stay_missing() {
     let mut reported = 0;
-    kept_but_for(Mutant::GapOnlyCached, |number, images| {
+    kept(|number, images| {
         let storage = disk(number);
         let queue = open(storage.clone(), &options())?;
         fine(queue.default_consumer())?;

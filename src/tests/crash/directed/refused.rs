@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use super::{disk, holds_but_for, is_of_a_cut, options, take_all};
+use super::{disk, is_of_a_cut, options, take_all};
 use crate::consume::step::Read;
 use crate::engine::{Engine, reading};
 use crate::error::{Error, Gap, GapCause};
@@ -15,7 +15,7 @@ use crate::options::{OnFull, Options};
 use crate::storage::{Storage, StorageFile, Stores};
 use crate::tests::crash::examine::{consumer_of, next_of, open};
 use crate::tests::crash::model::content;
-use crate::tests::sim::{Call, Mutant, SimStorage};
+use crate::tests::sim::{Call, SimStorage};
 
 /// Power is cut with a segment lost before one that is there, or one left behind the tail; a call
 /// of the opening is refused, and the process dies. The next one reports what is missing as lost
@@ -226,37 +226,32 @@ fn what_was_begun_for_a_refused_batch_says_nothing_behind_a_clean_end() {
 /// headers are read. The opening behind it may die, too: what was a spare stays one.
 #[test]
 fn what_was_begun_for_a_refused_batch_says_nothing_once_a_run_went_on() {
-    holds_but_for(Mutant::SpareLiveByItsHeader, || {
-        let options = options().max_age(Duration::from_secs(1));
-        let (cut, expired) = cut_behind_a_refused_batch(&options);
-        let put = Ok((expired.last + 1, content(8, 100)));
-        for nth in 1.. {
-            let image = cut.process_kill();
-            let queue = open(image.clone(), &options).unwrap();
-            image.freeze_at_store(nth);
-            queue.enqueue(&content(8, 100)).unwrap();
+    let options = options().max_age(Duration::from_secs(1));
+    let (cut, expired) = cut_behind_a_refused_batch(&options);
+    let put = Ok((expired.last + 1, content(8, 100)));
+    for nth in 1.. {
+        let image = cut.process_kill();
+        let queue = open(image.clone(), &options).unwrap();
+        image.freeze_at_store(nth);
+        queue.enqueue(&content(8, 100)).unwrap();
+        image.disarm();
+        let Some(dead) = image.frozen() else { break };
+        for at in (1..).step_by(5) {
+            let image = dead.process_kill();
+            image.freeze_at_store(at);
+            let opened = open(image.clone(), &options).unwrap();
             image.disarm();
-            let Some(dead) = image.frozen() else { break };
-            for at in (1..).step_by(5) {
-                let image = dead.process_kill();
-                image.freeze_at_store(at);
-                let opened = open(image.clone(), &options).unwrap();
-                image.disarm();
-                let again = image.frozen();
-                let queue = again.clone().map_or(Ok(opened), |dead| open(dead, &options)).unwrap();
-                let reported = take_all(&queue).unwrap();
-                let case = format!("after store {nth}, then {at}");
-                assert_eq!(reported.first(), Some(&Err(expired)), "{case}");
-                assert!(
-                    reported[1..].iter().all(|reported| *reported == put),
-                    "{case}: {reported:?}"
-                );
-                if again.is_none() {
-                    break;
-                }
+            let again = image.frozen();
+            let queue = again.clone().map_or(Ok(opened), |dead| open(dead, &options)).unwrap();
+            let reported = take_all(&queue).unwrap();
+            let case = format!("after store {nth}, then {at}");
+            assert_eq!(reported.first(), Some(&Err(expired)), "{case}");
+            assert!(reported[1..].iter().all(|reported| *reported == put), "{case}: {reported:?}");
+            if again.is_none() {
+                break;
             }
         }
-    });
+    }
 }
 
 /// What was dropped for a batch that was refused all the same is reported as dropped, also after a

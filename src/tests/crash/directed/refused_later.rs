@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use super::{disk, fine, kept_but_for, options, take_all};
+use super::{disk, fine, kept, options, take_all};
 use crate::consume::step::Read;
 use crate::engine::{Background, Engine, reading};
 use crate::storage::Stores;
 use crate::tests::crash::examine::{Queue, consumer_of, next_of, open};
 use crate::tests::crash::model::{Check, content, ensure};
-use crate::tests::sim::{Call, Mutant, SimStorage};
+use crate::tests::sim::{Call, SimStorage};
 
 /// Power was cut, with messages that were not flushed.
 fn cut(number: u64) -> Check<SimStorage> {
@@ -58,7 +58,7 @@ fn dies_within(number: u64, nth: u64, at: u64) -> Check<bool> {
 
 #[test]
 fn a_live_part_that_is_late_is_not_believed_in_part() {
-    kept_but_for(Mutant::TokenOfTheLate, |number, images| {
+    kept(|number, images| {
         for nth in 1..30 {
             for at in 1..24 {
                 if !dies_within(number, nth, at)? {

@@ -1,38 +1,34 @@
 //! What a salvage makes of the files that a death leaves.
 
-use super::{disk, holds_but_for, options};
+use super::{disk, options};
 use crate::salvage::{Salvage, Salvaged};
 use crate::tests::crash::examine::open;
 use crate::tests::crash::model::content;
 use crate::tests::guard::tempdir;
-use crate::tests::sim::{Mutant, forget_meanwhile, meanwhile};
+use crate::tests::sim::{forget_meanwhile, meanwhile};
 
 /// The process dies at each call and each store of a batch: of the batch all comes, or nothing.
 #[test]
 fn a_salvage_hands_out_no_part_of_a_batch_that_was_never_put_in() {
-    holds_but_for(Mutant::UnfinishedSalvaged, || {
-        let mut left_out = 0;
-        for store in 1.. {
-            let queue = open(disk(1), &options()).unwrap();
-            (0..2).for_each(|number| {
-                assert_eq!(queue.enqueue(&content(number, 100)).unwrap(), number)
-            });
-            queue.core.storage.freeze_at_store(store);
-            queue.enqueue_batch(&[content(2, 100), content(3, 100), content(4, 100)]).unwrap();
-            queue.core.storage.disarm();
-            let Some(dead) = queue.core.storage.frozen() else { break };
-            let directory = tempdir().unwrap();
-            for (name, bytes) in dead.contents() {
-                std::fs::write(directory.path().join(name), bytes).unwrap();
-            }
-            let mut messages = Salvage::of([directory.path()]).messages().unwrap();
-            let came = messages.by_ref().filter(|it| matches!(it, Salvaged::Message { .. }));
-            let came = came.count();
-            assert!(came == 2 || came == 5, "store {store}: {came} came");
-            left_out += u32::from(messages.into_report().unfinished_left_out);
+    let mut left_out = 0;
+    for store in 1.. {
+        let queue = open(disk(1), &options()).unwrap();
+        (0..2).for_each(|number| assert_eq!(queue.enqueue(&content(number, 100)).unwrap(), number));
+        queue.core.storage.freeze_at_store(store);
+        queue.enqueue_batch(&[content(2, 100), content(3, 100), content(4, 100)]).unwrap();
+        queue.core.storage.disarm();
+        let Some(dead) = queue.core.storage.frozen() else { break };
+        let directory = tempdir().unwrap();
+        for (name, bytes) in dead.contents() {
+            std::fs::write(directory.path().join(name), bytes).unwrap();
         }
-        assert!(left_out > 1, "{left_out}");
-    });
+        let mut messages = Salvage::of([directory.path()]).messages().unwrap();
+        let came = messages.by_ref().filter(|it| matches!(it, Salvaged::Message { .. }));
+        let came = came.count();
+        assert!(came == 2 || came == 5, "store {store}: {came} came");
+        left_out += u32::from(messages.into_report().unfinished_left_out);
+    }
+    assert!(left_out > 1, "{left_out}");
 }
 
 /// The owner of the queue uses a file again right after it was searched: nothing in it is damaged.

@@ -75,7 +75,6 @@ fn dies(number: u64, images: &mut u64) -> Check<bool> {
 #[test]
 fn a_damaged_index_costs_no_place_whenever_the_opening_dies() {
     kept_but_for(Mutant::NewIndexNotSynced, dies);
-    kept_but_for(Mutant::NewIndexForgotten, dies);
 }
 
 /// A file of a new index that an opening left counts no more than the index that is there.
@@ -123,24 +122,22 @@ fn what_stands_for_the_index_is_taken_or_left_as_it_is() {
 /// An index that was left is not taken up when the one beside it is lost, long after.
 #[test]
 fn a_new_index_beside_a_whole_one_is_removed() {
-    holds_but_for(Mutant::LeftIndexStays, || {
-        let queue = open(disk(9), &roomy()).unwrap();
-        queue.default_consumer().unwrap();
-        for number in 0..20 {
-            queue.enqueue(&content(number, 100)).unwrap();
-        }
-        queue.core.flush().unwrap();
-        let storage = queue.core.storage.process_kill();
-        // A sector cannot be read, and the opening cannot rename what it has made.
-        let unreadable = storage.process_kill();
-        unreadable.make_unreadable("index", 1024..1536);
-        unreadable.fail_after(Call::Rename, 1, Errno::IO, true);
-        open(unreadable.clone(), &roomy()).unwrap_err();
-        storage.write_file("index.new", &unreadable.read_file("index.new"));
-        let queue = open(storage, &roomy()).unwrap();
-        let names = queue.core.storage.file_names();
-        assert!(!names.contains(&"index.new".to_owned()), "{names:?}");
-    });
+    let queue = open(disk(9), &roomy()).unwrap();
+    queue.default_consumer().unwrap();
+    for number in 0..20 {
+        queue.enqueue(&content(number, 100)).unwrap();
+    }
+    queue.core.flush().unwrap();
+    let storage = queue.core.storage.process_kill();
+    // A sector cannot be read, and the opening cannot rename what it has made.
+    let unreadable = storage.process_kill();
+    unreadable.make_unreadable("index", 1024..1536);
+    unreadable.fail_after(Call::Rename, 1, Errno::IO, true);
+    open(unreadable.clone(), &roomy()).unwrap_err();
+    storage.write_file("index.new", &unreadable.read_file("index.new"));
+    let queue = open(storage, &roomy()).unwrap();
+    let names = queue.core.storage.file_names();
+    assert!(!names.contains(&"index.new".to_owned()), "{names:?}");
 }
 
 /// The mark of a clean end is taken back before segments change, in one half of the checkpoint.

@@ -2,10 +2,10 @@
 
 use super::{roomy, take};
 use crate::options::Options;
-use crate::tests::crash::directed::{disk, holds_but_for, take_all};
+use crate::tests::crash::directed::{disk, take_all};
 use crate::tests::crash::examine::{Queue, open};
 use crate::tests::crash::model::content;
-use crate::tests::sim::{Mutant, SimStorage};
+use crate::tests::sim::SimStorage;
 
 const LEN: usize = 700;
 
@@ -45,28 +45,26 @@ fn contents(queue: &Queue) -> Vec<Vec<u8>> {
 
 #[test]
 fn a_copy_of_any_segment_costs_nothing() {
-    holds_but_for(Mutant::CopiesStayLive, || {
-        for (before, between) in (0..4).flat_map(|one| (0..4).map(move |two| (one, two))) {
-            for which in 0..3 {
-                let queue = open(disk(1), &options()).unwrap();
-                queue.default_consumer().unwrap();
-                put(&queue, 0..40);
-                take(&queue, 2);
-                let storage = image(&queue, before);
-                let Some(name) = segments(&storage).get(which).cloned() else { continue };
-                storage.write_file("segment-00000009", &storage.read_file(&name));
-                let queue = open(storage, &options()).unwrap();
-                put(&queue, 40..52);
-                let queue = open(image(&queue, between), &options()).unwrap();
-                let reported = contents(&queue);
-                let wanted = (2..52).map(|number| content(number, LEN));
-                let what = format!("{before}, {name}, {between}: {} come", reported.len());
-                // (A power cut takes the place back.)
-                let from = reported.len().saturating_sub(50);
-                assert!(reported[from..].iter().cloned().eq(wanted), "{what}");
-            }
+    for (before, between) in (0..4).flat_map(|one| (0..4).map(move |two| (one, two))) {
+        for which in 0..3 {
+            let queue = open(disk(1), &options()).unwrap();
+            queue.default_consumer().unwrap();
+            put(&queue, 0..40);
+            take(&queue, 2);
+            let storage = image(&queue, before);
+            let Some(name) = segments(&storage).get(which).cloned() else { continue };
+            storage.write_file("segment-00000009", &storage.read_file(&name));
+            let queue = open(storage, &options()).unwrap();
+            put(&queue, 40..52);
+            let queue = open(image(&queue, between), &options()).unwrap();
+            let reported = contents(&queue);
+            let wanted = (2..52).map(|number| content(number, LEN));
+            let what = format!("{before}, {name}, {between}: {} come", reported.len());
+            // (A power cut takes the place back.)
+            let from = reported.len().saturating_sub(50);
+            assert!(reported[from..].iter().cloned().eq(wanted), "{what}");
         }
-    });
+    }
 }
 
 /// The last segment got another name, and an older copy of it stands under its own.

@@ -6,10 +6,10 @@ use rustix::io::Errno;
 
 use super::{closed, reported_up_to, roomy, take};
 use crate::format::{Checkpoint, LIMIT, LIVE_LEN, SECTOR, index_at, live_at};
-use crate::tests::crash::directed::{disk, holds_but_for, options, take_all};
+use crate::tests::crash::directed::{disk, options, take_all};
 use crate::tests::crash::examine::open;
 use crate::tests::crash::model::content;
-use crate::tests::sim::{Call, Mutant, SimStorage};
+use crate::tests::sim::{Call, SimStorage};
 
 /// Any one byte of the live part is damaged, in the same boot: nothing is lost, no number is given
 /// out twice, also after a kill, a power cut, a clean end.
@@ -213,22 +213,20 @@ fn an_index_that_cannot_be_read_everywhere_is_made_anew() {
 /// the opening fails, and the index stays, with every consumer in it.
 #[test]
 fn an_index_of_which_next_to_nothing_can_be_read_is_kept() {
-    holds_but_for(Mutant::UnreadableIndexMadeAnew, || {
-        let mut refused = 0;
-        for (once, ever) in (1..5).flat_map(|once| (1..8).map(move |ever| (once, ever))) {
-            let queue = open(disk(1), &options()).unwrap();
-            queue.consumer("worker").unwrap();
-            queue.close().unwrap();
-            let storage = queue.core.storage.process_kill();
-            storage.fail_after(Call::Read, once, Errno::IO, false);
-            storage.fail_after(Call::Read, ever, Errno::IO, true);
-            refused += u32::from(open(storage.clone(), &options()).is_err());
-            storage.clear_faults();
-            let names = open(storage, &options()).unwrap().consumer_names();
-            assert_eq!(names, ["worker"], "reads {once} and {ever} later fail");
-        }
-        assert!(refused > 3, "{refused}");
-    });
+    let mut refused = 0;
+    for (once, ever) in (1..5).flat_map(|once| (1..8).map(move |ever| (once, ever))) {
+        let queue = open(disk(1), &options()).unwrap();
+        queue.consumer("worker").unwrap();
+        queue.close().unwrap();
+        let storage = queue.core.storage.process_kill();
+        storage.fail_after(Call::Read, once, Errno::IO, false);
+        storage.fail_after(Call::Read, ever, Errno::IO, true);
+        refused += u32::from(open(storage.clone(), &options()).is_err());
+        storage.clear_faults();
+        let names = open(storage, &options()).unwrap().consumer_names();
+        assert_eq!(names, ["worker"], "reads {once} and {ever} later fail");
+    }
+    assert!(refused > 3, "{refused}");
 }
 
 /// A quarantined index counts in the limit of disk; one whose header alone is damaged is not
@@ -272,25 +270,23 @@ fn an_index_that_is_quarantined_counts() {
 /// is put back. The rest of the batch is there.
 #[test]
 fn an_older_index_hides_nothing_of_a_batch_that_was_half_given_back() {
-    holds_but_for(Mutant::HeldOfTheHeadersForgotten, || {
-        let queue = open(disk(1), &roomy()).unwrap();
-        queue.default_consumer().unwrap();
-        queue.enqueue(&content(0, 700)).unwrap();
-        queue.core.flush().unwrap();
-        let older = queue.core.storage.read_file("index");
-        let batch: Vec<_> = (1..60).map(|number| content(number, 1000)).collect();
-        queue.enqueue_batch(&batch).unwrap();
-        take(&queue, 30);
-        queue.core.flush().unwrap();
-        queue.enqueue(&content(60, 12000)).unwrap();
-        queue.core.flush().unwrap();
-        let first = queue.core.oldest_seq.load(Ordering::Acquire);
-        assert!((2..30).contains(&first), "{first}");
-        queue.close().unwrap();
-        let storage = queue.core.storage.process_kill();
-        storage.corrupt("index", 0, &older);
-        let reported = take_all(&open(storage, &roomy()).unwrap()).unwrap();
-        let numbers: Vec<_> = reported.iter().flatten().map(|(number, _)| *number).collect();
-        assert_eq!(numbers, (first..61).collect::<Vec<_>>(), "{reported:?}");
-    });
+    let queue = open(disk(1), &roomy()).unwrap();
+    queue.default_consumer().unwrap();
+    queue.enqueue(&content(0, 700)).unwrap();
+    queue.core.flush().unwrap();
+    let older = queue.core.storage.read_file("index");
+    let batch: Vec<_> = (1..60).map(|number| content(number, 1000)).collect();
+    queue.enqueue_batch(&batch).unwrap();
+    take(&queue, 30);
+    queue.core.flush().unwrap();
+    queue.enqueue(&content(60, 12000)).unwrap();
+    queue.core.flush().unwrap();
+    let first = queue.core.oldest_seq.load(Ordering::Acquire);
+    assert!((2..30).contains(&first), "{first}");
+    queue.close().unwrap();
+    let storage = queue.core.storage.process_kill();
+    storage.corrupt("index", 0, &older);
+    let reported = take_all(&open(storage, &roomy()).unwrap()).unwrap();
+    let numbers: Vec<_> = reported.iter().flatten().map(|(number, _)| *number).collect();
+    assert_eq!(numbers, (first..61).collect::<Vec<_>>(), "{reported:?}");
 }

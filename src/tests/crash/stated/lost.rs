@@ -5,7 +5,7 @@ use crate::consume::step::Read;
 use crate::engine::reading;
 use crate::format::SECTOR;
 use crate::options::{Options, Start};
-use crate::tests::crash::directed::{disk, fine, holds_but_for, kept_but_for, take_all_of};
+use crate::tests::crash::directed::{disk, fine, kept, kept_but_for, take_all_of};
 use crate::tests::crash::examine::{consumer_of, next_of, open};
 use crate::tests::crash::model::{Check, content, ensure};
 use crate::tests::sim::{Mutant, SimStorage};
@@ -106,7 +106,7 @@ fn a_damaged_sector_of_the_index_costs_no_consumer_a_message() {
     let victims = [69, 68, 5, 4, 0];
     let storages = victims.map(left);
     for len in [SECTOR, PAGE] {
-        kept_but_for(Mutant::LostLeftOut, |number, images| {
+        kept(|number, images| {
             let (which, sector) = (number as usize % 5, number as usize / 5);
             *images += 1;
             is_damaged(&storages[which], victims[which], sector * len, len)?;
@@ -119,7 +119,7 @@ fn a_damaged_sector_of_the_index_costs_no_consumer_a_message() {
 /// The index ends at this page, or within the one before.
 #[test]
 fn an_index_that_was_cut_costs_no_consumer_a_message() {
-    kept_but_for(Mutant::LostLeftOut, |number, images| {
+    kept(|number, images| {
         let victim = [69, 5][number as usize % 2];
         let storage = left(victim);
         let bytes = storage.read_file("index");
@@ -165,7 +165,7 @@ fn a_power_cut_is_not_taken_for_damage() {
 /// damaged.
 #[test]
 fn a_removal_that_is_cut_is_not_taken_for_damage() {
-    kept_but_for(Mutant::LongNameCleared, |number, images| {
+    kept(|number, images| {
         let queue = open(disk(number), &limits())?;
         fine(queue.consumer(&name(1)).and(queue.consumer(&name(3))))?;
         fine(queue.enqueue(b"a message"))?;
@@ -234,22 +234,20 @@ fn rows_of_extents_that_a_power_cut_left_are_cleared() {
 /// last segment. When the index is lost after that, the spare says which numbers are gone.
 #[test]
 fn an_opening_that_drains_the_last_segment_says_so_in_its_header() {
-    holds_but_for(Mutant::SparesOfAnOpeningForget, || {
-        for left in
-            [SimStorage::process_kill, SimStorage::seen_elsewhere, SimStorage::power_cut_losing_all]
-        {
-            let queue = open(disk(1), &limits()).unwrap();
-            queue.consumer("w").unwrap();
-            (0..8).for_each(|seq| assert_eq!(queue.enqueue(&content(seq, 400)).unwrap(), seq));
-            read(&queue, "w", 8);
-            queue.core.flush().unwrap();
-            let queue = open(left(&queue.core.storage), &limits()).unwrap();
-            let next = next_of(&queue);
-            queue.give_space_back();
-            queue.close().unwrap();
-            let storage = queue.core.storage.process_kill();
-            storage.remove_file("index");
-            assert!(next_of(&open(storage, &limits()).unwrap()) >= next.min(8));
-        }
-    });
+    for left in
+        [SimStorage::process_kill, SimStorage::seen_elsewhere, SimStorage::power_cut_losing_all]
+    {
+        let queue = open(disk(1), &limits()).unwrap();
+        queue.consumer("w").unwrap();
+        (0..8).for_each(|seq| assert_eq!(queue.enqueue(&content(seq, 400)).unwrap(), seq));
+        read(&queue, "w", 8);
+        queue.core.flush().unwrap();
+        let queue = open(left(&queue.core.storage), &limits()).unwrap();
+        let next = next_of(&queue);
+        queue.give_space_back();
+        queue.close().unwrap();
+        let storage = queue.core.storage.process_kill();
+        storage.remove_file("index");
+        assert!(next_of(&open(storage, &limits()).unwrap()) >= next.min(8));
+    }
 }
