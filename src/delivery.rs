@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::consume::consumer_state::ConsumerState;
-use crate::consume::step::Handed;
+use crate::consume::step::DeliveryToken;
 use crate::engine::Engine;
 use crate::engine::reading::AsMessage;
 use crate::error::{Error, Gap, Result, past_gaps};
@@ -47,7 +47,7 @@ use crate::threads::now;
 #[must_use = "a delivery that is dropped goes back to the queue"]
 pub struct Delivery {
     message: Message,
-    handed: Handed,
+    handed: DeliveryToken,
     /// `None` once the delivery was acknowledged or given back.
     receiver: Option<Receiver>,
 }
@@ -62,7 +62,7 @@ struct Receiver {
 impl Delivery {
     pub(crate) fn new(
         message: Message,
-        handed: Handed,
+        handed: DeliveryToken,
         engine: &Arc<Engine<FileStorage>>,
         consumer: &Arc<ConsumerState<FileStorage>>,
     ) -> Delivery {

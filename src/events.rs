@@ -40,14 +40,14 @@ pub(crate) struct Holding(());
 
 pub(crate) fn hold() -> Holding {
     #[cfg(feature = "tracing")]
-    noted::HELD.set(noted::HELD.get() + 1);
+    noted::RETAINED_FROM.set(noted::RETAINED_FROM.get() + 1);
     Holding(())
 }
 
 #[cfg(feature = "tracing")]
 impl Drop for Holding {
     fn drop(&mut self) {
-        noted::HELD.set(noted::HELD.get() - 1);
+        noted::RETAINED_FROM.set(noted::RETAINED_FROM.get() - 1);
     }
 }
 
@@ -91,7 +91,7 @@ mod noted {
         static NOTED: RefCell<crate::threads::requests::Noted> = const { RefCell::new(Vec::new()) };
         /// This thread is inside a subscriber.
         static REPORTING: Cell<bool> = const { Cell::new(false) };
-        pub(super) static HELD: Cell<u32> = const { Cell::new(0) };
+        pub(super) static RETAINED_FROM: Cell<u32> = const { Cell::new(0) };
     }
 
     /// Whether this thread has a subscriber: it may be another's that asks for such events. (No
@@ -138,7 +138,7 @@ mod noted {
             }
         }
         // Events noted by a call that panics are reported by the thread's next call.
-        if !REPORTING.get() && HELD.get() == 0 && !std::thread::panicking() {
+        if !REPORTING.get() && RETAINED_FROM.get() == 0 && !std::thread::panicking() {
             REPORTING.set(true);
             let _reporting = Reporting;
             crate::threads::ranks::check_foreign_code();

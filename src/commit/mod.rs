@@ -87,13 +87,13 @@ impl<S: Storage> Core<S> {
             return false;
         };
         let tail = writer.committed().position;
-        let (held, unread) = (writer.held_end(), self.unread());
+        let (retained_from, unread) = (writer.retained_end(), self.unread());
         if !self.segments.is_tail_too_old(&self.context(), ages, tail)
-            || !self.drain_tail(writer, GapCause::Expired, held)
+            || !self.drain_tail(writer, GapCause::Expired, retained_from)
         {
             return false;
         }
-        self.note_expired(held, unread);
+        self.note_expired(retained_from, unread);
         true
     }
 
@@ -109,7 +109,7 @@ impl<S: Storage> Core<S> {
         if !writer.is_cleared(self) {
             return false;
         }
-        let tail = Spot { seq: writer.held_end(), ..writer.committed() };
+        let tail = Spot { seq: writer.retained_end(), ..writer.committed() };
         let Some(end) = self.segments.drain_tail(&self.context(), tail, cause, evicted) else {
             return false;
         };

@@ -10,7 +10,7 @@ use crate::consume::consumer_state::{ConsumerState, LockedState};
 use crate::consume::lanes::spots_of_counted;
 use crate::consume::redelivery::{DeadLetters, Rules};
 use crate::consume::slow::Done;
-use crate::consume::step::Handed;
+use crate::consume::step::DeliveryToken;
 use crate::error::{Error, Gap, GapCause, Result};
 use crate::events;
 use crate::format::Spot;
@@ -55,7 +55,7 @@ impl<S: Storage> ConsumerState<S> {
         &self,
         core: &Core<S>,
         seq: u64,
-        handed: Handed,
+        handed: DeliveryToken,
     ) -> Result<Option<bool>> {
         core.check_readable()?;
         let mut locked = self.locked.lock();
@@ -69,7 +69,7 @@ impl<S: Storage> ConsumerState<S> {
         locked: &mut LockedState<S>,
         core: &Core<S>,
         seq: u64,
-        handed: Handed,
+        handed: DeliveryToken,
     ) -> Result<Option<bool>> {
         let before = match &mut locked.ledger {
             Some(ledger) if ledger.epoch == handed.epoch || planted!(EpochNotAsked) => {
@@ -94,7 +94,7 @@ impl<S: Storage> ConsumerState<S> {
         &self,
         core: &Core<S>,
         seq: u64,
-        handed: Handed,
+        handed: DeliveryToken,
         delay: Option<Duration>,
     ) -> bool {
         let mut locked = self.locked.lock();
@@ -132,7 +132,7 @@ impl<S: Storage> ConsumerState<S> {
     }
 
     /// A message is handed out no more. False when its delivery was called off or is done already.
-    pub(crate) fn reject(&self, core: &Core<S>, seq: u64, handed: Handed) -> Result<bool> {
+    pub(crate) fn reject(&self, core: &Core<S>, seq: u64, handed: DeliveryToken) -> Result<bool> {
         core.check_readable()?;
         let mut locked = self.locked.lock();
         let locked = &mut *locked;
@@ -156,7 +156,7 @@ impl<S: Storage> ConsumerState<S> {
         &self,
         core: &Core<S>,
         seq: u64,
-        handed: Handed,
+        handed: DeliveryToken,
         by: Duration,
     ) -> Result<()> {
         core.check_readable()?;
@@ -310,7 +310,7 @@ impl<S: Storage> ConsumerState<S> {
     /// segment behind.
     pub(crate) fn finish_dead_letter(&self, core: &Core<S>, dead_letter: DeadLetterStub) -> bool {
         let DeadLetterStub { seq, epoch, .. } = dead_letter;
-        let handed = Handed::new(0, epoch, 0);
+        let handed = DeliveryToken::new(0, epoch, 0);
         let mut locked = self.locked.lock();
         // A close lets dead letters under way end, as long as the epoch is theirs: else they would
         // go twice.

@@ -12,7 +12,7 @@ use std::time::Instant;
 use crate::commit::Core;
 use crate::consume::consumer_state::{ConsumerState, LockedState};
 use crate::consume::ledger::Ledger;
-use crate::consume::step::{Deliver, Handed, Lane, Read, Step};
+use crate::consume::step::{Deliver, DeliveryToken, Lane, Read, Step};
 use crate::consume::stretches::LeftBehind;
 use crate::consume::two_lanes::{LaneRules, TwoLanes};
 use crate::error::{Error, Result};
@@ -65,8 +65,8 @@ impl<S: Storage> ConsumerState<S> {
         delivery: D,
         only: Option<Lane>,
         look: &mut LaneLook,
-    ) -> (Step<D::Delivered>, Handed) {
-        let step = |outcome| (Step::of(outcome), Handed::default());
+    ) -> (Step<D::Delivered>, DeliveryToken) {
+        let step = |outcome| (Step::of(outcome), DeliveryToken::default());
         if let Err(error) = core.check_readable() {
             return step(Err(error.into()));
         }
@@ -102,7 +102,7 @@ impl<S: Storage> ConsumerState<S> {
             }
             return (Step { crossed, ..step }, handed);
         }
-        (Step { crossed, ..Step::of(Ok(None)) }, Handed::default())
+        (Step { crossed, ..Step::of(Ok(None)) }, DeliveryToken::default())
     }
 
     /// Leaves what waits behind, and returns its numbers.

@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use crate::consume::ranges::Ranges;
 use crate::consume::redelivery::Redeliveries;
-use crate::consume::step::{Handed, Lane};
+use crate::consume::step::{DeliveryToken, Lane};
 use crate::consume::stretches::Stretches;
 use crate::error::Gap;
 use crate::format::{Acks, NumberRange, Spot};
@@ -23,7 +23,7 @@ use crate::storage::StorageFile;
 
 /// Where a message is that was handed out and is not done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Whereabouts {
+pub(super) enum DeliveryState {
     /// With a worker.
     Out,
     /// Given back: it comes again.
@@ -42,7 +42,7 @@ pub(crate) struct Open {
     segment_end: u64,
     /// How often it was handed out.
     pub(crate) attempts: u32,
-    pub(super) state: Whereabouts,
+    pub(super) state: DeliveryState,
     /// When its lease or its delay ends, or its dead letter is tried again.
     pub(super) due: Option<Instant>,
 }
@@ -171,7 +171,7 @@ impl<F: StorageFile> Ledger<F> {
         position: u64,
         segment_end: u64,
         now: Option<Instant>,
-    ) -> Handed {
+    ) -> DeliveryToken {
         let mut open = self.opened(seq, position, segment_end);
         let handed = self.begin_attempt(seq, &mut open, now);
         self.open.insert(seq, open);
@@ -182,16 +182,16 @@ impl<F: StorageFile> Ledger<F> {
     /// A message as it is before this run has handed it out.
     pub(super) fn opened(&self, seq: u64, position: u64, segment_end: u64) -> Open {
         let attempts = self.redelivery.as_ref().map_or(0, |redelivery| redelivery.count(seq));
-        Open { position, segment_end, attempts, state: Whereabouts::Out, due: None }
+        Open { position, segment_end, attempts, state: DeliveryState::Out, due: None }
     }
 
     /// Hands a message out that comes again.
-    pub(crate) fn hand_out_again(&mut self, seq: u64, now: Option<Instant>) -> Handed {
+    pub(crate) fn hand_out_again(&mut self, seq: u64, now: Option<Instant>) -> DeliveryToken {
         let Some(mut open) = self.open.get(&seq).copied() else {
-            return Handed::default();
+            return DeliveryToken::default();
         };
         self.leave(seq, open.state);
-        open.state = Whereabouts::Out;
+        open.state = DeliveryState::Out;
         let handed = self.begin_attempt(seq, &mut open, now);
         self.open.insert(seq, open);
         self.out += 1;
@@ -200,7 +200,7 @@ impl<F: StorageFile> Ledger<F> {
 
     /// Before this returns it is stored that the message is handed out, beside those that are with
     /// workers already.
-    fn begin_attempt(&mut self, seq: u64, open: &mut Open, now: Option<Instant>) -> Handed {
+    fn begin_attempt(&mut self, seq: u64, open: &mut Open, now: Option<Instant>) -> DeliveryToken {
         open.attempts = open.attempts.saturating_add(1);
         if let Some(redelivery) = &mut self.redelivery {
             if self.stretches.is_empty() {
@@ -211,9 +211,9 @@ impl<F: StorageFile> Ledger<F> {
             open.due = now.and_then(|now| now.checked_add(redelivery.rules.lease?));
             redelivery.set_timer(seq, None, open.due);
         }
-        let leased = if open.due.is_some() { Handed::LEASED } else { 0 };
-        let backlog = if self.stretches.is_backlog(seq) { Handed::BACKLOG } else { 0 };
-        Handed::new(open.attempts, self.epoch, leased | backlog)
+        let leased = if open.due.is_some() { DeliveryToken::LEASED } else { 0 };
+        let backlog = if self.stretches.is_backlog(seq) { DeliveryToken::BACKLOG } else { 0 };
+        DeliveryToken::new(open.attempts, self.epoch, leased | backlog)
     }
 
     /// Opens the message at the cursor as rejected, if it is to be handed out no more. False when
@@ -230,7 +230,7 @@ impl<F: StorageFile> Ledger<F> {
     }
 
     /// Moves an open message to another state, in which it is until `due`.
-    pub(super) fn put(&mut self, seq: u64, state: Whereabouts, due: Option<Instant>) {
+    pub(super) fn put(&mut self, seq: u64, state: DeliveryState, due: Option<Instant>) {
         let Some(open) = self.open.get_mut(&seq) else {
             return;
         };
@@ -241,12 +241,12 @@ impl<F: StorageFile> Ledger<F> {
         }
         self.leave(seq, was);
         match state {
-            Whereabouts::Out => self.out += 1,
-            Whereabouts::Delayed => self.delayed += 1,
-            Whereabouts::Back => {
+            DeliveryState::Out => self.out += 1,
+            DeliveryState::Delayed => self.delayed += 1,
+            DeliveryState::Back => {
                 self.returned.insert(seq);
             }
-            Whereabouts::Rejected => {
+            DeliveryState::Rejected => {
                 // One that is tried again later is not there until then.
                 if due.is_none() {
                     self.rejected.insert(seq);
@@ -255,14 +255,14 @@ impl<F: StorageFile> Ledger<F> {
         }
     }
 
-    fn leave(&mut self, seq: u64, was: Whereabouts) {
+    fn leave(&mut self, seq: u64, was: DeliveryState) {
         match was {
-            Whereabouts::Out => self.out -= 1,
-            Whereabouts::Delayed => self.delayed -= 1,
-            Whereabouts::Back => {
+            DeliveryState::Out => self.out -= 1,
+            DeliveryState::Delayed => self.delayed -= 1,
+            DeliveryState::Back => {
                 self.returned.remove(&seq);
             }
-            Whereabouts::Rejected => {
+            DeliveryState::Rejected => {
                 self.rejected.remove(&seq);
                 self.unsendable.remove(&seq);
             }

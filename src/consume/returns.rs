@@ -3,9 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::consume::ledger::{Ledger, Open, Whereabouts};
+use crate::consume::ledger::{DeliveryState, Ledger, Open};
 use crate::consume::redelivery::Redeliveries;
-use crate::consume::step::Handed;
+use crate::consume::step::DeliveryToken;
 use crate::error::{Error, Gap, GapCause, Result};
 use crate::format::{Attempts, Spot};
 use crate::index::AttemptsRow;
@@ -34,7 +34,7 @@ impl<F: StorageFile> Ledger<F> {
         self.taken_back_below = self.taken_back_below.max(spot.seq + 1);
         if !self.keep_rejected(spot.seq, spot.position, segment_end) {
             let mut open = self.opened(spot.seq, spot.position, segment_end);
-            open.state = Whereabouts::Back;
+            open.state = DeliveryState::Back;
             self.open.insert(spot.seq, open);
             self.returned.insert(spot.seq);
         }
@@ -55,7 +55,7 @@ impl<F: StorageFile> Ledger<F> {
     /// Gives a message back, to come again after `delay`, or else as the rules say. False when it
     /// is not with a worker.
     pub(crate) fn give_back(&mut self, seq: u64, delay: Option<Duration>) -> bool {
-        let Some(open) = self.open.get(&seq).filter(|open| open.state == Whereabouts::Out) else {
+        let Some(open) = self.open.get(&seq).filter(|open| open.state == DeliveryState::Out) else {
             return false;
         };
         let (attempts, mut wait) = (open.attempts, delay.unwrap_or_default());
@@ -67,24 +67,24 @@ impl<F: StorageFile> Ledger<F> {
             wait = delay.unwrap_or_else(|| redelivery.rules.delay(attempts));
         }
         if wait.is_zero() {
-            self.put(seq, Whereabouts::Back, None);
+            self.put(seq, DeliveryState::Back, None);
         } else {
             // A time that overflows the clock is for ever.
-            self.put(seq, Whereabouts::Delayed, now().checked_add(wait));
+            self.put(seq, DeliveryState::Delayed, now().checked_add(wait));
         }
         true
     }
 
     /// An open message is handed out no more. False when it is not open, or rejected already.
     pub(crate) fn reject(&mut self, seq: u64) -> bool {
-        let Some(open) = self.open.get(&seq).filter(|open| open.state != Whereabouts::Rejected)
+        let Some(open) = self.open.get(&seq).filter(|open| open.state != DeliveryState::Rejected)
         else {
             return false;
         };
         if let Some(redelivery) = &mut self.redelivery {
             redelivery.note_rejected(seq, open.attempts);
         }
-        self.put(seq, Whereabouts::Rejected, None);
+        self.put(seq, DeliveryState::Rejected, None);
         true
     }
 
@@ -94,7 +94,7 @@ impl<F: StorageFile> Ledger<F> {
             return;
         };
         let comes_again =
-            |open: &Open| matches!(open.state, Whereabouts::Back | Whereabouts::Delayed);
+            |open: &Open| matches!(open.state, DeliveryState::Back | DeliveryState::Delayed);
         let is_spent =
             |(seq, open): &(&u64, &Open)| comes_again(open) && redelivery.is_spent(**seq);
         let spent: Vec<_> = self.open.iter().filter(is_spent).map(|(seq, _)| *seq).collect();
@@ -111,11 +111,13 @@ impl<F: StorageFile> Ledger<F> {
             };
             open.due = None;
             match open.state {
-                Whereabouts::Out => {
+                DeliveryState::Out => {
                     self.give_back(seq, None);
                 }
-                Whereabouts::Delayed | Whereabouts::Back => self.put(seq, Whereabouts::Back, None),
-                Whereabouts::Rejected => {
+                DeliveryState::Delayed | DeliveryState::Back => {
+                    self.put(seq, DeliveryState::Back, None)
+                }
+                DeliveryState::Rejected => {
                     self.rejected.insert(seq);
                 }
             }
@@ -131,13 +133,13 @@ impl<F: StorageFile> Ledger<F> {
 
     /// An error when the lease of the delivery has ended: the message is another worker's, or was,
     /// or will be.
-    pub(crate) fn check_lease(&mut self, seq: u64, handed: Handed) -> Result<()> {
+    pub(crate) fn check_lease(&mut self, seq: u64, handed: DeliveryToken) -> Result<()> {
         if !handed.is_leased() {
             return Ok(());
         }
         self.tick(now());
         let is_own =
-            |open: &Open| open.state == Whereabouts::Out && open.attempts == handed.attempts;
+            |open: &Open| open.state == DeliveryState::Out && open.attempts == handed.attempts;
         if self.open.get(&seq).is_some_and(is_own) { Ok(()) } else { Err(Error::Expired) }
     }
 
@@ -149,7 +151,7 @@ impl<F: StorageFile> Ledger<F> {
 
     /// Another end of a lease that has not ended.
     pub(crate) fn extend(&mut self, seq: u64, due: Option<Instant>) {
-        self.put(seq, Whereabouts::Out, due);
+        self.put(seq, DeliveryState::Out, due);
     }
 
     /// Takes the oldest rejected message, for its dead letter:
@@ -161,8 +163,8 @@ impl<F: StorageFile> Ledger<F> {
 
     /// The dead letter is tried again at `due`.
     pub(crate) fn dead_letter_failed(&mut self, seq: u64, due: Instant) {
-        if self.open.get(&seq).is_some_and(|open| open.state == Whereabouts::Rejected) {
-            self.put(seq, Whereabouts::Rejected, Some(due));
+        if self.open.get(&seq).is_some_and(|open| open.state == DeliveryState::Rejected) {
+            self.put(seq, DeliveryState::Rejected, Some(due));
         }
     }
 
@@ -188,22 +190,22 @@ impl<F: StorageFile> Ledger<F> {
     /// Dead letters that were to be tried again later are tried now.
     pub(crate) fn dead_letters_at_once(&mut self) {
         let waits =
-            |(_, open): &(&u64, &Open)| open.state == Whereabouts::Rejected && open.due.is_some();
+            |(_, open): &(&u64, &Open)| open.state == DeliveryState::Rejected && open.due.is_some();
         let waiting: Vec<_> = self.open.iter().filter(waits).map(|(seq, _)| *seq).collect();
         for seq in waiting {
-            self.put(seq, Whereabouts::Rejected, None);
+            self.put(seq, DeliveryState::Rejected, None);
         }
     }
 
     /// The other queue can never take the dead letter: a read reports the message as a gap.
     pub(crate) fn dead_letter_refused(&mut self, seq: u64) {
-        if self.open.get(&seq).is_some_and(|open| open.state == Whereabouts::Rejected) {
+        if self.open.get(&seq).is_some_and(|open| open.state == DeliveryState::Rejected) {
             self.unsendable.insert(seq);
         }
     }
 
     /// A message that was rejected is gone: the next read reports it.
     pub(crate) fn dead_letter_lost(&mut self, seq: u64) {
-        self.put(seq, Whereabouts::Back, None);
+        self.put(seq, DeliveryState::Back, None);
     }
 }

@@ -16,7 +16,7 @@ use crate::commit::Core;
 use crate::consume::consumer_state::{ConsumerState, LockedState, reported};
 use crate::consume::find::{FoundAt, find_in_lane};
 use crate::consume::ledger::Ledger;
-use crate::consume::step::{BeginsDefault, Deliver, Existence, Handed, Lane, Read, Step};
+use crate::consume::step::{BeginsDefault, Deliver, DeliveryToken, Existence, Lane, Read, Step};
 use crate::error::{Error, Gap, Result};
 use crate::format::{NumberRange, Spot};
 use crate::read::{Cursor, Record};
@@ -72,7 +72,7 @@ impl<S: Storage> ConsumerState<S> {
     ) -> Step<D::Delivered> {
         match self.existing(locked, if_gone) {
             Ok(mut locked) => {
-                let step = self.step_specially(&mut locked, core, what, delivery).0;
+                let step = self.step_slow(&mut locked, core, what, delivery).0;
                 let ended = step.moved || reported(&step.outcome).is_some();
                 drop(locked);
                 if ended && self.has_redelivery.load(Ordering::Acquire) {
@@ -105,17 +105,17 @@ impl<S: Storage> ConsumerState<S> {
     /// `delivery` did not take stays where it is.
     #[cold]
     #[inline(never)]
-    pub(crate) fn step_specially<D: Deliver<S>>(
+    pub(crate) fn step_slow<D: Deliver<S>>(
         &self,
         locked: &mut LockedState<S>,
         core: &Core<S>,
         what: Read,
         delivery: D,
-    ) -> (Step<D::Delivered>, Handed) {
+    ) -> (Step<D::Delivered>, DeliveryToken) {
         self.step_in_lane(locked, core, what, Lane::Oldest, delivery)
     }
 
-    /// As [`step_specially`](Self::step_specially), with a message of one lane.
+    /// As [`step_slow`](Self::step_slow), with a message of one lane.
     pub(super) fn step_in_lane<D: Deliver<S>>(
         &self,
         locked: &mut LockedState<S>,
@@ -123,15 +123,15 @@ impl<S: Storage> ConsumerState<S> {
         what: Read,
         lane: Lane,
         mut delivery: D,
-    ) -> (Step<D::Delivered>, Handed) {
+    ) -> (Step<D::Delivered>, DeliveryToken) {
         // Checked before anything is stored: the index row of a removed consumer may belong to
         // another one by now.
         if let Err(error) = locked.check(core, self) {
-            return (Step::of(Err(error.into())), Handed::default());
+            return (Step::of(Err(error.into())), DeliveryToken::default());
         }
         let clock = locked.ledger.as_mut().and_then(|ledger| ledger.tick_if_needed());
         let before = locked.ledger.as_ref().and_then(|ledger| ledger.lowest_segment_end());
-        let mut handed = Handed::default();
+        let mut handed = DeliveryToken::default();
         let mut moved = false;
         let outcome = loop {
             let (at, record) = match find_in_lane(locked, core, what, lane) {
@@ -208,15 +208,15 @@ impl<S: Storage> ConsumerState<S> {
         core: &Core<S>,
         delivery: D,
         if_gone: Option<&dyn BeginsDefault>,
-    ) -> (Step<D::Delivered>, Handed) {
+    ) -> (Step<D::Delivered>, DeliveryToken) {
         let existing =
             core.check_readable().and_then(|()| self.existing(self.locked.lock(), if_gone));
         let mut locked = match existing {
             Ok(locked) => locked,
-            Err(error) => return (Step::of(Err(error.into())), Handed::default()),
+            Err(error) => return (Step::of(Err(error.into())), DeliveryToken::default()),
         };
         self.ledger(&mut locked);
-        self.step_specially(&mut locked, core, Read::Receive, delivery)
+        self.step_slow(&mut locked, core, Read::Receive, delivery)
     }
 
     /// The ledger. The first call makes it.
@@ -296,7 +296,13 @@ impl<S: Storage> LockedState<S> {
     }
 
     /// Steps over the message that was found, and hands it out or makes it done.
-    fn take(&mut self, at: FoundAt, record: Record, what: Read, clock: Option<Instant>) -> Handed {
+    fn take(
+        &mut self,
+        at: FoundAt,
+        record: Record,
+        what: Read,
+        clock: Option<Instant>,
+    ) -> DeliveryToken {
         let cursor = self.cursor_at(at);
         let (position, segment_end) = (cursor.spot().position, cursor.segment_end());
         if at != FoundAt::Again {
@@ -304,7 +310,7 @@ impl<S: Storage> LockedState<S> {
         }
         let (spot, end) = (cursor.spot(), cursor.segment_end());
         let Some(ledger) = &mut self.ledger else {
-            return Handed::default();
+            return DeliveryToken::default();
         };
         if let FoundAt::Behind(index) = at {
             ledger.stretches.advance(index, spot, end);
@@ -319,6 +325,6 @@ impl<S: Storage> LockedState<S> {
             }
             _ => ledger.note_done(record.seq, record.seq),
         }
-        Handed::default()
+        DeliveryToken::default()
     }
 }

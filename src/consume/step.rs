@@ -41,7 +41,7 @@ pub(crate) enum Existence {
 
 /// What a delivery must remember of the read that handed it out.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Handed {
+pub(crate) struct DeliveryToken {
     /// How often its message was handed out.
     pub(crate) attempts: u32,
     /// The ledger's epoch: a seek begins another.
@@ -51,22 +51,22 @@ pub(crate) struct Handed {
     marks: u32,
 }
 
-impl Handed {
+impl DeliveryToken {
     /// It has a lease.
     pub(crate) const LEASED: u32 = 1;
     /// Its message had been left behind.
     pub(crate) const BACKLOG: u32 = 2;
 
-    pub(crate) fn new(attempts: u32, epoch: u64, marks: u32) -> Handed {
-        Handed { attempts, epoch, marks }
+    pub(crate) fn new(attempts: u32, epoch: u64, marks: u32) -> DeliveryToken {
+        DeliveryToken { attempts, epoch, marks }
     }
 
     pub(crate) fn is_leased(self) -> bool {
-        self.marks & Handed::LEASED != 0
+        self.marks & DeliveryToken::LEASED != 0
     }
 
     pub(crate) fn is_backlog(self) -> bool {
-        self.marks & Handed::BACKLOG != 0
+        self.marks & DeliveryToken::BACKLOG != 0
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use rustix::io::Errno;
 
 use crate::consume::consumer_state::ConsumerState;
-use crate::consume::step::{Handed, Read};
+use crate::consume::step::{DeliveryToken, Read};
 use crate::engine::{Engine, reading};
 use crate::error::Error;
 use crate::format::INDEX_NAME;
@@ -40,12 +40,12 @@ impl Bench {
         reading::next(&self.engine, &self.consumer, what).unwrap().map(|message| message.seq())
     }
 
-    fn receive(&self) -> Option<(u64, Handed)> {
+    fn receive(&self) -> Option<(u64, DeliveryToken)> {
         let received = self.engine.receive(&self.consumer, reading::AsMessage).unwrap();
         received.map(|(message, handed)| (message.seq(), handed))
     }
 
-    fn receive_all(&self) -> Vec<Handed> {
+    fn receive_all(&self) -> Vec<DeliveryToken> {
         (0..10).map(|number| self.receive().filter(|(seq, _)| *seq == number).unwrap().1).collect()
     }
 
@@ -158,7 +158,7 @@ fn an_acknowledgement_counts_once() {
 #[test]
 fn what_is_given_back_comes_again_before_what_is_new_the_oldest_first() {
     let bench = Bench::new();
-    let handed: Vec<Handed> = (0..4).map(|_| bench.receive().unwrap().1).collect();
+    let handed: Vec<DeliveryToken> = (0..4).map(|_| bench.receive().unwrap().1).collect();
     for number in [2, 1] {
         assert!(bench.consumer.give_back(
             &bench.engine.core,

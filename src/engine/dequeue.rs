@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Engine;
 use crate::consume::consumer_state::{ConsumerState, reported};
-use crate::consume::step::{Deliver, Handed, Read, Step};
+use crate::consume::step::{Deliver, DeliveryToken, Read, Step};
 use crate::error::{Error, Result};
 use crate::events;
 use crate::read::Check;
@@ -97,7 +97,7 @@ impl<S: Storage> Engine<S> {
         &self,
         consumer: &ConsumerState<S>,
         delivery: D,
-    ) -> Result<Option<(D::Delivered, Handed)>> {
+    ) -> Result<Option<(D::Delivered, DeliveryToken)>> {
         let _events = events::at_end();
         let (step, handed) = consumer.receive(&self.core, delivery, Some(self));
         self.received(consumer, step, handed)
@@ -109,7 +109,7 @@ impl<S: Storage> Engine<S> {
         &self,
         consumer: &ConsumerState<S>,
         delivery: D,
-    ) -> Result<Option<(D::Delivered, Handed)>> {
+    ) -> Result<Option<(D::Delivered, DeliveryToken)>> {
         let _events = events::at_end();
         let (step, handed) = consumer.receive(&self.core, delivery, None);
         self.received(consumer, step, handed)
@@ -121,8 +121,8 @@ impl<S: Storage> Engine<S> {
         &self,
         consumer: &ConsumerState<S>,
         step: Step<R>,
-        handed: Handed,
-    ) -> Result<Option<(R, Handed)>> {
+        handed: DeliveryToken,
+    ) -> Result<Option<(R, DeliveryToken)>> {
         if step.crossed {
             self.crossed(consumer);
         }
@@ -138,7 +138,12 @@ impl<S: Storage> Engine<S> {
 
     /// Acknowledges a delivery. One that was called off or is done already changes nothing.
     #[inline]
-    pub(crate) fn ack(&self, consumer: &ConsumerState<S>, seq: u64, handed: Handed) -> Result<()> {
+    pub(crate) fn ack(
+        &self,
+        consumer: &ConsumerState<S>,
+        seq: u64,
+        handed: DeliveryToken,
+    ) -> Result<()> {
         let _events = events::at_end();
         let Some(crossed) = consumer.acknowledge(&self.core, seq, handed)? else {
             return Ok(());
@@ -155,7 +160,7 @@ impl<S: Storage> Engine<S> {
         &self,
         consumer: &ConsumerState<S>,
         seq: u64,
-        handed: Handed,
+        handed: DeliveryToken,
         delay: Option<Duration>,
     ) {
         let _events = events::at_end();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::Engine;
 use crate::consume::consumer_state::ConsumerState;
 use crate::consume::lanes::LaneLook;
-use crate::consume::step::{Deliver, Handed, Lane};
+use crate::consume::step::{Deliver, DeliveryToken, Lane};
 use crate::consume::two_lanes::{LaneRules, Within};
 use crate::error::Result;
 use crate::events;
@@ -38,7 +38,7 @@ impl<S: Storage> Engine<S> {
         delivery: D,
         only: Option<Lane>,
         again: &mut Option<Instant>,
-    ) -> Result<Option<(D::Delivered, Handed)>> {
+    ) -> Result<Option<(D::Delivered, DeliveryToken)>> {
         let _events = events::at_end();
         let mut look = LaneLook::default();
         let (step, handed) = consumer.receive_in_lanes(&self.core, delivery, only, &mut look);

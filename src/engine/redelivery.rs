@@ -10,7 +10,7 @@ use crate::commit::Core;
 use crate::consume::consumer_state::ConsumerState;
 use crate::consume::deliveries::DeadLetter;
 use crate::consume::redelivery::{DeadLetters, Rules};
-use crate::consume::step::Handed;
+use crate::consume::step::DeliveryToken;
 use crate::engine::enqueue::is_busy;
 use crate::engine::reading::message;
 use crate::error::{Error, Result};
@@ -110,7 +110,7 @@ impl<S: Storage> Engine<S> {
         &self,
         consumer: &ConsumerState<S>,
         seq: u64,
-        handed: Handed,
+        handed: DeliveryToken,
     ) -> Result<()> {
         let _events = events::at_end();
         if consumer.reject(&self.core, seq, handed)? {
@@ -125,7 +125,7 @@ impl<S: Storage> Engine<S> {
         &self,
         consumer: &ConsumerState<S>,
         seq: u64,
-        handed: Handed,
+        handed: DeliveryToken,
         by: Duration,
     ) -> Result<()> {
         consumer.extend(&self.core, seq, handed, by)?;

@@ -72,16 +72,16 @@ impl<R: Reader> ReaderBody<R> {
 }
 
 /// A message that is not C's yet: dropping this frees it.
-struct Given(*mut mmq_message);
+struct OwnedMessage(*mut mmq_message);
 
-impl Given {
+impl OwnedMessage {
     #[inline]
     fn into_raw(mut self) -> *mut mmq_message {
         std::mem::replace(&mut self.0, std::ptr::null_mut())
     }
 }
 
-impl Deliver<FileStorage> for &mut Given {
+impl Deliver<FileStorage> for &mut OwnedMessage {
     type Delivered = ();
 
     #[inline(always)]
@@ -94,7 +94,7 @@ impl Deliver<FileStorage> for &mut Given {
     }
 }
 
-impl Drop for Given {
+impl Drop for OwnedMessage {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: NULL, or a handle that nobody else knows yet.
@@ -116,7 +116,7 @@ fn step_over(
 fn look(
     engine: &Engine<FileStorage>,
     consumer: &ConsumerState<FileStorage>,
-    given: &mut Given,
+    given: &mut OwnedMessage,
 ) -> Result<Option<()>, Box<Error>> {
     engine.read_boxed(consumer, Read::Look, Check::Now, given)
 }
@@ -137,7 +137,7 @@ where
     // SAFETY: the caller's promise.
     let (body, out) = unsafe { (body(handle)?, out(message, "out")?) };
     let (engine, consumer) = body.reader.parts()?;
-    let mut given = Given(std::ptr::null_mut());
+    let mut given = OwnedMessage(std::ptr::null_mut());
     let read = match what {
         Read::Look => look(engine, consumer, &mut given),
         _ => engine.read_boxed(consumer, what, Check::Now, &mut given),

@@ -6,8 +6,8 @@ use super::consumer::{put_short, take_short};
 use super::*;
 use crate::memory::checksum::crc32c;
 
-pub(crate) const ATTEMPTS_HALF_LEN: usize = SECTOR / 2;
-pub(crate) const ATTEMPTS_ROW_LEN: usize = 2 * ATTEMPTS_HALF_LEN;
+pub(crate) const ATTEMPTS_SLOT_LEN: usize = SECTOR / 2;
+pub(crate) const ATTEMPTS_ROW_LEN: usize = 2 * ATTEMPTS_SLOT_LEN;
 /// As many consumers of a queue have such a row.
 pub(crate) const ATTEMPTS_ROWS: usize = 4;
 /// Set in the count of a message that is to be handed out no more.
@@ -15,7 +15,7 @@ pub(crate) const REJECTED: u32 = 1 << 31;
 /// Set in the count of a message that was handed out although it is not below the mark.
 pub(crate) const LISTED: u32 = 1 << 30;
 
-/// Offsets in one half of a row of attempts, in bytes.
+/// Offsets in one slot of a row of attempts, in bytes.
 pub(crate) mod attempts_at {
     pub(crate) const ATTEMPTS_NUMBER: usize = 0;
     pub(crate) const ATTEMPTS_BELOW: usize = 8;
@@ -27,7 +27,7 @@ pub(crate) mod attempts_at {
     pub(crate) const ATTEMPTS_COUNTS: usize = 44;
 }
 
-/// One half of a row of attempts.
+/// One slot of a row of attempts.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Attempts {
     pub(crate) number: u64,
@@ -48,7 +48,7 @@ impl Attempts {
         &self,
         counts: impl Iterator<Item = (u64, u32)>,
         seed: u32,
-        bytes: &mut [u8; ATTEMPTS_HALF_LEN],
+        bytes: &mut [u8; ATTEMPTS_SLOT_LEN],
     ) -> (usize, Option<u64>) {
         use attempts_at as at;
         let mut len = at::ATTEMPTS_COUNTS;
@@ -83,10 +83,10 @@ impl Attempts {
     /// What these bytes say, if they validate for the consumer in the row `owner` under its `seed`.
     pub(crate) fn decode(bytes: &[u8], owner: u32, seed: u32) -> Option<Attempts> {
         use attempts_at as at;
-        let bytes = bytes.get(..ATTEMPTS_HALF_LEN)?;
+        let bytes = bytes.get(..ATTEMPTS_SLOT_LEN)?;
         let len = LittleEndian::read_u32(&bytes[at::ATTEMPTS_LEN..]) as usize;
         let len = at::ATTEMPTS_COUNTS.checked_add(len)?;
-        if len > ATTEMPTS_HALF_LEN || LittleEndian::read_u32(&bytes[at::ATTEMPTS_OWNER..]) != owner
+        if len > ATTEMPTS_SLOT_LEN || LittleEndian::read_u32(&bytes[at::ATTEMPTS_OWNER..]) != owner
         {
             return None;
         }

@@ -8,14 +8,14 @@ use crate::memory::checksum::{crc32c, crc32c_words};
 
 pub(crate) const NAME_ROW_LEN: usize = 256;
 /// Length of a pair of places, and of a copy.
-pub(crate) const PLACE_PAIR_LEN: usize = 2 * PLACE_HALF_LEN;
-pub(crate) const PLACE_HALF_LEN: usize = 32;
+pub(crate) const PLACE_PAIR_LEN: usize = 2 * PLACE_SLOT_LEN;
+pub(crate) const PLACE_SLOT_LEN: usize = 32;
 /// Bytes of an extent for one consumer: name, pair and copy.
 pub(crate) const CONSUMER_ROW_LEN: usize = NAME_ROW_LEN + 2 * PLACE_PAIR_LEN;
 pub(crate) const CONSUMER_ROWS: usize = 64;
-pub(crate) const ACKS_ROW_LEN: usize = 2 * ACKS_HALF_LEN;
+pub(crate) const ACKS_ROW_LEN: usize = 2 * ACKS_SLOT_LEN;
 pub(crate) const ACKS_ROWS: usize = 6;
-pub(crate) const ACKS_HALF_LEN: usize = SECTOR / 2;
+pub(crate) const ACKS_SLOT_LEN: usize = SECTOR / 2;
 pub(crate) const MAX_NAME_LEN: usize = 255;
 /// The longest name that fits into the copy of a consumer's place.
 pub(crate) const MAX_SHORT_NAME_LEN: usize = PLACE_PAIR_LEN - place_at::PLACE_NAME - 1;
@@ -33,7 +33,7 @@ pub(crate) mod place_at {
     pub(crate) const PLACE_NAME: usize = 28;
 }
 
-/// Offsets in one half of a row of acknowledgements, in bytes.
+/// Offsets in one slot of a row of acknowledgements, in bytes.
 pub(crate) mod acks_at {
     pub(crate) const ACKS_NUMBER: usize = 0;
     pub(crate) const ACKS_FROM: usize = 8;
@@ -67,9 +67,9 @@ impl ConsumerAt {
         ConsumerAt { name: row * NAME_ROW_LEN, pair, copy: pair + rows * PLACE_PAIR_LEN }
     }
 
-    /// The offsets of the consumer's three places: two halves, and the copy.
+    /// The offsets of the consumer's three places: two slots, and the copy.
     pub(crate) fn places(&self) -> [usize; 3] {
-        [self.pair, self.pair + PLACE_HALF_LEN, self.copy]
+        [self.pair, self.pair + PLACE_SLOT_LEN, self.copy]
     }
 }
 
@@ -158,7 +158,7 @@ impl Place {
     }
 }
 
-/// One half of a row of acknowledgements: the numbers that a consumer acknowledged out of order, as
+/// One slot of a row of acknowledgements: the numbers that a consumer acknowledged out of order, as
 /// ranges `first ..= last`, ascending, apart from each other.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Acks {
@@ -176,7 +176,7 @@ impl Acks {
         owner: u32,
         ranges: impl Iterator<Item = NumberRange>,
         seed: u32,
-        bytes: &mut [u8; ACKS_HALF_LEN],
+        bytes: &mut [u8; ACKS_SLOT_LEN],
     ) -> usize {
         use acks_at as at;
         let mut len = at::ACKS_RANGES;
@@ -208,7 +208,7 @@ impl Acks {
     /// The first number of the highest ranges that fit into a row, behind one more range. `ranges`
     /// come from the highest one down.
     pub(crate) fn highest_that_fit(ranges: impl Iterator<Item = NumberRange>) -> u64 {
-        let mut room = ACKS_HALF_LEN - acks_at::ACKS_RANGES - 2 * MAX_SHORT_LEN;
+        let mut room = ACKS_SLOT_LEN - acks_at::ACKS_RANGES - 2 * MAX_SHORT_LEN;
         let mut lowest = u64::MAX;
         for NumberRange { first, last } in ranges {
             // The distance of the one above is known only now.
@@ -228,10 +228,10 @@ impl Acks {
     /// `seed`.
     pub(crate) fn decode(bytes: &[u8], owner: u32, seed: u32) -> Option<Acks> {
         use acks_at as at;
-        let bytes = bytes.get(..ACKS_HALF_LEN)?;
+        let bytes = bytes.get(..ACKS_SLOT_LEN)?;
         let len =
             at::ACKS_RANGES.checked_add(LittleEndian::read_u32(&bytes[at::ACKS_LEN..]) as usize)?;
-        if len > ACKS_HALF_LEN || LittleEndian::read_u32(&bytes[at::ACKS_OWNER..]) != owner {
+        if len > ACKS_SLOT_LEN || LittleEndian::read_u32(&bytes[at::ACKS_OWNER..]) != owner {
             return None;
         }
         let holds = LittleEndian::read_u32(&bytes[at::ACKS_CRC..]) == Acks::crc(bytes, len, seed);

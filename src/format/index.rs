@@ -57,7 +57,7 @@ mod checkpoint_at {
     pub(super) const DURABLE_CAUSE: usize = 68;
     pub(super) const DURABLE_GAP: usize = 72;
     pub(super) const DURABLE_RESERVED: usize = 120;
-    pub(super) const HELD_SEQ: usize = 128;
+    pub(super) const RETAINED_FROM: usize = 128;
     pub(super) const CHECKPOINT_CRC: usize = 188;
 }
 pub(crate) const CHECKPOINT_LEN: usize = 192;
@@ -188,7 +188,7 @@ pub(crate) struct Checkpoint {
     /// The `GapCause` number of the others.
     pub(crate) cause: u8,
     /// No message below this number is held.
-    pub(crate) held: u64,
+    pub(crate) retained_from: u64,
 }
 
 impl Checkpoint {
@@ -211,7 +211,7 @@ impl Checkpoint {
             (at::EXPIRED_SEQ, self.expired_seq),
             (at::DURABLE_GAP, self.gap),
             (at::DURABLE_RESERVED, self.reserved),
-            (at::HELD_SEQ, self.held),
+            (at::RETAINED_FROM, self.retained_from),
         ] {
             LittleEndian::write_u64(&mut bytes[offset..], value);
         }
@@ -243,7 +243,7 @@ impl Checkpoint {
             clean: LittleEndian::read_u32(&bytes[at::CLEAN..]) == 1,
             gap: u64_at(at::DURABLE_GAP),
             reserved: u64_at(at::DURABLE_RESERVED),
-            held: u64_at(at::HELD_SEQ),
+            retained_from: u64_at(at::RETAINED_FROM),
             cause: LittleEndian::read_u32(&bytes[at::DURABLE_CAUSE..]) as u8,
         };
         let Checkpoint { number, seq, reservation, next_life, dropped_seq, expired_seq, .. } =
@@ -254,7 +254,7 @@ impl Checkpoint {
             && is_position(checkpoint.position)
             && checkpoint.gap <= seq
             && checkpoint.reserved <= checkpoint.gap
-            && checkpoint.held < LIMIT;
+            && checkpoint.retained_from < LIMIT;
         sound.then_some(checkpoint)
     }
 }

@@ -22,7 +22,7 @@ mod segment_at {
     pub(super) const SALT: usize = 88;
     pub(super) const DISK: usize = 96;
     pub(super) const RESERVED: usize = 104;
-    pub(super) const HELD: usize = 112;
+    pub(super) const RETAINED_FROM: usize = 112;
     pub(super) const SPAN: usize = 120;
     pub(super) const HEADER_CRC: usize = 124;
 }
@@ -53,7 +53,7 @@ pub(crate) struct SegmentHeader {
     /// How many of the missing numbers, at their end, were only reserved.
     pub(crate) reserved: u64,
     /// Everything below this number was given back when the header was written.
-    pub(crate) held: u64,
+    pub(crate) retained_from: u64,
     /// When the segment's first message was written, in milliseconds since 1970. Later than that
     /// when an age ran out and there was no room for another segment.
     pub(crate) created: u64,
@@ -174,7 +174,7 @@ impl SegmentHeader {
             (at::ALLOCATED, self.allocated),
             (at::DISK, self.disk),
             (at::RESERVED, self.reserved),
-            (at::HELD, self.held),
+            (at::RETAINED_FROM, self.retained_from),
         ] {
             LittleEndian::write_u64(&mut bytes[offset..], value);
         }
@@ -215,7 +215,7 @@ impl SegmentHeader {
             first_seq: u64_at(at::FIRST_SEQ),
             gap_before: u64_at(at::GAP_BEFORE),
             reserved: u64_at(at::RESERVED),
-            held: u64_at(at::HELD),
+            retained_from: u64_at(at::RETAINED_FROM),
             created: u64_at(at::CREATED),
             until: match LittleEndian::read_u32(&bytes[at::SPAN..]) {
                 0 => 0,
@@ -235,7 +235,7 @@ impl SegmentHeader {
             && header.gap_before <= header.first_seq
             && header.reserved <= header.gap_before
             && header.life < LIMIT
-            && header.held < LIMIT
+            && header.retained_from < LIMIT
             && header.created < LIMIT;
         if sound { Ok(header) } else { Err(Invalid::Damaged) }
     }

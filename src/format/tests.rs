@@ -137,7 +137,7 @@ fn header() -> SegmentHeader {
         first_seq: 1000,
         gap_before: 5,
         reserved: 0,
-        held: 0,
+        retained_from: 0,
         created: 1_700_000_000_000,
         until: 1_700_000_001_250,
         length: 4 << 20,
@@ -200,7 +200,7 @@ fn the_bytes_of_version_1_are_these() {
         gap: 0,
         reserved: 0,
         cause: 0,
-        held: 0,
+        retained_from: 0,
     };
     assert_eq!(hex(&checkpoint.encode(b"0123456789abcdef")[188..]), "59628c93");
     assert_eq!(hex(&encode_index_header(b"0123456789abcdef", 9, Version::Plain)[60..]), "ca7043ce");
@@ -242,7 +242,7 @@ fn what_is_encoded_is_decoded() {
         gap: 5,
         reserved: 4,
         cause: 1,
-        held: 2,
+        retained_from: 2,
     };
     let id = [7; 16];
     assert_eq!(Checkpoint::decode(&checkpoint.encode(&id), &id), Some(checkpoint));

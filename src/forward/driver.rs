@@ -136,7 +136,7 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
     /// Does what can be done at the moment `now`, which never goes back. Waits up to `wait` for an
     /// acknowledgement, when there is nothing to send.
     pub(super) fn step(&mut self, now: Duration, wait: Duration) -> Result<Worked, Halt> {
-        self.keep_house(now)?;
+        self.maintain(now)?;
         if let Some(left) = self.not_before.checked_sub(now).filter(|left| !left.is_zero()) {
             return Ok(Worked::Pause(left));
         }
@@ -148,7 +148,7 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
     }
 
     /// Moves the kept place, and makes both places durable, each when it is time.
-    fn keep_house(&mut self, now: Duration) -> Result<(), Halt> {
+    fn maintain(&mut self, now: Duration) -> Result<(), Halt> {
         if let Some(session) = &self.session
             && now >= self.trimmed + TRIM_EVERY
         {

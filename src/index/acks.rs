@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::Result;
-use crate::format::{ACKS_HALF_LEN, ACKS_ROW_LEN, ACKS_ROWS, Acks, ExtentKind, NumberRange, Place};
+use crate::format::{ACKS_ROW_LEN, ACKS_ROWS, ACKS_SLOT_LEN, Acks, ExtentKind, NumberRange, Place};
 use crate::index::Index;
 use crate::index::extents::{row_of, rows_of};
 use crate::index::image::AcksOwner;
@@ -33,7 +33,7 @@ pub(crate) struct AcksRow<F> {
 }
 
 impl<F: StorageFile> AcksRow<F> {
-    /// Stores the done ranges, all of them behind the stored `place`, in the half that is not the
+    /// Stores the done ranges, all of them behind the stored `place`, in the slot that is not the
     /// newest: the other one stays whole until this one is.
     pub(crate) fn store(&mut self, place: u64, ranges: impl Iterator<Item = NumberRange>) {
         let mut from = self.from.map_or(place, |from| from.min(place));
@@ -57,15 +57,15 @@ impl<F: StorageFile> AcksRow<F> {
             last: place - 1,
         });
         self.number = self.number.wrapping_add(1);
-        let mut bytes = [0; ACKS_HALF_LEN];
+        let mut bytes = [0; ACKS_SLOT_LEN];
         let ranges = passed.into_iter().chain(ranges);
         let len = Acks::encode(self.number, self.owner, ranges, self.seed, &mut bytes);
-        let half = self.number & 1;
-        let half = self.offset + half as usize * ACKS_HALF_LEN;
-        self.sheet.copy_in(half, &bytes[..len]);
+        let slot = self.number & 1;
+        let slot = self.offset + slot as usize * ACKS_SLOT_LEN;
+        self.sheet.copy_in(slot, &bytes[..len]);
     }
 
-    /// Notes that both halves were cleared, durably.
+    /// Notes that both slots were cleared, durably.
     pub(crate) fn cleared(&mut self) {
         (self.from, self.next_from) = (None, None);
     }

@@ -1,7 +1,7 @@
 //! The rows in which it is stored which messages a consumer was handed, and how often in vain.
 
 use crate::format::{
-    ATTEMPTS_HALF_LEN, ATTEMPTS_ROW_LEN, ATTEMPTS_ROWS, Attempts, Place, index_at,
+    ATTEMPTS_ROW_LEN, ATTEMPTS_ROWS, ATTEMPTS_SLOT_LEN, Attempts, Place, index_at,
 };
 use crate::index::extents::Extents;
 use crate::index::image::IndexImage;
@@ -20,7 +20,7 @@ pub(crate) struct AttemptsRow<F> {
 }
 
 impl<F: StorageFile> AttemptsRow<F> {
-    /// Stores what the consumer was handed in the half that is not the newest: the other one stays
+    /// Stores what the consumer was handed in the slot that is not the newest: the other one stays
     /// whole until this one is. Returns the first message whose count did not fit.
     pub(crate) fn store(
         &mut self,
@@ -31,10 +31,10 @@ impl<F: StorageFile> AttemptsRow<F> {
         self.number += 1;
         let (number, owner) = (self.number, self.owner);
         let attempts = Attempts { number, owner, below, alone, counts: Vec::new() };
-        let mut bytes = [0; ATTEMPTS_HALF_LEN];
+        let mut bytes = [0; ATTEMPTS_SLOT_LEN];
         let (len, left_out) = attempts.encode(counts, self.seed, &mut bytes);
-        let half = self.offset + (number & 1) as usize * ATTEMPTS_HALF_LEN;
-        self.sheet.copy_in(half, &bytes[..len]);
+        let slot = self.offset + (number & 1) as usize * ATTEMPTS_SLOT_LEN;
+        self.sheet.copy_in(slot, &bytes[..len]);
         left_out
     }
 }
@@ -140,8 +140,8 @@ impl<S: Storage> Index<S> {
         for at in (0..ATTEMPTS_ROWS).filter(|at| !matches!(owned.get(*at), Some(Some(_)))) {
             let mut bytes = [0; ATTEMPTS_ROW_LEN];
             self.sheet.copy_out(row_at(at), &mut bytes);
-            let mut halves = bytes.chunks(ATTEMPTS_HALF_LEN);
-            if halves.any(|half| Attempts::decode(half, row, seed).is_some()) {
+            let mut slots = bytes.chunks(ATTEMPTS_SLOT_LEN);
+            if slots.any(|slot| Attempts::decode(slot, row, seed).is_some()) {
                 self.sheet.zero(row_at(at), ATTEMPTS_ROW_LEN);
                 has_cleared = true;
             }
@@ -154,14 +154,14 @@ impl IndexImage {
     /// Reads the rows of attempts. The consumers are known.
     pub(super) fn read_attempts(&mut self, bytes: &[u8], queue_id: &[u8; 16]) {
         for row in 0..ATTEMPTS_ROWS {
-            let halves = [row_at(row), row_at(row) + ATTEMPTS_HALF_LEN];
+            let slots = [row_at(row), row_at(row) + ATTEMPTS_SLOT_LEN];
             let found = self.consumers.iter().flat_map(|consumer| {
                 let seed = Place::seed(queue_id, consumer.name.as_bytes());
-                halves.into_iter().filter_map(move |half| {
-                    Attempts::decode(bytes.get(half..)?, consumer.row, seed)
+                slots.into_iter().filter_map(move |slot| {
+                    Attempts::decode(bytes.get(slot..)?, consumer.row, seed)
                 })
             });
-            self.attempts_rows.push(found.max_by_key(|half| half.number));
+            self.attempts_rows.push(found.max_by_key(|slot| slot.number));
         }
     }
 
@@ -177,9 +177,9 @@ impl IndexImage {
                 continue;
             };
             let seed = Place::seed(queue_id, consumer.name.as_bytes());
-            let mut half = [0; ATTEMPTS_HALF_LEN];
-            stored.encode(stored.counts.iter().copied(), seed, &mut half);
-            put(row_at(row) + (stored.number & 1) as usize * ATTEMPTS_HALF_LEN, &half);
+            let mut slot = [0; ATTEMPTS_SLOT_LEN];
+            stored.encode(stored.counts.iter().copied(), seed, &mut slot);
+            put(row_at(row) + (stored.number & 1) as usize * ATTEMPTS_SLOT_LEN, &slot);
         }
     }
 }

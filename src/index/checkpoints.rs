@@ -1,4 +1,4 @@
-//! The checkpoint: what is known to be on the disk, in two halves that are written in turn.
+//! The checkpoint: what is known to be on the disk, in two slots that are written in turn.
 
 use crate::error::Result;
 use crate::format::{CHECKPOINT_LEN, Checkpoint, Spot};
@@ -24,9 +24,9 @@ impl<S: Storage> Index<S> {
     /// before durable. Whatever it names as durable is durable already: the caller has synced it.
     pub(crate) fn write_checkpoint(&self, change: impl FnOnce(&mut Checkpoint)) -> Result<()> {
         let mut checkpoints = self.checkpoints.lock();
-        if !checkpoints.newest_is_durable && !planted!(HalfOverwrittenWithoutR1) {
-            // R1: the half that the opening found may exist in the page cache alone. It is synced
-            // before the other half is touched.
+        if !checkpoints.newest_is_durable && !planted!(SlotOverwrittenWithoutR1) {
+            // R1: the slot that the opening found may exist in the page cache alone. It is synced
+            // before the other slot is touched.
             self.sync()?;
             checkpoints.newest_is_durable = true;
         }
@@ -71,7 +71,7 @@ impl<S: Storage> Index<S> {
         &self,
         durable: Spot,
         evicted: &Mutex<Evicted>,
-        held: u64,
+        retained_from: u64,
     ) -> Result<()> {
         if planted!(RecycledBeforePlacesAreSynced) {
             return Ok(());
@@ -79,12 +79,13 @@ impl<S: Storage> Index<S> {
         let newest = self.checkpoint();
         let is_known = Evicted::of(&newest) == *evicted.lock() || planted!(CauseNotDurable);
         let may_stay = is_known && (!newest.clean || planted!(CleanMarkKept));
-        if may_stay && durable.position <= newest.position && held <= newest.held {
+        if may_stay && durable.position <= newest.position && retained_from <= newest.retained_from
+        {
             return self.sync();
         }
         self.write_checkpoint(|checkpoint| {
             checkpoint.clean &= planted!(CleanMarkKept);
-            checkpoint.held = checkpoint.held.max(held);
+            checkpoint.retained_from = checkpoint.retained_from.max(retained_from);
             if !planted!(CauseNotDurable) {
                 evicted.lock().write_to(checkpoint);
             }

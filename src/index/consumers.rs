@@ -2,8 +2,8 @@
 
 use crate::error::{Error, Result};
 use crate::format::{
-    self, ACKS_HALF_LEN, ACKS_ROW_LEN, Acks, CONSUMER_ROWS, ConsumerAt, ExtentKind,
-    MAX_SHORT_NAME_LEN, NAME_ROW_LEN, PLACE_HALF_LEN, PLACE_PAIR_LEN, Place, Spot, place_at,
+    self, ACKS_ROW_LEN, ACKS_SLOT_LEN, Acks, CONSUMER_ROWS, ConsumerAt, ExtentKind,
+    MAX_SHORT_NAME_LEN, NAME_ROW_LEN, PLACE_PAIR_LEN, PLACE_SLOT_LEN, Place, Spot, place_at,
 };
 use crate::index::Index;
 use crate::index::extents::{Extents, consumer_of, row_of, rows_of};
@@ -26,15 +26,15 @@ pub(crate) const DEFAULT_ROW: u32 = 0;
 const COPIED_EVERY: u64 = 64;
 
 impl<F: StorageFile> PlaceRow<F> {
-    /// Stores a new place in the older half. The other half stays whole until this one is, so a
+    /// Stores a new place in the older slot. The other slot stays whole until this one is, so a
     /// kill between two stores, or a torn page, leaves one of them.
     #[inline(always)]
     pub(crate) fn store(&mut self, spot: Spot) {
         self.number += 1;
         let place = Place { number: self.number, position: spot.position, seq: spot.seq };
-        let half = self.number & 1;
-        let half = self.at.pair + half as usize * PLACE_HALF_LEN;
-        self.sheet.store_row(half, place.words(), place.crc(self.seed));
+        let slot = self.number & 1;
+        let slot = self.at.pair + slot as usize * PLACE_SLOT_LEN;
+        self.sheet.store_row(slot, place.words(), place.crc(self.seed));
         if place.number.is_multiple_of(COPIED_EVERY) {
             self.store_copy(place);
         }
@@ -171,7 +171,7 @@ impl<S: Storage> Index<S> {
             };
             let mut bytes = [0; ACKS_ROW_LEN];
             sheet.copy_out(offset, &mut bytes);
-            if bytes.chunks(ACKS_HALF_LEN).any(|half| Acks::decode(half, row, seed).is_some()) {
+            if bytes.chunks(ACKS_SLOT_LEN).any(|slot| Acks::decode(slot, row, seed).is_some()) {
                 sheet.zero(offset, ACKS_ROW_LEN);
                 was_used = true;
             }
@@ -180,7 +180,7 @@ impl<S: Storage> Index<S> {
         if was_used { self.sync() } else { Ok(()) }
     }
 
-    /// Removes the consumer: a place that says so goes to the older half. A power cut that undoes
+    /// Removes the consumer: a place that says so goes to the older slot. A power cut that undoes
     /// part of this leaves the consumer at its last place or removed, never at an earlier place. A
     /// long name stays until the row is used again: with its place left and the name gone, the row
     /// would look damaged.
@@ -190,8 +190,8 @@ impl<S: Storage> Index<S> {
             let seed = Place::seed(&self.queue_id, name.as_bytes());
             let place =
                 Place::removed(newest_place(sheet, at, seed).map_or(0, |place| place.number) + 1);
-            let half = at.pair + (place.number & 1) as usize * PLACE_HALF_LEN;
-            sheet.store_row(half, place.words(), place.crc(seed));
+            let slot = at.pair + (place.number & 1) as usize * PLACE_SLOT_LEN;
+            sheet.store_row(slot, place.words(), place.crc(seed));
             if name.len() <= MAX_SHORT_NAME_LEN {
                 sheet.copy_in(at.name, &[0; NAME_ROW_LEN]);
             }

@@ -1,7 +1,7 @@
 //! The bytes of an index file, from what another one says.
 
 use crate::format::{
-    self, ACKS_HALF_LEN, ACKS_ROW_LEN, Acks, ConsumerAt, Extent, ExtentKind, Place,
+    self, ACKS_ROW_LEN, ACKS_SLOT_LEN, Acks, ConsumerAt, Extent, ExtentKind, Place,
     SEGMENT_ROW_LEN, index_at,
 };
 use crate::index::extents::find_row;
@@ -18,7 +18,7 @@ impl IndexImage {
         let header = format::encode_index_header(queue_id, created, self.version);
         put(index_at::INDEX_HEADER, &header);
         if let Some(checkpoint) = &self.checkpoint {
-            // The next one goes to the second half.
+            // The next one goes to the second slot.
             put(index_at::CHECKPOINT_A, &checkpoint.encode(queue_id));
             put(index_at::CHECKPOINT_B, &checkpoint.encode(queue_id));
         }
@@ -55,11 +55,11 @@ impl IndexImage {
             };
             let seed = Place::seed(queue_id, consumer.name.as_bytes());
             let ranges = consumer.acks.iter().copied();
-            let mut half = [0; ACKS_HALF_LEN];
-            Acks::encode(owner.number, consumer.row, ranges, seed, &mut half);
-            // The next one goes to the other half.
-            let at = row as usize * ACKS_ROW_LEN + (owner.number & 1) as usize * ACKS_HALF_LEN;
-            put(extent.offset as usize + at, &half);
+            let mut slot = [0; ACKS_SLOT_LEN];
+            Acks::encode(owner.number, consumer.row, ranges, seed, &mut slot);
+            // The next one goes to the other slot.
+            let at = row as usize * ACKS_ROW_LEN + (owner.number & 1) as usize * ACKS_SLOT_LEN;
+            put(extent.offset as usize + at, &slot);
         }
         self.encode_attempts(queue_id, put);
         bytes

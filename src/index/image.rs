@@ -4,12 +4,12 @@
 //! decides what to believe: the live part above all is true only while the storage says so.
 
 use crate::format::{
-    self, ACKS_HALF_LEN, ACKS_ROW_LEN, ACKS_ROWS, Acks, Attempts, CONSUMER_ROWS, Checkpoint,
+    self, ACKS_ROW_LEN, ACKS_ROWS, ACKS_SLOT_LEN, Acks, Attempts, CONSUMER_ROWS, Checkpoint,
     ConsumerAt, EXTENT_ROW_LEN, EXTENT_ROWS, Extent, ExtentKind, LIVE_LEN, NAME_ROW_LEN,
     NumberRange, PLACE_PAIR_LEN, Place, SEGMENT_ROW_LEN, SEGMENT_ROWS, SegmentHeader, Spot,
     Version, index_at, live_at, place_at,
 };
-use crate::index::half::Half;
+use crate::index::checkpoint_slot::CheckpointSlot;
 use crate::index::run::Run;
 use crate::storage::CacheToken;
 
@@ -80,9 +80,9 @@ pub(crate) struct IndexImage {
     pub(crate) version: Version,
     /// The newest valid checkpoint.
     pub(crate) checkpoint: Option<Checkpoint>,
-    /// The highest number in either half of the checkpoint, valid or not (R9).
+    /// The highest number in either slot of the checkpoint, valid or not (R9).
     pub(crate) highest_number: u64,
-    pub(crate) newest_in: Half,
+    pub(crate) newest_in: CheckpointSlot,
     pub(crate) live: Live,
     pub(crate) consumers: Vec<ConsumerRow>,
     /// Consumers that were there and whose place cannot be read. Nothing before the places of the
@@ -106,9 +106,9 @@ pub(crate) struct IndexImage {
 pub(crate) struct AcksOwner {
     /// The consumer's row.
     pub(crate) consumer: u32,
-    /// The number of the newest half.
+    /// The number of the newest slot.
     pub(crate) number: u64,
-    /// The newest half states every number that is done from this one on. `None` when it states
+    /// The newest slot states every number that is done from this one on. `None` when it states
     /// nothing.
     pub(crate) from: Option<u64>,
 }
@@ -120,24 +120,24 @@ impl IndexImage {
         let version = format::index_version(bytes, queue_id);
         let mut image = IndexImage { version, ..IndexImage::default() };
         let a =
-            bytes.get(index_at::CHECKPOINT_A..).and_then(|half| Checkpoint::decode(half, queue_id));
+            bytes.get(index_at::CHECKPOINT_A..).and_then(|slot| Checkpoint::decode(slot, queue_id));
         let b =
-            bytes.get(index_at::CHECKPOINT_B..).and_then(|half| Checkpoint::decode(half, queue_id));
+            bytes.get(index_at::CHECKPOINT_B..).and_then(|slot| Checkpoint::decode(slot, queue_id));
         (image.newest_in, image.checkpoint) =
-            if b.map(|half| half.number) > a.map(|half| half.number) {
-                (Half::B, b)
+            if b.map(|slot| slot.number) > a.map(|slot| slot.number) {
+                (CheckpointSlot::B, b)
             } else {
-                (Half::A, a)
+                (CheckpointSlot::A, a)
             };
         for offset in [index_at::CHECKPOINT_A, index_at::CHECKPOINT_B] {
-            // The number of a torn half may be anything. An absurdly high one would end the
+            // The number of a torn slot may be anything. An absurdly high one would end the
             // numbering, so it does not count.
             let number = u64_at(bytes, offset);
-            if number < format::LIMIT && !planted!(TornHalfNotCounted) {
+            if number < format::LIMIT && !planted!(TornSlotNotCounted) {
                 image.highest_number = image.highest_number.max(number);
             }
         }
-        if planted!(TornHalfNotCounted) {
+        if planted!(TornSlotNotCounted) {
             image.highest_number = image.checkpoint.map_or(0, |checkpoint| checkpoint.number);
         }
         image.live = read_live(bytes, queue_id);
@@ -238,23 +238,23 @@ impl IndexImage {
             for row in 0..extent.rows {
                 let offset = extent.offset as usize + row as usize * ACKS_ROW_LEN;
                 let owner = u32_at(bytes, offset + format::acks_at::ACKS_OWNER);
-                let other = u32_at(bytes, offset + ACKS_HALF_LEN + format::acks_at::ACKS_OWNER);
+                let other = u32_at(bytes, offset + ACKS_SLOT_LEN + format::acks_at::ACKS_OWNER);
                 let found = self
                     .consumers
                     .iter_mut()
                     .filter(|consumer| [owner, other].contains(&consumer.row));
                 let found = found.filter_map(|consumer| {
                     let seed = Place::seed(queue_id, consumer.name.as_bytes());
-                    let halves = [offset, offset + ACKS_HALF_LEN].into_iter();
-                    let halves = halves
-                        .filter_map(|half| Acks::decode(bytes.get(half..)?, consumer.row, seed));
-                    Some((halves.max_by_key(|half| half.number)?, consumer))
+                    let slots = [offset, offset + ACKS_SLOT_LEN].into_iter();
+                    let slots = slots
+                        .filter_map(|slot| Acks::decode(bytes.get(slot..)?, consumer.row, seed));
+                    Some((slots.max_by_key(|slot| slot.number)?, consumer))
                 });
-                let newest = found.max_by_key(|(half, _)| half.number);
-                self.acks_rows.push(newest.map(|(half, consumer)| {
-                    consumer.acks = half.ranges;
+                let newest = found.max_by_key(|(slot, _)| slot.number);
+                self.acks_rows.push(newest.map(|(slot, consumer)| {
+                    consumer.acks = slot.ranges;
                     let from = consumer.acks.first().map(|acks| acks.first);
-                    AcksOwner { consumer: half.owner, number: half.number, from }
+                    AcksOwner { consumer: slot.owner, number: slot.number, from }
                 }));
             }
         }
@@ -374,9 +374,9 @@ fn find_lost(extent: &[u8], at: ConsumerAt, row: u32) -> Option<ConsumerRow> {
     let part = |at: usize, len: usize| extent.get(at..at + len).unwrap_or(&[]);
     let is_blank =
         |at: usize, len: usize| part(at, len).iter().fold(0, |all, byte| all | byte) == 0;
-    let says_removed = |half: usize| {
-        u64_at(extent, half + place_at::PLACE_POSITION) == u64::MAX
-            && u64_at(extent, half + place_at::PLACE_SEQ) == 0
+    let says_removed = |slot: usize| {
+        u64_at(extent, slot + place_at::PLACE_POSITION) == u64::MAX
+            && u64_at(extent, slot + place_at::PLACE_SEQ) == 0
     };
     if is_blank(at.copy + place_at::PLACE_CRC, 4) || is_blank(at.pair, PLACE_PAIR_LEN) {
         return None;

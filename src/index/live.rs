@@ -60,11 +60,11 @@ impl<S: Storage> Index<S> {
     }
 
     /// Notes that everything before this spot is on the disk. Without it the next
-    /// opening would take back what a flush has promised. The older of two halves is written, so
-    /// one of them is whole at any time. Returns where the other half lies in the live part.
+    /// opening would take back what a flush has promised. The older of two slots is written, so
+    /// one of them is whole at any time. Returns where the other slot lies in the live part.
     pub(crate) fn set_synced(&self, spot: Spot) -> usize {
         let Spot { position, seq } = spot;
-        // The half whose stores a death cut short holds nothing that could be lost.
+        // The slot whose stores a death cut short holds nothing that could be lost.
         let age = |at| self.mark(at).map_or(0, |spot| spot.position + 1);
         let (older, other) = if age(live_at::SYNCED_A) <= age(live_at::SYNCED_B) {
             (live_at::SYNCED_A, live_at::SYNCED_B)
@@ -79,7 +79,7 @@ impl<S: Storage> Index<S> {
         other
     }
 
-    /// The mark of flushes in the half at this offset of the live part, if it is whole.
+    /// The mark of flushes in the slot at this offset of the live part, if it is whole.
     fn mark(&self, at: usize) -> Option<Spot> {
         let word = |at| self.sheet.load_u64_relaxed(index_at::LIVE + at);
         let (position, seq, check) = (word(at), word(at + 8), word(at + 16));
@@ -212,7 +212,7 @@ impl<S: Storage> Index<S> {
     }
 
     /// Stores whether the run takes the mark of a clean end back, as the checkpoint does that is
-    /// about to be written. The sync of that checkpoint makes this durable, too: should its half be
+    /// about to be written. The sync of that checkpoint makes this durable, too: should its slot be
     /// damaged, the other one still marks a clean end, and this shows that a run went on.
     pub(super) fn say_begun(&self, checkpoint: &Checkpoint) {
         self.change_run(|run| match checkpoint.clean {

@@ -1,19 +1,19 @@
 //! The index file: it makes opening quick and keeps the consumers' places.
 //!
 //! The file is mapped as a whole, or kept in memory and written by calls (`sheet`). Each part of it
-//! is checksummed or written to two halves in turn. The live part is believed only while the
+//! is checksummed or written to two slots in turn. The live part is believed only while the
 //! storage says that no cached byte can have been lost. The index is a hint: when it is lost or
 //! damaged, an opening makes it anew from the segments and carries over what is still valid in the
 //! old one, places above all.
 
 mod acks;
 mod attempts;
+mod checkpoint_slot;
 mod checkpoints;
 mod consumers;
 mod encode;
 mod extents;
 mod file;
-mod half;
 pub(crate) mod image;
 mod live;
 pub(crate) mod losses;

@@ -1,17 +1,17 @@
 //! The newest checkpoint of a run.
 
 use crate::format::Checkpoint;
-use crate::index::half::Half;
+use crate::index::checkpoint_slot::CheckpointSlot;
 use crate::index::image::IndexImage;
 
-/// The newest checkpoint, and which half has it.
+/// The newest checkpoint, and which slot has it.
 #[derive(Debug)]
 pub(super) struct Checkpoints {
     pub(super) newest: Checkpoint,
-    pub(super) newest_in: Half,
-    /// The highest number in either half.
+    pub(super) newest_in: CheckpointSlot,
+    /// The highest number in either slot.
     pub(super) number: u64,
-    /// The newest half is on the disk, so the other half may be overwritten (rule R1).
+    /// The newest slot is on the disk, so the other slot may be overwritten (rule R1).
     pub(super) newest_is_durable: bool,
 }
 

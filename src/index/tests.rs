@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::*;
 use crate::format::{
-    ACKS_HALF_LEN, CONSUMER_ROWS, Checkpoint, ConsumerAt, PLACE_HALF_LEN, Place, SEGMENT_ROWS,
+    ACKS_SLOT_LEN, CONSUMER_ROWS, Checkpoint, ConsumerAt, PLACE_SLOT_LEN, Place, SEGMENT_ROWS,
     SegmentHeader, SegmentState, Spot, live_at, numbers,
 };
 use crate::index::image::Live;
@@ -60,11 +60,11 @@ fn places(storage: &SimStorage) -> BTreeMap<String, u64> {
         .collect()
 }
 
-/// The offsets of the two halves of a consumer's place in the file. The first is the half that was
+/// The offsets of the two slots of a consumer's place in the file. The first is the slot that was
 /// written last, after so many `stores`.
-fn halves(row: u32, stores: u64) -> [usize; 2] {
+fn slots(row: u32, stores: u64) -> [usize; 2] {
     let pair = index_at::CONSUMERS + ConsumerAt::new(row, CONSUMER_ROWS as u32).pair;
-    [stores % 2, (stores + 1) % 2].map(|half| pair + half as usize * PLACE_HALF_LEN)
+    [stores % 2, (stores + 1) % 2].map(|slot| pair + slot as usize * PLACE_SLOT_LEN)
 }
 
 fn at(position: u64, seq: u64) -> Spot {
@@ -72,28 +72,28 @@ fn at(position: u64, seq: u64) -> Spot {
 }
 
 #[test]
-fn a_damaged_half_of_a_place_costs_one_move_and_the_older_half_none() {
+fn a_damaged_slot_of_a_place_costs_one_move_and_the_older_slot_none() {
     for damaged in [0, 1] {
         for moves in 1..6 {
             let (storage, index) = made(Stores::ByMap);
             let (row, mut place) = index.add_consumer(None, "c", begin(10), 0).unwrap();
             (1..=moves).for_each(|moved| place.store(at(64 * (10 + moved), 10 + moved)));
-            // A new place is stored twice, so that both halves are its own.
-            flip(&storage, halves(row, 2 + moves)[damaged]);
+            // A new place is stored twice, so that both slots are its own.
+            flip(&storage, slots(row, 2 + moves)[damaged]);
             let left = 10 + moves - u64::from(damaged == 0);
-            assert_eq!(places(&storage)["c"], left, "{moves} moves, half {damaged}");
+            assert_eq!(places(&storage)["c"], left, "{moves} moves, slot {damaged}");
         }
     }
 }
 
 #[test]
-fn a_place_whose_halves_are_both_damaged_costs_at_most_64_moves() {
+fn a_place_whose_slots_are_both_damaged_costs_at_most_64_moves() {
     let (storage, index) = made(Stores::ByMap);
     let (row, mut place) = index.add_consumer(None, "c", begin(0), 0).unwrap();
     for moves in 1..200u64 {
         place.store(at(64 * moves, moves));
         let killed = storage.process_kill();
-        halves(row, 0).into_iter().for_each(|half| flip(&killed, half));
+        slots(row, 0).into_iter().for_each(|slot| flip(&killed, slot));
         let left = places(&killed)["c"];
         assert!(left <= moves && moves < left + 64, "{left} of {moves}");
     }
@@ -201,17 +201,17 @@ fn a_damaged_part_of_the_live_part_costs_no_other() {
         (damaged(live_at::TAIL_SEQ).tail, damaged(live_at::TAIL_SEQ).synced),
         (None, Some(at(32, 4)))
     );
-    // The later mark lies in one half, the mark before it in the other.
+    // The later mark lies in one slot, the mark before it in the other.
     let mut marks = [live_at::SYNCED_A, live_at::SYNCED_B].map(|at| damaged(at).synced);
     marks.sort_unstable();
     assert_eq!(marks, [Some(at(24, 3)), Some(at(32, 4))]);
 }
 
-/// Positions of the checkpoints in the two halves.
+/// Positions of the checkpoints in the two slots.
 fn checkpoints(storage: &SimStorage) -> [Option<u64>; 2] {
     let bytes = storage.read_file(INDEX_NAME);
-    let halves = [index_at::CHECKPOINT_A, index_at::CHECKPOINT_B];
-    halves.map(|at| Checkpoint::decode(&bytes[at..], &ID).map(|checkpoint| checkpoint.position))
+    let slots = [index_at::CHECKPOINT_A, index_at::CHECKPOINT_B];
+    slots.map(|at| Checkpoint::decode(&bytes[at..], &ID).map(|checkpoint| checkpoint.position))
 }
 
 fn write_checkpoint(index: &Index<SimStorage>, position: u64) -> Result<()> {
@@ -219,7 +219,7 @@ fn write_checkpoint(index: &Index<SimStorage>, position: u64) -> Result<()> {
 }
 
 #[test]
-fn the_higher_valid_checkpoint_counts_and_the_other_half_is_written_next() {
+fn the_higher_valid_checkpoint_counts_and_the_other_slot_is_written_next() {
     let (storage, index) = made(Stores::ByMap);
     for number in 1..6u64 {
         write_checkpoint(&index, 8 * number).unwrap();
@@ -235,8 +235,8 @@ fn the_higher_valid_checkpoint_counts_and_the_other_half_is_written_next() {
         flip(&damaged, [index_at::CHECKPOINT_A, index_at::CHECKPOINT_B][newest] + 20);
         let before = image(&damaged).checkpoint.map(|checkpoint| checkpoint.position);
         assert_eq!(before, (number > 1).then(|| 8 * (number - 1)), "{number}");
-        // The next checkpoint bears a higher number than the damaged half (R9), and does not touch
-        // the half that counts.
+        // The next checkpoint bears a higher number than the damaged slot (R9), and does not touch
+        // the slot that counts.
         write_checkpoint(&adopted(&damaged), 800).unwrap();
         let mut left = checkpoints(&damaged).into_iter().flatten().collect::<Vec<_>>();
         left.sort_unstable();
@@ -249,7 +249,7 @@ fn the_higher_valid_checkpoint_counts_and_the_other_half_is_written_next() {
 }
 
 #[test]
-fn a_checkpoint_that_was_found_is_durable_before_the_other_half_is_touched() {
+fn a_checkpoint_that_was_found_is_durable_before_the_other_slot_is_touched() {
     let (storage, index) = made(Stores::ByMap);
     write_checkpoint(&index, 8).unwrap();
     storage.freeze_at(1);
@@ -276,7 +276,7 @@ fn header(slot: u32) -> SegmentHeader {
         first_seq: u64::from(slot),
         gap_before: 0,
         reserved: 0,
-        held: 0,
+        retained_from: 0,
         created: 0,
         until: 0,
         length: 65536,
@@ -362,15 +362,15 @@ fn after_the_first_sync_that_fails_none_is_made() {
 }
 
 #[test]
-fn a_damaged_half_of_acknowledgements_costs_no_more_than_the_latest() {
+fn a_damaged_slot_of_acknowledgements_costs_no_more_than_the_latest() {
     let (storage, index) = made(Stores::ByMap);
     let (row, _) = index.add_consumer(None, "c", begin(1), 0).unwrap();
     let mut acks_row = index.acks_row(row, "c", 0).unwrap();
     acks_row.store(1, [numbers(3, 3)].into_iter());
     acks_row.store(1, [numbers(3, 4)].into_iter());
-    let mut left = [0, ACKS_HALF_LEN].map(|half| {
+    let mut left = [0, ACKS_SLOT_LEN].map(|slot| {
         let killed = storage.process_kill();
-        flip(&killed, index_at::ACKS + half + 8);
+        flip(&killed, index_at::ACKS + slot + 8);
         image(&killed).consumers.into_iter().find(|consumer| consumer.name == "c").unwrap().acks
     });
     left.sort_by_key(|ranges| ranges.last().map(|range| range.last));

@@ -11,8 +11,8 @@ use super::parts;
 use super::picture::{Condition, Kept, Picture};
 use crate::error::{Error, GapCause, Result};
 use crate::format::{
-    self, ACKS_HALF_LEN, ACKS_ROW_LEN, Acks, CHECKPOINT_LEN, Checkpoint, ConsumerAt, ExtentKind,
-    FIGURES_LEN, Figures, INDEX_NAME, NAME_ROW_LEN, PLACE_HALF_LEN, Place, RUN_LEN,
+    self, ACKS_ROW_LEN, ACKS_SLOT_LEN, Acks, CHECKPOINT_LEN, Checkpoint, ConsumerAt, ExtentKind,
+    FIGURES_LEN, Figures, INDEX_NAME, NAME_ROW_LEN, PLACE_SLOT_LEN, Place, RUN_LEN,
     SEGMENT_HEADER_LEN, SEGMENT_ROW_LEN, SegmentHeader, index_at, live_at, place_at,
 };
 use crate::index::IndexFile;
@@ -220,9 +220,9 @@ fn index_findings_now<S: Storage>(storage: &S, picture: &Picture) -> Result<Vec<
     let part = |at: usize, len: usize| bytes.get(at..at + len).unwrap_or(&[]);
     let is_blank = |at: usize, len: usize| part(at, len).iter().all(|byte| *byte == 0);
     for at in [index_at::CHECKPOINT_A, index_at::CHECKPOINT_B] {
-        let half = part(at, CHECKPOINT_LEN);
-        if !is_blank(at, CHECKPOINT_LEN) && Checkpoint::decode(half, &id).is_none() {
-            find(Some(at), "this half of the checkpoint is damaged".to_owned());
+        let slot = part(at, CHECKPOINT_LEN);
+        if !is_blank(at, CHECKPOINT_LEN) && Checkpoint::decode(slot, &id).is_none() {
+            find(Some(at), "this slot of the checkpoint is damaged".to_owned());
         }
     }
     for at in [live_at::RUN_A, live_at::RUN_B].map(|at| index_at::LIVE + at) {
@@ -285,11 +285,11 @@ fn row_findings(
                     consumer_findings(bytes, start, parts, which, id, find);
                 }
                 ExtentKind::Acks => {
-                    let halves = [at, at + ACKS_ROW_LEN / 2];
-                    for half in halves {
-                        let holds = || acks_hold(bytes, half, halves, image, id);
-                        if !is_blank(half, ACKS_HALF_LEN) && !holds() {
-                            find(Some(half), "these acknowledgements are damaged".to_owned());
+                    let slots = [at, at + ACKS_ROW_LEN / 2];
+                    for slot in slots {
+                        let holds = || acks_hold(bytes, slot, slots, image, id);
+                        if !is_blank(slot, ACKS_SLOT_LEN) && !holds() {
+                            find(Some(slot), "these acknowledgements are damaged".to_owned());
                         }
                     }
                 }
@@ -299,20 +299,20 @@ fn row_findings(
     }
 }
 
-/// Whether the half of a row of acknowledgements validates for a consumer that one of the halves
+/// Whether the slot of a row of acknowledgements validates for a consumer that one of the slots
 /// names. (When a consumer is removed its row is cleared.)
 fn acks_hold(
     bytes: &[u8],
-    half: usize,
-    halves: [usize; 2],
+    slot: usize,
+    slots: [usize; 2],
     image: &IndexImage,
     id: &[u8; 16],
 ) -> bool {
-    let owners = halves.map(|half| u32_at(bytes, half + format::acks_at::ACKS_OWNER));
+    let owners = slots.map(|slot| u32_at(bytes, slot + format::acks_at::ACKS_OWNER));
     let named = |consumer: &&ConsumerRow| owners.contains(&consumer.row);
     image.consumers.iter().filter(named).any(|consumer| {
         let seed = Place::seed(id, consumer.name.as_bytes());
-        bytes.get(half..).and_then(|half| Acks::decode(half, consumer.row, seed)).is_some()
+        bytes.get(slot..).and_then(|slot| Acks::decode(slot, consumer.row, seed)).is_some()
     })
 }
 
@@ -347,7 +347,7 @@ fn consumer_findings(
     let seed = Place::seed(id, said.as_bytes());
     let who = if is_default { "the default consumer".to_owned() } else { format!("{said:?}") };
     for place in parts.places().map(|place| start + place) {
-        let holds = Place::decode(part(place, PLACE_HALF_LEN), seed).is_some();
+        let holds = Place::decode(part(place, PLACE_SLOT_LEN), seed).is_some();
         if !holds && !is_blank(place, place_at::PLACE_NAME) {
             find(Some(place), format!("this copy of the place of {who} is damaged"));
         }

@@ -106,10 +106,11 @@ pub(super) fn evicted(image: &IndexImage, belief: Belief) -> Evicted {
 /// The first number that is held: every message before it was evicted, or passed by every
 /// consumer. When all consumers were removed, the checkpoint says how far they came. When the index
 /// was lost since, the headers of the segments say it: that is `held`.
-pub(super) fn held_from(image: &IndexImage, belief: Belief, held: u64) -> u64 {
+pub(super) fn first_retained(image: &IndexImage, belief: Belief, by_headers: u64) -> u64 {
     let lowest = image.consumers.iter().map(|consumer| consumer.place.seq).min();
-    let passed = lowest
-        .unwrap_or_else(|| image.checkpoint.map_or(0, |checkpoint| checkpoint.held).max(held));
+    let passed = lowest.unwrap_or_else(|| {
+        image.checkpoint.map_or(0, |checkpoint| checkpoint.retained_from).max(by_headers)
+    });
     evicted(image, belief).end().max(passed)
 }
 
@@ -123,8 +124,8 @@ pub(super) fn reservation(image: &IndexImage, belief: Belief) -> u64 {
 }
 
 /// The clean end that the checkpoint marks, if no run went on behind it. Before a run reserves a
-/// number or moves the tail it takes the mark back in one half of the checkpoint, and says so in
-/// the run record, by one sync. When that half is damaged, the other one still has the mark.
+/// number or moves the tail it takes the mark back in one slot of the checkpoint, and says so in
+/// the run record, by one sync. When that slot is damaged, the other one still has the mark.
 pub(super) fn clean_end(image: &IndexImage) -> Option<Checkpoint> {
     let end = image.checkpoint.filter(|checkpoint| checkpoint.clean)?;
     let live = &image.live;

@@ -174,12 +174,13 @@ fn carried_over<S: Storage>(storage: &S, old: &[u8], queue_id: &[u8; 16], rows: 
 
 /// Where the first message begins that may be held.
 fn first_held(image: &IndexImage, rows: &Rows) -> Spot {
-    let held = image.checkpoint.map_or(0, |checkpoint| checkpoint.held).max(rows.held);
-    let is_before = |row: &&Row| row.header.first_seq <= held;
+    let retained_from =
+        image.checkpoint.map_or(0, |checkpoint| checkpoint.retained_from).max(rows.retained_from);
+    let is_before = |row: &&Row| row.header.first_seq <= retained_from;
     let first = rows.live.iter().rfind(is_before).or(rows.live.first());
-    first.map_or(Spot { position: 0, seq: held }, |first| Spot {
+    first.map_or(Spot { position: 0, seq: retained_from }, |first| Spot {
         position: first.header.base,
-        seq: first.header.first_seq.min(held),
+        seq: first.header.first_seq.min(retained_from),
     })
 }
 

@@ -24,14 +24,14 @@ use crate::index::losses::Evicted;
 use crate::index::run::Next;
 use crate::options::Options;
 pub(crate) use crate::recovery::belief::Ended;
-use crate::recovery::belief::{Belief, evicted, held_from, reservation};
+use crate::recovery::belief::{Belief, evicted, first_retained, reservation};
 use crate::recovery::copies::leave_one_file_of_each;
 use crate::recovery::index::{Known, ReadIndex, random_u64, read_index, take_up_index};
 use crate::recovery::repair::{Holds, discard, repair, restate};
-use crate::recovery::rows::{Rows, believe_rows_or_gather_headers, is_outdated};
+use crate::recovery::rows::{Rows, is_outdated, load_rows};
 use crate::recovery::tail::{
-    Stated, begins_behind, close_tail, cut_closed, is_met, leave_the_empty, leave_the_mended,
-    pending, state_lost_beginning,
+    Stated, begins_behind, close_tail, cut_closed, is_met, move_places_out_of_holes,
+    move_places_out_of_mended, pending, state_lost_beginning,
 };
 use crate::recovery::walk::{WalkRules, start_of_walk, walk};
 use crate::recovery::walked::Walked;
@@ -81,8 +81,7 @@ fn recover_by<S: Storage>(
     options: &Options,
 ) -> Result<Option<Recovered<S>>> {
     let nonce = random_u64(storage);
-    let mut gathered =
-        believe_rows_or_gather_headers(storage, &read.image, read.queue_id, read.belief)?;
+    let mut gathered = load_rows(storage, &read.image, read.queue_id, read.belief)?;
     if !gathered.from_index {
         leave_one_file_of_each(storage, &mut gathered.rows)?;
     }
@@ -100,7 +99,7 @@ fn recover_by<S: Storage>(
         mend(storage, &mut known, &mut end)?;
     }
     let tail = if known.belief.goes_on_at(&known.image, end.reached) {
-        leave_the_mended(&mut known, &end.walked)?;
+        move_places_out_of_mended(&mut known, &end.walked)?;
         PlacedTail { spot: end.reached, next: end.next }
     } else {
         place_tail(storage, &mut known, &end)?
@@ -231,7 +230,7 @@ fn place_tail<S: Storage>(storage: &S, known: &mut Known<S>, end: &End) -> Resul
     let is_before = |range: &&Range<Spot>| range.start.position < walked.tail.position;
     let empty = walked.empty.iter().filter(is_before);
     let empty: Vec<_> = walked.holes.iter().chain(empty).cloned().chain([closed]).collect();
-    leave_the_empty(index, &mut image.consumers, &empty)?;
+    move_places_out_of_holes(index, &mut image.consumers, &empty)?;
     Ok(tail)
 }
 
@@ -275,17 +274,17 @@ fn discard_unused<S: Storage>(
     // Every message in the first `count` segments was evicted, or every consumer has passed it.
     // Such a segment was not removed yet, or a power cut undid its removal. What is left in it must
     // not be delivered to a new consumer.
-    let held_from = held_from(image, *belief, rows.held);
+    let retained_from = first_retained(image, *belief, rows.retained_from);
     let is_unused = |at: usize| match rows.live.get(at + 1) {
-        Some(behind) => behind.header.missing_from() <= held_from,
-        None => tail.next.is_some_and(|next| next.seq - next.gap <= held_from),
+        Some(behind) => behind.header.missing_from() <= retained_from,
+        None => tail.next.is_some_and(|next| next.seq - next.gap <= retained_from),
     };
     let count = (0..rows.live.len()).take_while(|at| is_unused(*at)).count();
     rows.stale.extend(rows.live.drain(..count));
     if image.consumers.is_empty() {
         // Without a consumer all messages from `held_from` on are held. Those before were passed by
         // consumers that were removed since.
-        let is_damage = held_from < stated.durable.seq;
+        let is_damage = retained_from < stated.durable.seq;
         let cause = if is_damage { GapCause::Damaged } else { GapCause::Unflushed };
         let live = &mut rows.live;
         tail = tail.with(state_lost_beginning(
@@ -294,7 +293,7 @@ fn discard_unused<S: Storage>(
             live,
             tail.spot,
             tail.next,
-            held_from,
+            retained_from,
             cause.number(),
         )?);
     }
@@ -304,7 +303,7 @@ fn discard_unused<S: Storage>(
 /// The number below which the segments say that everything was given back; 0 when the index knows
 /// better.
 fn held_by_segments(image: &IndexImage, rows: &Rows) -> u64 {
-    if image.checkpoint.is_none() && image.consumers.is_empty() { rows.held } else { 0 }
+    if image.checkpoint.is_none() && image.consumers.is_empty() { rows.retained_from } else { 0 }
 }
 
 #[cfg(test)]

@@ -34,7 +34,11 @@ pub(super) fn publish<S: Storage>(
     let (reservation, evicted) =
         (reservation(&known.image, known.belief), evicted(&known.image, known.belief));
     let known_gaps = missing_numbers(&known.rows.live, next);
-    let held = known.image.checkpoint.map_or(0, |checkpoint| checkpoint.held).max(known.rows.held);
+    let retained_from = known
+        .image
+        .checkpoint
+        .map_or(0, |checkpoint| checkpoint.retained_from)
+        .max(known.rows.retained_from);
     // A holder that closes in order syncs the index and then clears its process id. Otherwise a
     // sync may have failed, and left pages clean that the disk does not hold: they are stored
     // again, or the next sync would skip them.
@@ -85,7 +89,7 @@ pub(super) fn publish<S: Storage>(
             drained: known.rows.stale,
             foreign_slots: known.rows.foreign_slots,
             next_life,
-            held,
+            retained_from,
             end: spot.seq,
             other_bytes,
             rows_complete,

@@ -8,7 +8,7 @@ use crate::format::{
     self, FLAG_CHANGING, SEGMENT_HEADER_LEN, SegmentHeader, SegmentState, Version,
 };
 use crate::index::image::IndexImage;
-use crate::recovery::belief::{Belief, held_from};
+use crate::recovery::belief::{Belief, first_retained};
 use crate::recovery::headers::{Headers, is_blank, put_header_back, state_in_files};
 use crate::segment::{Opened, Row, open_and_compare, quarantine, read_header};
 use crate::storage::{Storage, StorageFile};
@@ -25,7 +25,7 @@ pub(super) struct Gathered<F> {
 
 /// Takes the segments from the rows of the index where those may be believed and agree with the
 /// files; else from the headers of all segment files.
-pub(super) fn believe_rows_or_gather_headers<S: Storage>(
+pub(super) fn load_rows<S: Storage>(
     storage: &S,
     image: &IndexImage,
     known_id: Option<[u8; 16]>,
@@ -68,7 +68,7 @@ pub(super) struct Rows {
     pub(super) queue_id: Option<[u8; 16]>,
     pub(super) highest_life: Option<u64>,
     /// The highest `held` of all headers: everything below this number was given back.
-    pub(super) held: u64,
+    pub(super) retained_from: u64,
     /// The highest version of all headers.
     pub(super) version: Version,
 }
@@ -91,7 +91,7 @@ impl Rows {
     /// Takes up the segment in `slot`.
     pub(super) fn add(&mut self, slot: u32, header: SegmentHeader) {
         self.highest_life = self.highest_life.max(Some(header.life));
-        self.held = self.held.max(header.held);
+        self.retained_from = self.retained_from.max(header.retained_from);
         self.version = self.version.max(header.version);
         let row = Row::new(slot, header);
         match header.state {
@@ -194,7 +194,7 @@ impl Rows {
 /// Whether every message before the first segment was given back.
 pub(super) fn all_before_was_given_back(image: &IndexImage, belief: Belief, rows: &Rows) -> bool {
     let first = rows.live.first().map_or(0, |row| row.header.missing_from());
-    first <= held_from(image, belief, rows.held)
+    first <= first_retained(image, belief, rows.retained_from)
 }
 
 /// Whether a segment file bears a life that the index does not know of. Then an older copy of
@@ -253,7 +253,8 @@ pub(super) fn rows_are_complete(image: &IndexImage, belief: Belief) -> bool {
     let (Some(first), Some(last)) = (live.first(), live.last()) else {
         return false;
     };
-    let held = image.segments.iter().map(|(_, header)| header.held).max().unwrap_or(0);
+    let retained_from =
+        image.segments.iter().map(|(_, header)| header.retained_from).max().unwrap_or(0);
     let tail = match (belief.of_cache(image).is_some(), image.live.tail, image.checkpoint) {
         (true, Some(tail), _) => tail.position,
         // A kill cut the store of the live tail short: the walk begins at the base of the last
@@ -262,7 +263,7 @@ pub(super) fn rows_are_complete(image: &IndexImage, belief: Belief) -> bool {
         (false, _, checkpoint) => checkpoint.map_or(0, |checkpoint| checkpoint.position),
     };
     follow_each_other(live.iter().copied())
-        && (first.missing_from() <= held_from(image, belief, held))
+        && (first.missing_from() <= first_retained(image, belief, retained_from))
         && (last.base..=last.end() + format::ALIGN).contains(&tail)
 }
 

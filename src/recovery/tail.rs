@@ -240,7 +240,7 @@ pub(super) fn cut_closed<S: Storage>(
 /// and old bytes of a unit that was given up may look like a record there. The place goes to the
 /// beginning of the range when numbers are missing between it and the range's end, else to the end.
 /// Its own number stays. The caller has not yet published the live part.
-pub(super) fn leave_the_empty<S: Storage>(
+pub(super) fn move_places_out_of_holes<S: Storage>(
     index: &Index<S>,
     consumers: &mut [ConsumerRow],
     empty: &[Range<Spot>],
@@ -266,12 +266,15 @@ pub(super) fn leave_the_empty<S: Storage>(
 /// Appends go on at the spot that was found. An earlier opening may have filled a hole, durably,
 /// and moved the places that lay in it. Where another mount is seen since, the page of such a place
 /// may be as it was before: the place moves again.
-pub(super) fn leave_the_mended<S: Storage>(known: &mut Known<S>, walked: &Walked) -> Result<()> {
+pub(super) fn move_places_out_of_mended<S: Storage>(
+    known: &mut Known<S>,
+    walked: &Walked,
+) -> Result<()> {
     let Known { index, image, belief, .. } = known;
     if *belief != Belief::Mount {
         return Ok(());
     }
-    leave_the_empty(index, &mut image.consumers, &walked.empty)
+    move_places_out_of_holes(index, &mut image.consumers, &walked.empty)
 }
 
 /// Has the first segment state what is missing from the number `held_from` to its beginning, for
@@ -283,7 +286,7 @@ pub(super) fn state_lost_beginning<S: Storage>(
     rows: &mut [Row],
     tail: Spot,
     next: Option<Next>,
-    held_from: u64,
+    retained_from: u64,
     cause: u8,
 ) -> Result<Option<Next>> {
     let Some(first) = rows.first_mut() else {
@@ -292,16 +295,16 @@ pub(super) fn state_lost_beginning<S: Storage>(
             seq: tail.seq,
             ..Next::default()
         });
-        let is_stated = held_from >= before.seq - before.gap;
+        let is_stated = retained_from >= before.seq - before.gap;
         return Ok(if is_stated {
             next
         } else {
-            Some(Next { gap: before.seq - held_from, cause, ..before })
+            Some(Next { gap: before.seq - retained_from, cause, ..before })
         });
     };
     let mut header = first.header;
-    if held_from < header.missing_from() {
-        header.gap_before = header.first_seq - held_from;
+    if retained_from < header.missing_from() {
+        header.gap_before = header.first_seq - retained_from;
         header.cause = cause;
         write_header(storage, index, first, header)?;
     }

@@ -57,7 +57,7 @@ fn adopted(storage: &SimStorage) -> Index<SimStorage> {
 
 fn gathered(storage: &SimStorage, belief: Belief) -> Gathered<<SimStorage as Storage>::File> {
     let (image, id) = image(storage);
-    believe_rows_or_gather_headers(storage, &image, Some(id), belief).unwrap()
+    load_rows(storage, &image, Some(id), belief).unwrap()
 }
 
 fn live(storage: &SimStorage) -> Vec<Row> {
@@ -150,9 +150,7 @@ fn rows_that_files_contradict_are_not_believed() {
     }
     let (mut image, id) = image(&good);
     image.live.run.as_mut().unwrap().flags |= FLAG_CHANGING;
-    assert!(
-        !believe_rows_or_gather_headers(&good, &image, Some(id), Belief::Cache).unwrap().from_index
-    );
+    assert!(!load_rows(&good, &image, Some(id), Belief::Cache).unwrap().from_index);
 }
 
 fn header(life: u64, base: u64) -> SegmentHeader {
@@ -387,7 +385,7 @@ fn a_place_in_the_middle_of_what_is_empty_goes_where_it_reports_what_is_missing(
         // As it is found in the index.
         consumer.place.number = 2;
     }
-    leave_the_empty(&index, &mut consumers, &[empty]).unwrap();
+    move_places_out_of_holes(&index, &mut consumers, &[empty]).unwrap();
     let positions: Vec<u64> = consumers.iter().map(|consumer| consumer.place.position).collect();
     assert_eq!(positions, [80, 80, 160, 160]);
     assert_eq!(

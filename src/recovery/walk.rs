@@ -36,8 +36,9 @@ impl WalkRules {
         // copy of the index may have been put back: then the headers know of more. Where only the
         // mount is another one, segments may be gone that were given back behind the checkpoint.
         let first = rows.live.first().map_or(u64::MAX, |row| row.header.first_seq);
-        let is_older = image.checkpoint.is_none_or(|checkpoint| checkpoint.held < rows.held);
-        let by_headers = is_older && first <= rows.held;
+        let is_older =
+            image.checkpoint.is_none_or(|checkpoint| checkpoint.retained_from < rows.retained_from);
+        let by_headers = is_older && first <= rows.retained_from;
         let by_index = belief == Belief::Mount && all_before_was_given_back(image, belief, rows);
         WalkRules {
             search: belief.searches() || committing,

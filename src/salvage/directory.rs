@@ -31,12 +31,12 @@ pub(super) struct Directory {
 
 /// What an index says of messages, whichever files there are.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Owed {
+pub(super) struct Expected {
     /// The tail, and the first number that some consumer has yet to read.
     pub(super) tail: Option<Spot>,
     pub(super) from: Option<u64>,
     /// Everything below this number was given back.
-    pub(super) held: u64,
+    pub(super) retained_from: u64,
     pub(super) evicted: Evicted,
     /// What is missing before a segment that was not made yet, or lately.
     pub(super) stated: Vec<Missing>,
@@ -158,8 +158,8 @@ pub(super) fn later(path: PathBuf, found: u32) -> Error {
 }
 
 /// What the indexes say of this queue's messages.
-pub(super) fn owed(directories: &[Directory], queue_id: Option<[u8; 16]>) -> Owed {
-    let mut owed = Owed::default();
+pub(super) fn owed(directories: &[Directory], queue_id: Option<[u8; 16]>) -> Expected {
+    let mut owed = Expected::default();
     let whole = directories.iter().filter(|directory| directory.is_whole);
     for directory in whole.filter(|directory| {
         directory.queue_id.is_some() && (queue_id.is_none() || directory.queue_id == queue_id)
@@ -170,7 +170,7 @@ pub(super) fn owed(directories: &[Directory], queue_id: Option<[u8; 16]>) -> Owe
         let places = known.map(|consumer| consumer.place.seq);
         let mut evicted = Evicted::default();
         if let Some(checkpoint) = &index.checkpoint {
-            owed.held = owed.held.max(checkpoint.held);
+            owed.retained_from = owed.retained_from.max(checkpoint.retained_from);
             evicted = Evicted::of(checkpoint);
             let Checkpoint { seq, gap, reserved, cause, .. } = *checkpoint;
             owed.stated.extend(Missing::before(seq, gap, reserved, cause));
@@ -183,7 +183,7 @@ pub(super) fn owed(directories: &[Directory], queue_id: Option<[u8; 16]>) -> Owe
             }
         }
         owed.evicted = if evicted.end() > owed.evicted.end() { evicted } else { owed.evicted };
-        let from = places.min().unwrap_or(owed.held);
+        let from = places.min().unwrap_or(owed.retained_from);
         owed.from = Some(owed.from.map_or(from, |known| known.min(from)));
         owed.tail = owed.tail.max(directory.tail);
     }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::directory::{Directory, Owed, add, later, owed};
+use super::directory::{Directory, Expected, add, later, owed};
 use super::patient::Patient;
 use super::report::{SalvagedFile, WhichSegments};
 use crate::error::{Error, Result};
@@ -16,7 +16,7 @@ use crate::storage::{Storage, read_full};
 
 /// A segment file of which something is left.
 #[derive(Debug)]
-pub(super) struct Remains {
+pub(super) struct SegmentRemains {
     directory: usize,
     name: String,
     /// Its header; of a damaged one, the index's copy.
@@ -39,7 +39,7 @@ pub(super) struct Remains {
     pub(super) next_from: Option<u64>,
 }
 
-impl Remains {
+impl SegmentRemains {
     pub(super) fn life(&self) -> u64 {
         self.header.map_or(0, |header| header.life)
     }
@@ -66,16 +66,16 @@ impl Remains {
 
 /// All that was found.
 #[derive(Debug)]
-pub(super) struct Wreck {
+pub(super) struct SalvageSet {
     directories: Vec<Directory>,
-    pub(super) segments: Vec<Remains>,
+    pub(super) segments: Vec<SegmentRemains>,
     /// For each of the segments what the salvage reports of it; behind them, files that hold
     /// nothing.
     pub(super) files: Vec<SalvagedFile>,
     pub(super) queue_id: Option<[u8; 16]>,
-    pub(super) owed: Owed,
+    pub(super) owed: Expected,
     /// Everything below this number was given back.
-    pub(super) held: u64,
+    pub(super) retained_from: u64,
     /// All headers were seen at one moment. Otherwise the owner of the queue was too quick.
     pub(super) is_settled: bool,
 }
@@ -83,9 +83,9 @@ pub(super) struct Wreck {
 /// How often the headers of a queue in use are read until they stay the same meanwhile.
 const MOST_LOOKS: usize = 50;
 
-impl Wreck {
+impl SalvageSet {
     /// Looks at the files in these directories, and at these files.
-    pub(super) fn find(paths: &[PathBuf], which: WhichSegments) -> Result<Wreck> {
+    pub(super) fn find(paths: &[PathBuf], which: WhichSegments) -> Result<SalvageSet> {
         let mut directories = Vec::new();
         for path in paths {
             add(&mut directories, path)?;
@@ -129,9 +129,10 @@ impl Wreck {
         }
         note_successors(&mut segments);
         files.extend(nothing);
-        let helds = segments.iter().filter_map(|remains| remains.header.map(|header| header.held));
-        let held = helds.fold(owed.held, u64::max);
-        Ok(Wreck { directories, segments, files, queue_id, owed, held, is_settled })
+        let by_headers =
+            segments.iter().filter_map(|remains| remains.header.map(|header| header.retained_from));
+        let retained_from = by_headers.fold(owed.retained_from, u64::max);
+        Ok(SalvageSet { directories, segments, files, queue_id, owed, retained_from, is_settled })
     }
 
     /// Opens the file of these remains, if it still is what it was.
@@ -168,7 +169,7 @@ pub(super) enum Unopened {
     Refused(std::io::Error),
 }
 
-fn open(directories: &[Directory], remains: &Remains) -> Result<Patient, Unopened> {
+fn open(directories: &[Directory], remains: &SegmentRemains) -> Result<Patient, Unopened> {
     match directories[remains.directory].storage.open(&remains.name) {
         Ok(file) => Ok(Patient::new(file)),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(Unopened::Used),
@@ -187,12 +188,12 @@ fn header_of(file: &Patient) -> Result<SegmentHeader, Invalid> {
 /// What was found so far.
 #[derive(Debug, Default)]
 struct Finds {
-    segments: Vec<Remains>,
+    segments: Vec<SegmentRemains>,
     files: Vec<SalvagedFile>,
     /// Files in which nothing validates.
     nothing: Vec<SalvagedFile>,
     /// Those of them that may have been begun just then.
-    headless: Vec<Remains>,
+    headless: Vec<SegmentRemains>,
     /// The queue, and the first file that names it.
     queue: Option<([u8; 16], PathBuf)>,
     /// Some number that a header states.
@@ -226,17 +227,17 @@ impl Finds {
             let mut remains = match header_of(&opened) {
                 Err(Invalid::Version(found)) => return Err(later(path, found)),
                 Ok(header) => {
-                    let remains = Remains::new(at, name, Some(header));
-                    Remains { bears_header: true, ..remains }
+                    let remains = SegmentRemains::new(at, name, Some(header));
+                    SegmentRemains { bears_header: true, ..remains }
                 }
                 Err(Invalid::Damaged) => match without_header(directory, &name, &opened) {
                     Some((remains, damage)) => {
                         file.damage.push(damage);
-                        Remains { directory: at, ..remains }
+                        SegmentRemains { directory: at, ..remains }
                     }
                     None => {
                         self.add_nothing(file, &name, &opened, directory);
-                        self.headless.push(Remains::new(at, name, None));
+                        self.headless.push(SegmentRemains::new(at, name, None));
                         continue;
                     }
                 },
@@ -247,7 +248,7 @@ impl Finds {
                 if let Some(row) = rows.iter().find(|row| row.life == header.life) {
                     *header = header.with_more_missing(row).in_file();
                 }
-                let top = header.first_seq.max(header.held);
+                let top = header.first_seq.max(header.retained_from);
                 self.hint = self.hint.max(Some(top));
             }
             if remains.is_spare() && which == WhichSegments::Live {
@@ -266,7 +267,7 @@ impl Finds {
         for directory in directories {
             names = names.wrapping_sub(directory.names()?.len());
         }
-        let is_same = |remains: &Remains| {
+        let is_same = |remains: &SegmentRemains| {
             let now = open(directories, remains).ok().and_then(|file| header_of(&file).ok());
             let was = remains.header.filter(|_| remains.bears_header);
             let which = |header: SegmentHeader| (header.life, header.state);
@@ -316,9 +317,9 @@ impl Finds {
     }
 }
 
-impl Remains {
-    fn new(directory: usize, name: String, header: Option<SegmentHeader>) -> Remains {
-        Remains {
+impl SegmentRemains {
+    fn new(directory: usize, name: String, header: Option<SegmentHeader>) -> SegmentRemains {
+        SegmentRemains {
             directory,
             name,
             header,
@@ -334,20 +335,24 @@ impl Remains {
 }
 
 /// What is left of a segment whose header is damaged, and how it was found.
-fn without_header(directory: &Directory, name: &str, file: &Patient) -> Option<(Remains, String)> {
+fn without_header(
+    directory: &Directory,
+    name: &str,
+    file: &Patient,
+) -> Option<(SegmentRemains, String)> {
     let rows = directory.rows(name);
     let in_index = |header: &SegmentHeader| {
-        let remains = Remains::new(0, name.to_owned(), Some(*header));
+        let remains = SegmentRemains::new(0, name.to_owned(), Some(*header));
         (remains, "its header is damaged; the index has a copy".to_owned())
     };
     let seen = |header: &&SegmentHeader| {
-        let remains = Remains::new(0, String::new(), Some(**header));
+        let remains = SegmentRemains::new(0, String::new(), Some(**header));
         remains.scan(file).header_at(header.base).is_ok_and(|seen| seen.is_some())
     };
     if let Some(header) = rows.iter().find(seen) {
         return Some(in_index(header));
     }
-    let mut remains = Remains::new(0, name.to_owned(), None);
+    let mut remains = SegmentRemains::new(0, name.to_owned(), None);
     let mut scan = remains.scan(file);
     let Some(found) = scan.find_seed().ok()? else {
         // It may be the middle of a record, which the fragment before it shows.
@@ -374,7 +379,7 @@ fn without_header(directory: &Directory, name: &str, file: &Patient) -> Option<(
 }
 
 /// Finds where the first record begins. `near` is a number of the same queue.
-fn begin(remains: &mut Remains, near: u64, file: Option<&Patient>) {
+fn begin(remains: &mut SegmentRemains, near: u64, file: Option<&Patient>) {
     let Some(file) = file else { return };
     let mut scan = remains.scan(file);
     match remains.header {
@@ -395,7 +400,7 @@ fn begin(remains: &mut Remains, near: u64, file: Option<&Patient>) {
 }
 
 /// Notes for each segment which one is the next.
-fn note_successors(segments: &mut [Remains]) {
+fn note_successors(segments: &mut [SegmentRemains]) {
     let live = segments.iter().filter(|remains| !remains.is_spare());
     let mut live: Vec<SegmentHeader> = live.filter_map(|remains| remains.header).collect();
     live.sort_by_key(|header| (header.base, header.first_seq));
@@ -410,7 +415,7 @@ fn note_successors(segments: &mut [Remains]) {
     }
 }
 
-fn what(remains: &Remains) -> String {
+fn what(remains: &SegmentRemains) -> String {
     match remains.header {
         Some(header) => {
             let state = if remains.is_spare() { "drained segment" } else { "segment" };

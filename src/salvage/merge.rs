@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::find::{Unopened, Wreck};
+use super::find::{SalvageSet, Unopened};
 use super::missing::{Missing, MissingFor};
 use super::reading::FileReading;
 use super::report::{SalvageReport, Salvaged, WhichSegments};
@@ -26,20 +26,20 @@ struct Turn {
     /// Of two records with one number that of the later life counts (R9), and of one life that of
     /// the first file.
     life: Reverse<u64>,
-    file: TurnOf,
+    file: SegmentFile,
 }
 
 #[derive(Debug)]
-enum TurnOf {
-    NotYet(usize),
+enum SegmentFile {
+    Unopened(usize),
     Open(Box<FileReading>),
 }
 
 impl Turn {
     fn key(&self) -> (u64, bool, Reverse<u64>, usize) {
         let at = match &self.file {
-            TurnOf::NotYet(at) => *at,
-            TurnOf::Open(reading) => reading.at,
+            SegmentFile::Unopened(at) => *at,
+            SegmentFile::Open(reading) => reading.at,
         };
         (self.seq, self.is_open, self.life, at)
     }
@@ -73,7 +73,7 @@ fn sum(payload: &[u8]) -> (usize, u32) {
 /// The messages of all files.
 #[derive(Debug)]
 pub(super) struct Merge {
-    wreck: Wreck,
+    wreck: SalvageSet,
     turns: BinaryHeap<Reverse<Turn>>,
     /// For a record of several pieces the segments that begin within it.
     rests: BTreeMap<u64, Vec<usize>>,
@@ -95,8 +95,8 @@ pub(super) struct Merge {
 }
 
 impl Merge {
-    pub(super) fn new(wreck: Wreck, which: WhichSegments) -> Merge {
-        let (segments, held) = (&wreck.segments, wreck.held);
+    pub(super) fn new(wreck: SalvageSet, which: WhichSegments) -> Merge {
+        let (segments, retained_from) = (&wreck.segments, wreck.retained_from);
         let (mut turns, mut unseeded) = (BinaryHeap::new(), Vec::new());
         let mut rests: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
         let mut report_from = wreck.owed.from;
@@ -116,7 +116,7 @@ impl Merge {
             if !remains.is_spare() {
                 report_from = Some(report_from.map_or(begins, |from| from.min(begins)));
             }
-            let file = TurnOf::NotYet(at);
+            let file = SegmentFile::Unopened(at);
             turns.push(Reverse(Turn { seq, is_open: false, life, file }));
         }
         // What a file lacks behind the first number of all is reported as a gap.
@@ -133,8 +133,8 @@ impl Merge {
             unseeded,
             next: 0,
             before: (0, 0),
-            report_from: report_from.map(|from| from.max(held)),
-            given_back: if which == WhichSegments::Live { held } else { 0 },
+            report_from: report_from.map(|from| from.max(retained_from)),
+            given_back: if which == WhichSegments::Live { retained_from } else { 0 },
             stated: wreck.owed.stated.clone(),
             ready: VecDeque::new(),
             batch_from: None,
@@ -156,8 +156,8 @@ impl Merge {
                 return self.end();
             };
             match turn.file {
-                TurnOf::NotYet(at) => self.open(at),
-                TurnOf::Open(reading) => self.take(reading, turn.seq),
+                SegmentFile::Unopened(at) => self.open(at),
+                SegmentFile::Open(reading) => self.take(reading, turn.seq),
             }
         }
     }
@@ -203,11 +203,11 @@ impl Merge {
     fn go_on(
         &mut self,
         mut reading: Box<FileReading>,
-        how: fn(&mut FileReading, &mut Wreck, &mut Vec<Missing>) -> Option<u64>,
+        how: fn(&mut FileReading, &mut SalvageSet, &mut Vec<Missing>) -> Option<u64>,
     ) {
         if let Some(seq) = how(&mut reading, &mut self.wreck, &mut self.stated) {
             let life = Reverse(self.wreck.segments[reading.at].life());
-            let file = TurnOf::Open(reading);
+            let file = SegmentFile::Open(reading);
             self.turns.push(Reverse(Turn { seq, is_open: true, life, file }));
         }
     }
@@ -357,8 +357,9 @@ impl Merge {
             let unstated = || (later.min().unwrap_or(seq), None);
             let evicted = self.wreck.owed.evicted.cause_of(first);
             let evicted = evicted.map(|(cause, end)| (end, Some(MissingFor::Stated(cause))));
-            let held = self.stated.iter().find(holds).map(|stated| (stated.end, Some(stated.why)));
-            let (end, why) = held.or(evicted).unwrap_or_else(unstated);
+            let stated =
+                self.stated.iter().find(holds).map(|stated| (stated.end, Some(stated.why)));
+            let (end, why) = stated.or(evicted).unwrap_or_else(unstated);
             let why = why.or((!self.wreck.is_settled).then_some(MissingFor::Overtaken));
             let last = end.min(seq) - 1;
             let count = last - first + 1;

@@ -32,7 +32,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::Result;
 
-use find::Wreck;
+use find::SalvageSet;
 use merge::Merge;
 use report::WhichSegments;
 pub use report::{SalvageReport, Salvaged, SalvagedFile};
@@ -99,7 +99,7 @@ impl Salvage {
     /// [`Error::Io`](crate::Error::Io) for a directory that cannot be read. What goes wrong with a
     /// file is in the report.
     pub fn messages(&self) -> Result<SalvagedMessages> {
-        let wreck = Wreck::find(&self.paths, self.which)?;
+        let wreck = SalvageSet::find(&self.paths, self.which)?;
         Ok(SalvagedMessages { merge: Merge::new(wreck, self.which) })
     }
 }

@@ -1,6 +1,6 @@
 //! From record to record in one segment file.
 
-use super::find::{Remains, Wreck};
+use super::find::{SalvageSet, SegmentRemains};
 use super::missing::{Missing, MissingFor};
 use super::patient::Patient;
 use super::report::SalvagedFile;
@@ -36,7 +36,7 @@ enum Lies {
 }
 
 impl FileReading {
-    pub(super) fn new(at: usize, file: Patient, remains: &Remains) -> FileReading {
+    pub(super) fn new(at: usize, file: Patient, remains: &SegmentRemains) -> FileReading {
         let spot = remains.first;
         FileReading { at, file, ahead: ReadAhead::default(), spot, record: None }
     }
@@ -44,19 +44,23 @@ impl FileReading {
     /// Does something with a scan of the file, which keeps what it reads ahead.
     fn scanning<T>(
         &mut self,
-        remains: &Remains,
+        remains: &SegmentRemains,
         work: impl FnOnce(&mut Scan<'_, Patient>) -> T,
     ) -> T {
         work(&mut remains.scan(&self.file).reading_on(&mut self.ahead))
     }
 
-    fn meet(&mut self, remains: &Remains) -> Lies {
+    fn meet(&mut self, remains: &SegmentRemains) -> Lies {
         let spot = self.spot;
         self.scanning(remains, |scan| meet(scan, spot, remains.base()))
     }
 
     /// Goes on to the next record, and returns its number; `None` at the end of the segment.
-    pub(super) fn advance(&mut self, wreck: &mut Wreck, stated: &mut Vec<Missing>) -> Option<u64> {
+    pub(super) fn advance(
+        &mut self,
+        wreck: &mut SalvageSet,
+        stated: &mut Vec<Missing>,
+    ) -> Option<u64> {
         loop {
             let remains = &wreck.segments[self.at];
             if self.spot.position + FRAGMENT_HEADER_LEN > remains.end() {
@@ -111,13 +115,13 @@ impl FileReading {
     }
 
     /// Appends the first piece of the record to `out`. False: it is damaged.
-    pub(super) fn copy(&mut self, remains: &Remains, out: &mut Vec<u8>) -> bool {
+    pub(super) fn copy(&mut self, remains: &SegmentRemains, out: &mut Vec<u8>) -> bool {
         let Some(seen) = self.record else { return false };
         self.scanning(remains, |scan| scan.copy(&seen, 0, out)).unwrap_or(false)
     }
 
     /// Whether the first piece of the record is intact.
-    pub(super) fn has_whole_piece(&mut self, remains: &Remains) -> bool {
+    pub(super) fn has_whole_piece(&mut self, remains: &SegmentRemains) -> bool {
         let Some(seen) = self.record else { return false };
         self.scanning(remains, |scan| scan.payload_holds(&seen)).unwrap_or(false)
     }
@@ -125,7 +129,7 @@ impl FileReading {
     /// The record is damaged. Goes on to the next one that validates, and returns its number.
     pub(super) fn leave_damaged(
         &mut self,
-        wreck: &mut Wreck,
+        wreck: &mut SalvageSet,
         stated: &mut Vec<Missing>,
     ) -> Option<u64> {
         self.record = None;
@@ -142,7 +146,7 @@ impl FileReading {
     fn pass_over_damage(
         &mut self,
         found: Option<Spot>,
-        wreck: &mut Wreck,
+        wreck: &mut SalvageSet,
         stated: &mut Vec<Missing>,
     ) -> bool {
         if wreck.is_used_again(self.at, &self.file) {
@@ -158,7 +162,7 @@ impl FileReading {
     }
 
     /// Looks for the next fragment that validates.
-    fn search(&mut self, wreck: &Wreck) -> Option<Spot> {
+    fn search(&mut self, wreck: &SalvageSet) -> Option<Spot> {
         let Spot { position, seq } = self.spot;
         let remains = &wreck.segments[self.at];
         let below = remains.below;
@@ -172,10 +176,10 @@ impl FileReading {
 
     /// The segment ends here. Numbers up to the next segment's should have been in it, or in those
     /// between the two, which were given back.
-    pub(super) fn end(&mut self, wreck: &mut Wreck) -> Option<u64> {
+    pub(super) fn end(&mut self, wreck: &mut SalvageSet) -> Option<u64> {
         let next = wreck.segments[self.at].next_from.filter(|_| wreck.is_settled);
         let file: &mut SalvagedFile = &mut wreck.files[self.at];
-        let from = self.spot.seq.max(wreck.held);
+        let from = self.spot.seq.max(wreck.retained_from);
         file.lost += next.map_or(0, |next| next.saturating_sub(from));
         file.note_unreadable(&self.file);
         None
@@ -183,7 +187,7 @@ impl FileReading {
 
     /// Whether the batch that begins with the record has no seal in this segment, and nothing
     /// behind shows that it had one once.
-    pub(super) fn is_unfinished(&mut self, remains: &Remains) -> bool {
+    pub(super) fn is_unfinished(&mut self, remains: &SegmentRemains) -> bool {
         let (mut spot, mut seal) = (self.spot, Seal::NEW);
         // Where the batch can be followed no longer.
         let mut from = Spot { position: spot.position + ALIGN, ..spot };
@@ -205,7 +209,7 @@ impl FileReading {
 
     /// Whether nothing validates from there on but pieces from within a batch: neither the end of a
     /// batch nor the beginning of a later record.
-    fn has_pieces_alone(&mut self, remains: &Remains, from: Spot) -> bool {
+    fn has_pieces_alone(&mut self, remains: &SegmentRemains, from: Spot) -> bool {
         let Spot { position: mut from, mut seq } = from;
         self.scanning(remains, |scan| {
             while let Ok(Some((seen, number))) = scan.search(from, seq, remains.below) {

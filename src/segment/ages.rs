@@ -112,9 +112,9 @@ impl<S: Storage> Segments<S> {
         list.expired_from.get_or_insert(from);
         (0..count).for_each(|_| list.drain_front());
         self.note_passed();
-        let held = list.first_seq()?;
-        context.evicted.lock().note(GapCause::Expired, held);
-        Some(held)
+        let retained_from = list.first_seq()?;
+        context.evicted.lock().note(GapCause::Expired, retained_from);
+        Some(retained_from)
     }
 
     /// Whether the tail's segment is the only one, and all its messages before the committed `tail`

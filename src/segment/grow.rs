@@ -147,7 +147,7 @@ impl<F: StorageFile> List<F> {
             first_seq: plan.first_seq,
             gap_before: plan.gap_before,
             reserved: plan.reserved,
-            held: self.recycling.held,
+            retained_from: self.recycling.retained_from,
             created: plan.created,
             until: plan.until,
             length: self.next_len(context.pool.geometry(), &plan),

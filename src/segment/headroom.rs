@@ -29,9 +29,9 @@ pub(crate) enum RoomAhead {
 impl<F: StorageFile> List<F> {
     /// Bytes of disk that are free, spares, or about to be one of them.
     fn room<S: Storage<File = F>>(&self, context: &Context<'_, S>) -> u64 {
-        let held: u64 = self.live.iter().map(taken).sum();
+        let live: u64 = self.live.iter().map(taken).sum();
         let limit = context.limits.max_bytes.unwrap_or(u64::MAX);
-        limit.saturating_sub(held + self.names.other_bytes + context.index.len())
+        limit.saturating_sub(live + self.names.other_bytes + context.index.len())
     }
 
     /// How many segments of that length there is room for now.

@@ -95,7 +95,7 @@ impl<S: Storage> Segments<S> {
                     kept_open: Vec::new(),
                     handed_on,
                     last_store: 0,
-                    recycling: Recycling::new(found.drained, found.spares, found.held),
+                    recycling: Recycling::new(found.drained, found.spares, found.retained_from),
                     drained_up_to: found.end,
                     expired_from: None,
                     undated_tail: None,

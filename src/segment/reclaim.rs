@@ -25,7 +25,7 @@ impl<S: Storage> Segments<S> {
             return Ok(());
         }
         // The segments stay in the list during the sync, so their bytes count.
-        let (lives, held): (Vec<u64>, _) = {
+        let (lives, retained_from): (Vec<u64>, _) = {
             let list = self.list();
             let lives =
                 list.recycling.drained.iter().map(|drained| drained.row.header.life).collect();
@@ -35,20 +35,20 @@ impl<S: Storage> Segments<S> {
             return Ok(());
         }
         self.sync_directory(context.storage, context.index)?;
-        context.index.sync_for_change(context.durable, context.evicted, held)?;
+        context.index.sync_for_change(context.durable, context.evicted, retained_from)?;
         reached!("behind the sync of what goes");
         let mut list = self.list();
         context.begin_changing()?;
-        let held = match list.live.front() {
+        let retained_from = match list.live.front() {
             Some(row) if planted!(HeldTakenAfterTheSync) => row.header.first_seq,
-            _ => held,
+            _ => retained_from,
         };
         let lives = if planted!(DrainedDuringSyncGoes) {
             list.recycling.drained.iter().map(|drained| drained.row.header.life).collect()
         } else {
             lives
         };
-        list.recycling.held = list.recycling.held.max(held);
+        list.recycling.retained_from = list.recycling.retained_from.max(retained_from);
         let mut transfers: Vec<Transfer<S::File>> = Vec::with_capacity(lives.len());
         for life in lives {
             let at =

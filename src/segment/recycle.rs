@@ -41,7 +41,7 @@ impl<F: StorageFile> List<F> {
         coming: usize,
     ) -> Transfer<F> {
         let mut row = drained.row;
-        row.header.held = self.recycling.held;
+        row.header.retained_from = self.recycling.retained_from;
         let life = row.header.life;
         self.recycling.in_transit.push(row);
         let kept_open = self
@@ -101,7 +101,7 @@ impl<F: StorageFile> List<F> {
             .iter()
             .rposition(|spare| spare.file.is_some() && !spare.is_fresh)?;
         let Spare { mut row, file, .. } = self.recycling.spares.remove(at);
-        row.header.held = self.recycling.held;
+        row.header.retained_from = self.recycling.retained_from;
         self.recycling.in_transit.push(row);
         Some(Transfer {
             file,

@@ -69,7 +69,7 @@ impl<F: StorageFile> Transfer<F> {
             let mut header =
                 SegmentHeader { state: SegmentState::Spare, ..self.row.header.in_file() };
             if planted!(SpareLeftLive) {
-                (header.state, header.held) = (SegmentState::Live, 0);
+                (header.state, header.retained_from) = (SegmentState::Live, 0);
             }
             // A spare that could not be marked would count as live if the index were lost: it is
             // removed instead.
@@ -111,11 +111,11 @@ pub(crate) struct Recycling<F> {
     pub(super) given_back: u64,
     /// The first number that may still be in the queue: the disk says that all below were given
     /// back. Each header that is written repeats it, for an opening that finds no index.
-    pub(super) held: u64,
+    pub(super) retained_from: u64,
 }
 
 impl<F> Recycling<F> {
-    pub(super) fn new(drained: Vec<Row>, spares: Vec<Row>, held: u64) -> Recycling<F> {
+    pub(super) fn new(drained: Vec<Row>, spares: Vec<Row>, retained_from: u64) -> Recycling<F> {
         Recycling {
             drained_files: Vec::new(),
             drained: drained.into_iter().map(|row| Drained { row }).collect(),
@@ -126,7 +126,7 @@ impl<F> Recycling<F> {
             in_transit: Vec::new(),
             removed: Vec::new(),
             given_back: 0,
-            held,
+            retained_from,
         }
     }
 

@@ -49,7 +49,7 @@ pub(crate) struct Found {
     pub(crate) next_life: u64,
     /// The first number that may still be in the queue: the disk says that all below were given
     /// back.
-    pub(crate) held: u64,
+    pub(crate) retained_from: u64,
     /// The first number behind all segments.
     pub(crate) end: u64,
     /// Bytes of disk that files other than segments and the index take.

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::consume::consumer_state::ConsumerState;
-use crate::consume::step::{Handed, Lane, Read};
+use crate::consume::step::{DeliveryToken, Lane, Read};
 use crate::consume::two_lanes::{LaneRules, Within};
 use crate::engine::{Engine, reading};
 use crate::error::Error;
@@ -37,7 +37,7 @@ struct Model {
     next: u64,
     fresh_from: u64,
     left: Vec<Left>,
-    out: BTreeMap<u64, Handed>,
+    out: BTreeMap<u64, DeliveryToken>,
     back: BTreeSet<u64>,
     done: BTreeSet<u64>,
     turn: u32,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::consume::consumer_state::ConsumerState;
 use crate::consume::redelivery::Rules;
-use crate::consume::step::{Handed, Lane};
+use crate::consume::step::{DeliveryToken, Lane};
 use crate::consume::two_lanes::{LaneRules, Within};
 use crate::engine::{Engine, reading};
 use crate::options::Options;
@@ -37,12 +37,12 @@ fn put(queue: &Queue, count: u64) {
     }
 }
 
-fn try_receive(queue: &Queue, link: &Link, only: Option<Lane>) -> Option<(u64, Handed)> {
+fn try_receive(queue: &Queue, link: &Link, only: Option<Lane>) -> Option<(u64, DeliveryToken)> {
     let received = queue.receive_in_lanes(link, reading::AsMessage, only, &mut None).unwrap();
     received.map(|(message, handed)| (message.seq(), handed))
 }
 
-fn seq_of(received: Option<(u64, Handed)>) -> Option<u64> {
+fn seq_of(received: Option<(u64, DeliveryToken)>) -> Option<u64> {
     received.map(|(seq, _)| seq)
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::consume::consumer_state::ConsumerState;
 use crate::consume::redelivery::Rules;
-use crate::consume::step::{Handed, Lane, Read};
+use crate::consume::step::{DeliveryToken, Lane, Read};
 use crate::consume::two_lanes::{LaneRules, Within};
 use crate::engine::{Engine, reading};
 use crate::error::{Error, Result};
@@ -31,7 +31,11 @@ fn put(queue: &Queue, count: u64) {
     }
 }
 
-fn received(queue: &Queue, link: &Link, only: Option<Lane>) -> Result<Option<(u64, Handed)>> {
+fn received(
+    queue: &Queue,
+    link: &Link,
+    only: Option<Lane>,
+) -> Result<Option<(u64, DeliveryToken)>> {
     let received = queue.receive_in_lanes(link, reading::AsMessage, only, &mut None)?;
     Ok(received.map(|(message, handed)| {
         assert_eq!(message[..], message.seq().to_le_bytes().repeat(40));
@@ -47,7 +51,7 @@ struct Storm {
     counts: Option<u32>,
     queue: Queue,
     link: Link,
-    out: BTreeMap<u64, Handed>,
+    out: BTreeMap<u64, DeliveryToken>,
     /// Acknowledged, taken or reported, in earlier runs too.
     done: BTreeSet<u64>,
 }

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use crate::consume::consumer_state::ConsumerState;
 use crate::consume::redelivery::Rules;
-use crate::consume::step::{Handed, Lane, Read};
+use crate::consume::step::{DeliveryToken, Lane, Read};
 use crate::consume::two_lanes::{LaneRules, Within};
 use crate::engine::{Engine, reading};
 use crate::error::{Error, Gap, Result};
@@ -50,7 +50,7 @@ fn put(queue: &Queue, count: u64) {
     }
 }
 
-fn look(queue: &Queue, link: &Link, only: Option<Lane>) -> Result<Option<(u64, Handed)>> {
+fn look(queue: &Queue, link: &Link, only: Option<Lane>) -> Result<Option<(u64, DeliveryToken)>> {
     let received = queue.receive_in_lanes(link, reading::AsMessage, only, &mut None)?;
     Ok(received.map(|(message, handed)| (message.seq(), handed)))
 }

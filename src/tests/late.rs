@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use crate::consume::consumer_state::ConsumerState;
-use crate::consume::step::{Handed, Read};
+use crate::consume::step::{DeliveryToken, Read};
 use crate::engine::Engine;
 use crate::engine::ahead::Ahead;
 use crate::engine::reading::{self, AsMessage};
@@ -33,8 +33,12 @@ pub(super) fn disk() -> SimStorage {
 /// processor. Meanwhile the queue is closed, and another owner opens it.
 #[test]
 fn a_call_that_found_the_queue_open_and_went_on_when_it_was_closed_is_refused() {
-    type Late =
-        fn(&Queue, &ConsumerState<SimStorage>, &mut Ahead<SimStorage>, Handed) -> Result<(), Error>;
+    type Late = fn(
+        &Queue,
+        &ConsumerState<SimStorage>,
+        &mut Ahead<SimStorage>,
+        DeliveryToken,
+    ) -> Result<(), Error>;
     let read: [Late; 8] = [
         |queue, consumer, _, _| reading::next(queue, consumer, Read::Take).map(drop),
         |queue, consumer, _, _| reading::next(queue, consumer, Read::Look).map(drop),
@@ -56,7 +60,7 @@ fn a_call_that_found_the_queue_open_and_went_on_when_it_was_closed_is_refused() 
         let consumer = queue.consumer("c").unwrap();
         let handed = match nth {
             6 => queue.receive(&consumer, AsMessage).unwrap().unwrap().1,
-            _ => Handed::default(),
+            _ => DeliveryToken::default(),
         };
         let mut ahead = Ahead::new(&queue, &consumer).unwrap();
         let (closing, disk) = (Arc::clone(&queue), storage.clone());

@@ -24,8 +24,8 @@ mutants! {
     SealNotChecked => "a batch is of one try",
     /// Segments are recycled before the places behind them are synced (R8).
     RecycledBeforePlacesAreSynced => "R8: a segment goes when a synced place is behind it",
-    /// A half of the checkpoint is overwritten while the other may be in the page cache alone (R1).
-    HalfOverwrittenWithoutR1 => "R1: the half that won is on the disk before the other is written",
+    /// A slot of the checkpoint is overwritten while the other may be in the page cache alone (R1).
+    SlotOverwrittenWithoutR1 => "R1: the slot that won is on the disk before the other is written",
     /// What an opening found is not stored again before the first sync (R4).
     SuspectNotStoredAgain => "R4: what a failed sync left off the disk is stored again",
     /// Segments of dropped or expired messages are removed before the cause is durable.
@@ -64,7 +64,7 @@ mutants! {
     /// An index that is made in the place of a damaged one is not durable before that one goes.
     NewIndexNotSynced => "a damaged index costs no place, whenever the opening dies",
     /// The run record does not say that the run took the mark of a clean end back.
-    BegunNotSaid => "no number is given out twice, whichever half is damaged",
+    BegunNotSaid => "no number is given out twice, whichever slot is damaged",
     /// A record stored by calls gets its header before its payload.
     HeaderBeforePayload => "a valid header proves that the record is whole",
     /// The storage worker takes a tail for committed that is stored in the index alone.
@@ -146,14 +146,14 @@ mutants! {
     RoomWaitsForASeek => "P9: no order of calls deadlocks",
     /// A mapped record's header is stored before its payload (R0).
     MappedHeaderBeforePayload => "R0: the payload is stored before the header that makes it valid",
-    /// The number of an invalid half of the checkpoint does not count (R9).
-    TornHalfNotCounted => "R9: a half's number lies above every number in either half",
+    /// The number of an invalid slot of the checkpoint does not count (R9).
+    TornSlotNotCounted => "R9: a slot's number lies above every number in either slot",
     /// The row of a removed consumer is given to another before the removal is durable.
     RemovedRowUsedAtOnce => "a row never holds parts of two consumers",
     /// Acknowledgements go from the row as soon as the unsynced place has passed them (audit B10).
     PassedAcksLeftOut => "P2: a flushed acknowledgement stays",
-    /// A checkpoint overwrites the newest half (R1).
-    NewestHalfOverwritten => "R1: the newest durable half is never overwritten",
+    /// A checkpoint overwrites the newest slot (R1).
+    NewestSlotOverwritten => "R1: the newest durable slot is never overwritten",
     /// The token of the page cache is stored before the live part that it vouches for.
     TokenFirst => "the live part is whole when it is believed",
     /// The token is cleared before the mark of what an opening found durable is stored.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::consume::consumer_state::ConsumerState;
 use crate::consume::redelivery::{DeadLetters, Rules};
-use crate::consume::step::Handed;
+use crate::consume::step::DeliveryToken;
 use crate::consume::two_lanes::{LaneRules, Within};
 use crate::engine::{Engine, reading};
 use crate::error::{Error, Result};
@@ -62,7 +62,7 @@ struct Model {
     rejected: BTreeSet<u64>,
     /// How often each message was handed out in vain.
     fails: BTreeMap<u64, u32>,
-    out: BTreeMap<u64, Handed>,
+    out: BTreeMap<u64, DeliveryToken>,
     /// The message that was handed out last, if no other was with a worker.
     alone: Option<u64>,
     handed_below: u64,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::consume::consumer_state::ConsumerState;
 use crate::consume::redelivery::{DeadLetters, Rules};
-use crate::consume::step::{Handed, Read};
+use crate::consume::step::{DeliveryToken, Read};
 use crate::engine::{Engine, reading};
 use crate::error::{Error, GapCause, Result};
 use crate::format::Origin;
@@ -37,7 +37,7 @@ fn workers(queue: &Engine<SimStorage>, rules: Rules) -> Arc<ConsumerState<SimSto
     workers
 }
 
-type Received = Option<(u64, Handed)>;
+type Received = Option<(u64, DeliveryToken)>;
 
 fn receive(queue: &Engine<SimStorage>, workers: &ConsumerState<SimStorage>) -> Received {
     let received = queue.receive(workers, reading::AsMessage).unwrap();
@@ -197,7 +197,7 @@ fn fewer_attempts_reject_what_was_given_back_more_often() {
 /// once, not only after a later read.
 #[test]
 fn a_late_answer_leaves_no_message_in_flight_whose_lease_has_ended() {
-    type Answer = fn(&Engine<SimStorage>, &ConsumerState<SimStorage>, u64, Handed);
+    type Answer = fn(&Engine<SimStorage>, &ConsumerState<SimStorage>, u64, DeliveryToken);
     let answers: [Answer; 4] = [
         |queue, workers, seq, handed| assert!(queue.ack(workers, seq, handed).is_err()),
         |queue, workers, seq, handed| assert!(queue.reject(workers, seq, handed).is_err()),

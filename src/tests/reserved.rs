@@ -44,14 +44,14 @@ const RESERVED: [(usize, usize); 9] = [
     (2560, 1536),
 ];
 
-/// The four bytes behind each half of the default consumer's place.
-fn behind_halves() -> [(usize, usize); 2] {
+/// The four bytes behind each slot of the default consumer's place.
+fn behind_slots() -> [(usize, usize); 2] {
     let pair = index_at::CONSUMERS + ConsumerAt::new(0, CONSUMER_ROWS as u32).pair;
     [(pair + 28, 4), (pair + 60, 4)]
 }
 
 fn ranges() -> impl Iterator<Item = (usize, usize)> {
-    RESERVED.into_iter().chain(behind_halves())
+    RESERVED.into_iter().chain(behind_slots())
 }
 
 /// All that a queue does to its index.

@@ -16,22 +16,22 @@
 //! | `call` | `Piece`: a fragment and its space | stores it by write calls |
 //! | `need` | `Need`: the record to be written next | |
 //! | `segments` | | opens the tail's segment, begins the next one |
-//! | `succession` | `Succession`: where the next segment must begin after the tail's was evicted | |
+//! | `pending_segment` | `PendingSegment`: where the next segment must begin after the tail's was evicted | |
 //! | `numbers` | `Numbers`: which numbers may be given out | reserves more |
 //! | `clock` | `Clock`: the times between which the tail's segment takes messages | |
-//! | `asked` | `Asked`: what the storage worker was asked for | asks it |
+//! | `worker_requests` | `WorkerRequests`: what the storage worker was asked for | asks it |
 
-mod asked;
 mod call;
 mod clock;
 mod need;
 mod numbers;
+mod pending_segment;
 mod record;
 mod segments;
-mod succession;
 mod tail;
 #[cfg(test)]
 mod tests;
+mod worker_requests;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,12 +45,12 @@ use crate::segment::{Reclaims, Segment};
 use crate::state::State;
 use crate::storage::{Storage, StorageFile, Stores};
 
-use asked::Asked;
 use clock::Clock;
 use need::{Need, Part};
 use numbers::Numbers;
-use succession::Succession;
+use pending_segment::PendingSegment;
 use tail::Tail;
+use worker_requests::WorkerRequests;
 
 /// What the producers' lock protects.
 #[derive(Debug)]
@@ -58,10 +58,10 @@ pub(crate) struct Writer<F> {
     tail: Tail<F>,
     /// The seal so far of the batch that is being pushed.
     seal: Seal,
-    succession: Succession,
+    pending_segment: PendingSegment,
     numbers: Numbers,
     clock: Clock,
-    asked: Asked,
+    requests: WorkerRequests,
     /// There was no room for the last record. As long as that is so, no record goes the quick way.
     refused: bool,
     /// The header of a record that was rolled back may still stand at the tail: clearing it failed.
@@ -78,10 +78,10 @@ impl<F: StorageFile> Writer<F> {
         Writer {
             tail: Tail::new(tail),
             seal: Seal::NEW,
-            succession: Succession::new(next),
+            pending_segment: PendingSegment::new(next),
             numbers: Numbers::new(reservation),
             clock: Clock::new(ages),
-            asked: Asked::new(tail),
+            requests: WorkerRequests::new(tail),
             refused: false,
             uncleared: false,
         }
@@ -103,8 +103,8 @@ impl<F: StorageFile> Writer<F> {
 
     /// The number behind the last message in the tail's segment. Numbers from it on may be missing:
     /// the next segment will state them.
-    pub(crate) fn held_end(&self) -> u64 {
-        self.succession.held_end(self.tail.committed)
+    pub(crate) fn retained_end(&self) -> u64 {
+        self.pending_segment.retained_end(self.tail.committed)
     }
 
     /// Whether this run has stored a message, or tried to.
@@ -179,7 +179,7 @@ impl<F: StorageFile> Writer<F> {
         let position = self.tail.at.position;
         let offset = segment.offset(position);
         if call::prefers_call(state, &segment, offset, total - FRAGMENT_HEADER_LEN, whole) {
-            self.asked.next_segment(state, &segment, offset, position + total);
+            self.requests.next_segment(state, &segment, offset, position + total);
         } else {
             self.tail.take_window(state, &segment, position, total)?;
         }
@@ -259,7 +259,7 @@ impl<F: StorageFile> Writer<F> {
             return;
         }
         self.tail.go_back();
-        if let Some(next) = self.succession.take_back(committed) {
+        if let Some(next) = self.pending_segment.take_back(committed) {
             state.index.set_next(Some(next));
         }
         if state.segments.drain_behind(committed) {
@@ -317,7 +317,7 @@ impl<F: StorageFile> Writer<F> {
     pub(crate) fn begin_anew<S: Storage<File = F>>(&mut self, state: &State<S>, base: u64) {
         self.release();
         let next = Next { base, seq: self.tail.committed.seq, ..Next::default() };
-        if let Some(next) = self.succession.begin(next) {
+        if let Some(next) = self.pending_segment.begin(next) {
             state.index.set_next(Some(next));
         }
     }

@@ -23,7 +23,7 @@ impl<F: StorageFile> Writer<F> {
     ) -> Result<Arc<Segment<F>>> {
         self.numbers.begin_run(state, self.tail.at.seq)?;
         self.numbers.renew_reservation(state, self.tail.at.seq)?;
-        self.asked.bound_behind(state, self.tail.at.position, self.tail.committed)?;
+        self.requests.bound_behind(state, self.tail.at.position, self.tail.committed)?;
         if !self.tail.is_open() {
             self.open_tail(state, need)?;
         }
@@ -48,7 +48,7 @@ impl<F: StorageFile> Writer<F> {
 
     /// Opens the segment that the tail stands in, or begins the queue's first or next one.
     fn open_tail<S: Storage<File = F>>(&mut self, state: &State<S>, need: Need) -> Result<()> {
-        if let Some(next) = self.succession.next() {
+        if let Some(next) = self.pending_segment.next() {
             // An opening may find the segment that was about to be evicted, with bytes of refused
             // records behind its last message.
             let left = Self::segment_at(state, self.tail.at.position);
@@ -196,7 +196,7 @@ impl<F: StorageFile> Writer<F> {
             until: span.until,
         };
         let segment = state.append(plan)?;
-        self.succession.follow();
+        self.pending_segment.follow();
         self.tail.at.position = next.base;
         self.enter(segment, span);
         Ok(())

@@ -230,14 +230,14 @@ fn a_segment_that_was_to_follow_is_to_follow_again_when_its_first_record_is_roll
     writer.begin_anew(core, base);
     let next = Some(Next { base, seq: 1, ..Next::default() });
     for _ in 0..2 {
-        assert_eq!((writer.succession.next(), writer.committed()), (next, tail));
+        assert_eq!((writer.pending_segment.next(), writer.committed()), (next, tail));
         writer.push(core, b"refused", Batch::default()).unwrap();
-        assert_eq!((writer.succession.next(), writer.tail.at.position > base), (None, true));
+        assert_eq!((writer.pending_segment.next(), writer.tail.at.position > base), (None, true));
         core.index.set_next(None);
         writer.roll_back(core);
         let _other = other_queues();
         let after_a_kill = open(&storage.process_kill(), &options());
-        assert_eq!(after_a_kill.core.writer.lock().succession.next(), next);
+        assert_eq!(after_a_kill.core.writer.lock().pending_segment.next(), next);
     }
     writer.push(core, b"taken", Batch::default()).unwrap();
     assert!(writer.commit(core).unwrap().position > base);

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Write};
 
 use clap::ArgMatches;
 
-use crate::ending::Ending;
+use crate::ending::ExitStatus;
 use crate::failure::Failure;
 use crate::framing::visible_text;
 use crate::paint::Paint;
@@ -56,10 +56,10 @@ impl Console {
     }
 
     /// Says why the command ends. Returns its exit status.
-    pub(crate) fn fail(self, failure: &Failure) -> Ending {
+    pub(crate) fn fail(self, failure: &Failure) -> ExitStatus {
         if !failure.is_silent() {
             match self.form {
-                Form::Person if failure.ending == Ending::Bad => {
+                Form::Person if failure.ending == ExitStatus::Bad => {
                     let text = visible_text(failure.text().as_bytes());
                     self.raw(&self.paint.bad(&format!("mmq: {text}")));
                 }

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 /// The exit status. The numbers never change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub(crate) enum ExitStatus {
     /// Done; also when the reader of standard output wanted no more.
     Done = 0,
     /// Done, and the answer is bad: damage, a gap, a threshold passed, messages given up.
@@ -27,8 +27,8 @@ pub(crate) enum Ending {
     Terminated = 143,
 }
 
-impl From<Ending> for ExitCode {
-    fn from(ending: Ending) -> ExitCode {
+impl From<ExitStatus> for ExitCode {
+    fn from(ending: ExitStatus) -> ExitCode {
         ExitCode::from(ending as u8)
     }
 }

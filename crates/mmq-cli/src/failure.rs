@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use mmq::Error;
 use mmq_import::{ImportError, ImportErrorKind};
 
-use crate::ending::Ending;
+use crate::ending::ExitStatus;
 use crate::json;
 use crate::times;
 
@@ -20,7 +20,7 @@ const DECODER: &str = "decoder";
 /// Why a command ended before it had done its work.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    pub(crate) ending: Ending,
+    pub(crate) ending: ExitStatus,
     /// The word for programs, which never changes.
     code: &'static str,
     /// One sentence: what, where, and what to do.
@@ -30,33 +30,37 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    pub(crate) fn new(ending: Ending, code: &'static str, message: impl Into<String>) -> Failure {
+    pub(crate) fn new(
+        ending: ExitStatus,
+        code: &'static str,
+        message: impl Into<String>,
+    ) -> Failure {
         Failure { ending, code, message: message.into(), holder: None }
     }
 
     pub(crate) fn usage(message: impl Into<String>) -> Failure {
-        Failure::new(Ending::Usage, "usage", message)
+        Failure::new(ExitStatus::Usage, "usage", message)
     }
 
     /// Another process has what is wanted.
     pub(crate) fn held(pid: u32, message: impl Into<String>) -> Failure {
-        let failure = Failure::new(Ending::Locked, "locked", message);
+        let failure = Failure::new(ExitStatus::Locked, "locked", message);
         Failure { holder: Some((pid, None)), ..failure }
     }
 
     /// A call of the system that failed on a file.
     pub(crate) fn io(what: impl Display, error: &io::Error) -> Failure {
-        Failure::new(Ending::Failed, "io", format!("{what}: {error}"))
+        Failure::new(ExitStatus::Failed, "io", format!("{what}: {error}"))
     }
 
     /// The reader of standard output has closed it: the command ends, and nothing is said.
     pub(crate) fn closed_output() -> Failure {
-        Failure::new(Ending::Done, "closed", "")
+        Failure::new(ExitStatus::Done, "closed", "")
     }
 
     /// The command of `--decode` failed.
     pub(crate) fn decoder(message: impl Into<String>) -> Failure {
-        Failure::new(Ending::Failed, DECODER, message)
+        Failure::new(ExitStatus::Failed, DECODER, message)
     }
 
     /// Whether it is the command of `--decode` that failed: a signal to this program ends it too.
@@ -69,11 +73,11 @@ impl Failure {
             "queue {} has no consumer {name:?}; `mmq consumers` lists those it has, and `mmq consumers DIR add NAME` makes one",
             dir.display()
         );
-        Failure::new(Ending::Missing, "no_consumer", message)
+        Failure::new(ExitStatus::Missing, "no_consumer", message)
     }
 
     /// The directory has files of a queue, and no queue is found in them.
-    pub(crate) fn remains(ending: Ending, dir: &Path) -> Failure {
+    pub(crate) fn remains(ending: ExitStatus, dir: &Path) -> Failure {
         let dir = dir.display();
         let message = format!(
             "{dir} is a damaged queue: neither its index nor a segment says what it holds; `mmq salvage {dir} --to NEW` gets out what is whole, and changes nothing in it"
@@ -82,7 +86,7 @@ impl Failure {
     }
 
     /// The same, with another exit status.
-    pub(crate) fn with_ending(self, ending: Ending) -> Failure {
+    pub(crate) fn with_ending(self, ending: ExitStatus) -> Failure {
         Failure { ending, ..self }
     }
 
@@ -129,40 +133,40 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         let (ending, code, advice) = match &error {
             Error::Locked { .. } => (
-                Ending::Locked,
+                ExitStatus::Locked,
                 "locked",
                 "; to look at it, `mmq stat`, `cat` and `tail` need no lock",
             ),
-            Error::NotFound { what: "consumer", .. } => (Ending::Missing, "no_consumer", ""),
-            Error::NotFound { what: "message", .. } => (Ending::Missing, "no_message", ""),
-            Error::NotFound { what: "path", .. } => (Ending::Missing, "no_path", ""),
-            Error::NotFound { what: "segment file", .. } => (Ending::Missing, "no_segment", ""),
+            Error::NotFound { what: "consumer", .. } => (ExitStatus::Missing, "no_consumer", ""),
+            Error::NotFound { what: "message", .. } => (ExitStatus::Missing, "no_message", ""),
+            Error::NotFound { what: "path", .. } => (ExitStatus::Missing, "no_path", ""),
+            Error::NotFound { what: "segment file", .. } => (ExitStatus::Missing, "no_segment", ""),
             Error::NotFound { path, .. } if holds_remains(path) => {
-                return Failure::remains(Ending::Bad, path);
+                return Failure::remains(ExitStatus::Bad, path);
             }
             Error::NotFound { path, .. } if path.is_dir() => {
                 let message =
                     format!("{} holds no queue; `mmq put` makes one there", path.display());
-                return Failure::new(Ending::Missing, "no_queue", message);
+                return Failure::new(ExitStatus::Missing, "no_queue", message);
             }
-            Error::NotFound { .. } => (Ending::Missing, "no_queue", "; `mmq put` makes one"),
-            Error::NotAQueue { .. } => (Ending::Missing, "not_a_queue", ""),
-            Error::MessageTooLarge { .. } => (Ending::Refused, "too_large", ""),
+            Error::NotFound { .. } => (ExitStatus::Missing, "no_queue", "; `mmq put` makes one"),
+            Error::NotAQueue { .. } => (ExitStatus::Missing, "not_a_queue", ""),
+            Error::MessageTooLarge { .. } => (ExitStatus::Refused, "too_large", ""),
             Error::UnsupportedFormat { .. } => {
-                (Ending::Refused, "later_format", "; use the mmq that wrote it, or a later one")
+                (ExitStatus::Refused, "later_format", "; use the mmq that wrote it, or a later one")
             }
             Error::InvalidOption { .. } | Error::InvalidArgument { .. } => {
-                (Ending::Usage, "usage", "")
+                (ExitStatus::Usage, "usage", "")
             }
-            Error::Gap(_) => (Ending::Bad, "gap", ""),
-            Error::Poisoned { .. } => (Ending::Failed, "poisoned", ""),
+            Error::Gap(_) => (ExitStatus::Bad, "gap", ""),
+            Error::Poisoned { .. } => (ExitStatus::Failed, "poisoned", ""),
             other @ Error::Io { .. } if other.is_full() => (
-                Ending::Refused,
+                ExitStatus::Refused,
                 "full",
                 "; free space on that disk, or take messages out of a queue there",
             ),
             other if other.is_full() => (
-                Ending::Refused,
+                ExitStatus::Refused,
                 "full",
                 "; take messages out, allow more, or put with --on-full drop-oldest",
             ),
@@ -170,20 +174,20 @@ impl From<Error> for Failure {
                 if source.kind() == io::ErrorKind::NotADirectory =>
             {
                 let message = format!("{} is not a queue: it is no directory", path.display());
-                return Failure::new(Ending::Missing, "not_a_queue", message);
+                return Failure::new(ExitStatus::Missing, "not_a_queue", message);
             }
             Error::Io { op: "create", source, .. }
                 if source.kind() == io::ErrorKind::PermissionDenied =>
             {
-                (Ending::Failed, "io", "; name a directory that you may write to")
+                (ExitStatus::Failed, "io", "; name a directory that you may write to")
             }
             Error::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => (
-                Ending::Failed,
+                ExitStatus::Failed,
                 "io",
                 "; run it as the owner of the queue's files; to look, a user who may read them is enough",
             ),
-            Error::Io { .. } => (Ending::Failed, "io", ""),
-            _ => (Ending::Failed, "failed", ""),
+            Error::Io { .. } => (ExitStatus::Failed, "io", ""),
+            _ => (ExitStatus::Failed, "failed", ""),
         };
         let holder = match &error {
             Error::Locked { pid, since, .. } if *pid != 0 => Some((*pid, *since)),
@@ -197,16 +201,16 @@ impl From<Error> for Failure {
 impl From<ImportError> for Failure {
     fn from(error: ImportError) -> Failure {
         let (ending, code) = match error.kind() {
-            ImportErrorKind::Ambiguous => (Ending::Refused, "ambiguous"),
-            ImportErrorKind::Changed => (Ending::Failed, "changed"),
-            ImportErrorKind::Damaged => (Ending::Refused, "damaged"),
-            ImportErrorKind::Io => (Ending::Failed, "io"),
-            ImportErrorKind::LaterFormat => (Ending::Refused, "later_format"),
-            ImportErrorKind::Memory => (Ending::Failed, "memory"),
-            ImportErrorKind::NoDirectory => (Ending::Missing, "no_queue"),
-            ImportErrorKind::NotAQueue => (Ending::Missing, "not_a_queue"),
-            ImportErrorKind::TooLarge => (Ending::Refused, "too_large"),
-            _ => (Ending::Failed, "failed"),
+            ImportErrorKind::Ambiguous => (ExitStatus::Refused, "ambiguous"),
+            ImportErrorKind::Changed => (ExitStatus::Failed, "changed"),
+            ImportErrorKind::Damaged => (ExitStatus::Refused, "damaged"),
+            ImportErrorKind::Io => (ExitStatus::Failed, "io"),
+            ImportErrorKind::LaterFormat => (ExitStatus::Refused, "later_format"),
+            ImportErrorKind::Memory => (ExitStatus::Failed, "memory"),
+            ImportErrorKind::NoDirectory => (ExitStatus::Missing, "no_queue"),
+            ImportErrorKind::NotAQueue => (ExitStatus::Missing, "not_a_queue"),
+            ImportErrorKind::TooLarge => (ExitStatus::Refused, "too_large"),
+            _ => (ExitStatus::Failed, "failed"),
         };
         Failure::new(ending, code, error.to_string())
     }

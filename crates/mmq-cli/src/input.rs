@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use crate::ending::Ending;
+use crate::ending::ExitStatus;
 use crate::failure::{Failure, Tried};
 use crate::signals::{For, Signals, Woken};
 
@@ -33,7 +33,7 @@ impl<'a> Input<'a> {
         };
         let file = file.map_err(|error| Failure::io(&name, &error))?;
         if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
-            return Err(Failure::new(Ending::Failed, "io", format!("{name}: is a directory")));
+            return Err(Failure::new(ExitStatus::Failed, "io", format!("{name}: is a directory")));
         }
         Ok(Input { name, file, signals, read: 0 })
     }

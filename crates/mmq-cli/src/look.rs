@@ -9,7 +9,7 @@ use mmq::{
     Verified, VerifyStep,
 };
 
-use crate::ending::Ending;
+use crate::ending::ExitStatus;
 use crate::failure::{Failure, Tried};
 use crate::place::Bounds;
 
@@ -121,7 +121,7 @@ fn is_too_quick(error: &Error) -> bool {
 
 fn failed(error: Error) -> Failure {
     if is_too_quick(&error) {
-        return Failure::new(Ending::Failed, "too_quick", error.to_string());
+        return Failure::new(ExitStatus::Failed, "too_quick", error.to_string());
     }
     Failure::from(error)
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use mmq::{Error, Options, Queue};
 
-use crate::ending::Ending;
+use crate::ending::ExitStatus;
 use crate::failure::{Failure, Tried};
 use crate::opening;
 
@@ -37,7 +37,7 @@ impl Makes {
             Makes::Import => ("exists", format!("{new} is not empty: an import makes a new queue")),
             Makes::Load => ("not_empty", format!("{new} is not empty; load into a new directory")),
         };
-        Failure::new(Ending::Refused, code, message)
+        Failure::new(ExitStatus::Refused, code, message)
     }
 }
 
@@ -99,7 +99,7 @@ impl Making {
         if !paths.iter().all(is_ours) {
             let path = self.making.display();
             let message = format!("{path} is in the way, and holds other files than a queue's");
-            return Err(Failure::new(Ending::Refused, "exists", message));
+            return Err(Failure::new(ExitStatus::Refused, "exists", message));
         }
         // Another command may be at it. (The opening may remove or rename what is half made.)
         if let Err(error @ Error::Locked { .. }) = Options::new().create(false).open(&self.making) {

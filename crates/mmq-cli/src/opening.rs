@@ -10,7 +10,7 @@ use clap::ArgMatches;
 use mmq::{Consumer, Delivery, Error, Inspector, Iter, Options, Queue, Redelivery};
 
 use crate::arguments;
-use crate::ending::Ending;
+use crate::ending::ExitStatus;
 use crate::failure::{Failure, Tried, holds_remains};
 use crate::place::Bounds;
 use crate::signals::{For, Signals};
@@ -124,7 +124,9 @@ fn check(dir: &Path) -> Tried<()> {
     }
     let looked = Inspector::open(dir).and_then(|inspector| inspector.snapshot());
     match looked {
-        Err(Error::NotFound { what: "queue", .. }) => Err(Failure::remains(Ending::Refused, dir)),
+        Err(Error::NotFound { what: "queue", .. }) => {
+            Err(Failure::remains(ExitStatus::Refused, dir))
+        }
         // The opening says what else is wrong.
         _ => Ok(()),
     }

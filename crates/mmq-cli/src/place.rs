@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use clap::Arg;
 use mmq::{Inspector, Seen, Start};
 
-use crate::ending::Ending;
+use crate::ending::ExitStatus;
 use crate::failure::{Failure, Tried};
 use crate::times;
 use crate::units;
@@ -90,7 +90,7 @@ impl Where {
         }
         let message =
             format!("there is no message {seq}: the queue holds {oldest} to {next}, the end");
-        Err(Failure::new(Ending::Missing, "no_message", message))
+        Err(Failure::new(ExitStatus::Missing, "no_message", message))
     }
 }
 

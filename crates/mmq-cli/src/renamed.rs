@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mmq_import::{Finding, LONGEST, Severity, SourceConsumer, encoded};
 
-use crate::ending::Ending;
+use crate::ending::ExitStatus;
 use crate::failure::{Failure, Tried};
 
 /// bigqueue's name of the consumer that reads without a name.
@@ -51,7 +51,7 @@ impl Renamed {
                 let message = format!(
                     "two consumers would be called {name:?}, one of them {written:?} in the source; say --rename {written}=NEW"
                 );
-                return Err(Failure::new(Ending::Refused, "exists", message));
+                return Err(Failure::new(ExitStatus::Refused, "exists", message));
             }
             names.push(name);
         }
@@ -59,7 +59,7 @@ impl Renamed {
             None => Ok(names),
             Some(key) => {
                 let message = format!("--rename: the source has no consumer {}", encoded(key));
-                Err(Failure::new(Ending::Missing, "no_consumer", message))
+                Err(Failure::new(ExitStatus::Missing, "no_consumer", message))
             }
         }
     }

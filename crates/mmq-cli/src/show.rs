@@ -8,7 +8,7 @@ use mmq::{Gap, Seen};
 
 use crate::arguments::{self, size};
 use crate::commands::Call;
-use crate::ending::Ending;
+use crate::ending::ExitStatus;
 use crate::failure::Tried;
 use crate::framing::{About, Written};
 use crate::look::Met;
@@ -176,7 +176,7 @@ impl<'a> Show<'a> {
     }
 
     /// Writes what is left, and says what is to be said.
-    fn end(mut self) -> Tried<Ending> {
+    fn end(mut self) -> Tried<ExitStatus> {
         if self.shown == As::Count && self.call.signals.stop().is_none() {
             self.output.push(format!("{}\n", self.count).as_bytes())?;
         }
@@ -185,12 +185,12 @@ impl<'a> Show<'a> {
         if let Some(ending) = self.call.signals.stop() {
             return Ok(ending);
         }
-        said.map(|()| Ending::Done)
+        said.map(|()| ExitStatus::Done)
     }
 }
 
 /// The end of a command that showed messages. Those before a failure are written.
-pub(crate) fn finish(mut show: Show<'_>, result: Tried<Stopped>) -> Tried<Ending> {
+pub(crate) fn finish(mut show: Show<'_>, result: Tried<Stopped>) -> Tried<ExitStatus> {
     if let Err(failure) = result {
         show.output.flush()?;
         let stopped = show.call.signals.stop();

@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::{flag, low_level};
 
-use crate::ending::Ending;
+use crate::ending::ExitStatus;
 use crate::failure::{Failure, Tried};
 
 /// What a wait waits for besides signals.
@@ -60,11 +60,11 @@ impl Signals {
     }
 
     /// The exit status, once the command is to end.
-    pub(crate) fn stop(&self) -> Option<Ending> {
+    pub(crate) fn stop(&self) -> Option<ExitStatus> {
         match self.caught.load(Relaxed) {
             0 => None,
-            caught if caught == SIGTERM as usize => Some(Ending::Terminated),
-            _ => Some(Ending::Interrupted),
+            caught if caught == SIGTERM as usize => Some(ExitStatus::Terminated),
+            _ => Some(ExitStatus::Interrupted),
         }
     }
 

@@ -199,7 +199,7 @@ impl PqueueCheck {
         let lost = |text: String| Finding::new(Severity::Lost, "segment", text).at(&at).of(rest);
         let finding = match end {
             // The library's own ending has 8 bytes.
-            Upcoming::Ending if before == Before::Damaged && rest > HEADER => {
+            Upcoming::ExitStatus if before == Before::Damaged && rest > HEADER => {
                 lost(format!("behind the damaged entry the rest of {name} cannot be read"))
             }
             Upcoming::Cut if before == Before::Damaged => {
@@ -215,7 +215,7 @@ impl PqueueCheck {
                 );
                 Finding::new(Severity::Torn, "entry", text).at(&at).of(rest)
             }
-            Upcoming::Ending | Upcoming::Nothing | Upcoming::Entry { .. } => return,
+            Upcoming::ExitStatus | Upcoming::Nothing | Upcoming::Entry { .. } => return,
         };
         self.findings.push(finding);
     }
@@ -234,7 +234,7 @@ enum Upcoming {
         sum: u32,
     },
     /// The segment was finished.
-    Ending,
+    ExitStatus,
     /// The file ends here.
     Nothing,
     /// The file ends within an entry.
@@ -275,7 +275,7 @@ impl EntryWalk {
         let len = u64::from(len);
         Ok(match rest {
             0 => Upcoming::Nothing,
-            4.. if len == 0 => Upcoming::Ending,
+            4.. if len == 0 => Upcoming::ExitStatus,
             _ if rest < HEADER => Upcoming::Cut,
             _ if len >= LONGEST => Upcoming::TooLong(len),
             _ if HEADER + len > rest => Upcoming::Cut,

@@ -6,7 +6,7 @@ use crate::format::*;
 #[test]
 fn acknowledged_ranges_come_back_as_they_were_and_never_as_anothers() {
     let seed = Place::seed(b"0123456789abcdef", b"name");
-    let mut bytes = [0; ACKS_HALF_LEN];
+    let mut bytes = [0; ACKS_SLOT_LEN];
     let ranges = [numbers(5, 5), numbers(9, 11), numbers(13, 1000)];
     Acks::encode(7, 3, ranges.into_iter(), seed, &mut bytes);
     assert_eq!(
@@ -42,7 +42,7 @@ fn a_row_of_attempts_reads_as_written_and_only_as_written() {
         alone: Some(1 << 40),
         counts: vec![(5, 1), (6, 300), (1 << 20, REJECTED | 2), ((1 << 20) + 9, !REJECTED)],
     };
-    let mut bytes = [0; ATTEMPTS_HALF_LEN];
+    let mut bytes = [0; ATTEMPTS_SLOT_LEN];
     let (len, left_out) = row.encode(row.counts.iter().copied(), seed, &mut bytes);
     assert_eq!(left_out, None);
     assert_eq!(Attempts::decode(&bytes, 3, seed).as_ref(), Some(&row));

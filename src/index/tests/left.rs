@@ -93,9 +93,9 @@ fn an_index_that_was_cut_off_names_no_holder() {
     }
 }
 
-/// Deaths in the middle of two moves of the mark of flushes: one of its halves stays whole.
+/// Deaths in the middle of two moves of the mark of flushes: one of its slots stays whole.
 #[test]
-fn two_deaths_that_tear_the_mark_of_flushes_leave_one_half() {
+fn two_deaths_that_tear_the_mark_of_flushes_leave_one_slot() {
     let at = |number: u64| Spot { position: 32 * number, seq: number };
     for (first, second) in (1..4).flat_map(|first| (1..5).map(move |second| (first, second))) {
         let (mut storage, mut index) = made(Stores::ByMap);

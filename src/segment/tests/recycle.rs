@@ -51,7 +51,7 @@ fn a_spare_says_so_in_its_header_and_begins_another_life_with_another_salt() {
     bench.reclaim().unwrap();
     let spare = bench.headers()[0];
     assert_eq!((spare.state, spare.life), (SegmentState::Spare, before.life));
-    assert_eq!(spare.held, HELD, "everything below was given back, and the disk knows");
+    assert_eq!(spare.retained_from, HELD, "everything below was given back, and the disk knows");
     let allocated = bench.storage.call_count(Call::Allocate);
     let segment = bench.append(1).unwrap();
     let after = bench.headers()[0];
@@ -234,15 +234,15 @@ fn where_all_that_is_drained_leaves_the_directory_a_spare_says_how_far_that_goes
     bench.pass(3);
     bench.reclaim().unwrap();
     assert_eq!(bench.counts(), [4, 0, 2]);
-    let held = |state| {
+    let retained_from = |state| {
         bench
             .headers()
             .iter()
             .filter(|header| header.state == state)
-            .map(|header| header.held)
+            .map(|header| header.retained_from)
             .max()
     };
-    assert_eq!(held(SegmentState::Spare), Some(5 * HELD));
+    assert_eq!(retained_from(SegmentState::Spare), Some(5 * HELD));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::consume::consumer_state::ConsumerState;
-use crate::consume::step::{Handed, Read};
+use crate::consume::step::{DeliveryToken, Read};
 use crate::engine::Engine;
 use crate::engine::reading;
 use crate::error::{Error, Gap, GapCause};
@@ -44,7 +44,7 @@ fn reported<T>(read: Result<Option<T>, Error>, seq: impl FnOnce(T) -> u64) -> Re
     }
 }
 
-fn receive(engine: &Engine<SimStorage>, consumer: &ConsumerState<SimStorage>) -> Handed {
+fn receive(engine: &Engine<SimStorage>, consumer: &ConsumerState<SimStorage>) -> DeliveryToken {
     engine.receive(consumer, reading::AsMessage).unwrap().unwrap().1
 }
 

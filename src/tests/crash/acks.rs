@@ -3,19 +3,19 @@
 use super::directed::{disk, holds_but_for, options, take_all_of};
 use super::examine::{Queue, consumer_of, open};
 use super::model::content;
-use crate::consume::step::Handed;
+use crate::consume::step::DeliveryToken;
 use crate::engine::reading;
 use crate::format::{INDEX_NAME, SECTOR, SEGMENT_HEADER_LEN, index_at, segment_name};
 use crate::tests::sim::{Mutant, Rng};
 
 /// The next message handed out; `None` when there is none.
-pub(super) fn try_receive(queue: &Queue, name: &str) -> Option<(u64, Handed)> {
+pub(super) fn try_receive(queue: &Queue, name: &str) -> Option<(u64, DeliveryToken)> {
     let consumer = consumer_of(queue, name).unwrap();
     let found = queue.receive(&consumer, reading::AsMessage).unwrap();
     found.map(|(message, handed)| (message.seq(), handed))
 }
 
-pub(super) fn receive(queue: &Queue, name: &str) -> (u64, Handed) {
+pub(super) fn receive(queue: &Queue, name: &str) -> (u64, DeliveryToken) {
     try_receive(queue, name).unwrap()
 }
 

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use super::examine::{Queue, check_accounts, consumer_of, next_of, prepare_ahead};
 use super::model::{Check, content, ensure};
-use crate::consume::step::{Handed, Read};
+use crate::consume::step::{DeliveryToken, Read};
 use crate::engine::Engine;
 use crate::engine::reading;
 use crate::error::Error;
@@ -50,7 +50,7 @@ struct Seen {
     /// What `JOBS` has acknowledged, or was reported missing.
     done: BTreeSet<u64>,
     /// What it has in flight.
-    open: Vec<(u64, Handed)>,
+    open: Vec<(u64, DeliveryToken)>,
     /// A seek or a removal failed half way: what it had acknowledged may come again.
     may_come_again: bool,
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::attempts::Attempts;
-use crate::consume::step::Handed;
+use crate::consume::step::DeliveryToken;
 
 /// Whether a consumer would be there after a power cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,8 +24,8 @@ pub(super) struct ConsumerModel {
     pub(super) durable: Presence,
     /// Where it reads on; its place when nothing is handed out.
     pub(super) cursor: u64,
-    /// Handed out and not acknowledged.
-    pub(super) open: BTreeMap<u64, Handed>,
+    /// DeliveryToken out and not acknowledged.
+    pub(super) open: BTreeMap<u64, DeliveryToken>,
     /// Those of them that were given back.
     pub(super) returned: BTreeSet<u64>,
     /// It had messages handed out, so its done numbers beyond its place are stored.
@@ -124,7 +124,7 @@ impl ConsumerModel {
     }
 
     /// A message is handed out, once more or for the first time.
-    pub(super) fn hand_out(&mut self, seq: u64, handed: Handed) {
+    pub(super) fn hand_out(&mut self, seq: u64, handed: DeliveryToken) {
         let is_alone = self.out().is_empty();
         self.attempts.hand_out(seq, is_alone);
         if !self.returned.remove(&seq) {

@@ -209,8 +209,8 @@ const PLANTED: [(Mutant, &str, &str, Found); 24] = [
         Found::Late,
     ),
     (
-        Mutant::HalfOverwrittenWithoutR1,
-        "R1: the half that counts is on the disk before the other one is written",
+        Mutant::SlotOverwrittenWithoutR1,
+        "R1: the slot that counts is on the disk before the other one is written",
         "a_checkpoint_that_may_be_the_only_one_is_durable_before_the_other_is_written",
         Found::Never,
     ),

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::attempts::Attempts;
 use super::held::{ConsumerModel, Finished, Presence};
-use crate::consume::step::Handed;
+use crate::consume::step::DeliveryToken;
 use crate::error::{Gap, GapCause};
 use crate::tests::sim::Rng;
 
@@ -293,7 +293,7 @@ impl Model {
     }
 
     /// One of those in flight.
-    pub(super) fn in_flight(&self, name: &str, which: u64) -> Option<(u64, Handed)> {
+    pub(super) fn in_flight(&self, name: &str, which: u64) -> Option<(u64, DeliveryToken)> {
         let consumer = self.consumers.get(name).filter(|consumer| consumer.exists)?;
         let mut open: Vec<_> = consumer.open.iter().map(|(seq, handed)| (*seq, *handed)).collect();
         let out = consumer.out();

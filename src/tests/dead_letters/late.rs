@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use crate::consume::consumer_state::ConsumerState;
 use crate::consume::redelivery::{DeadLetters, Rules};
-use crate::consume::step::Handed;
+use crate::consume::step::DeliveryToken;
 use crate::engine::{Engine, reading};
 use crate::error::{Error, Result};
 use crate::format::Origin;
@@ -52,7 +52,7 @@ fn queue() -> (Arc<Queue>, Arc<ConsumerState<SimStorage>>) {
 }
 
 /// Hands out the first message. Nobody has its segment open then.
-fn receive(queue: &Queue, workers: &ConsumerState<SimStorage>) -> Handed {
+fn receive(queue: &Queue, workers: &ConsumerState<SimStorage>) -> DeliveryToken {
     let (message, handed) = queue.receive(workers, reading::AsMessage).unwrap().unwrap();
     assert_eq!(message.seq(), 0);
     drop(message);

@@ -7,7 +7,7 @@ use super::oracle::{Answered, Given, Mood, Oracle, Ticket, Want, Wishes};
 use super::steps::{CONSUMERS, End, Keeper, Step};
 use crate::consume::consumer_state::ConsumerState;
 use crate::consume::redelivery::{DeadLetters, Rules};
-use crate::consume::step::{Handed, Read};
+use crate::consume::step::{DeliveryToken, Read};
 use crate::engine::{Engine, reading};
 use crate::error::{Error, Gap, GapCause, Result};
 use crate::format::Origin;
@@ -69,7 +69,7 @@ struct Side {
     consumer: Option<Arc<ConsumerState<SimStorage>>>,
     oracle: Oracle,
     other: Arc<OtherQueue>,
-    tickets: Vec<(Ticket, Handed)>,
+    tickets: Vec<(Ticket, DeliveryToken)>,
 }
 
 impl Side {

@@ -16,7 +16,7 @@ struct Held {
 }
 
 thread_local! {
-    static HELD: RefCell<Vec<Held>> = const { RefCell::new(Vec::new()) };
+    static RETAINED_FROM: RefCell<Vec<Held>> = const { RefCell::new(Vec::new()) };
     /// The locks below are those of a queue that the test holds while it calls another one.
     static FROM: Cell<usize> = const { Cell::new(0) };
     static IS_STORAGE_WORKER: Cell<bool> = const { Cell::new(false) };
@@ -32,7 +32,7 @@ fn held() -> Vec<Held> {
     if std::thread::panicking() {
         return Vec::new();
     }
-    HELD.try_with(|held| held.borrow()[FROM.get()..].to_vec()).unwrap_or_default()
+    RETAINED_FROM.try_with(|held| held.borrow()[FROM.get()..].to_vec()).unwrap_or_default()
 }
 
 #[track_caller]
@@ -68,11 +68,11 @@ pub(super) fn check(rank: Rank) {
 
 /// The thread holds the lock.
 pub(super) fn push(key: usize, rank: Rank, at: &'static Location<'static>) {
-    let _ = HELD.try_with(|held| held.borrow_mut().push(Held { key, rank, at }));
+    let _ = RETAINED_FROM.try_with(|held| held.borrow_mut().push(Held { key, rank, at }));
 }
 
 pub(super) fn pop(key: usize) {
-    let _ = HELD.try_with(|held| {
+    let _ = RETAINED_FROM.try_with(|held| {
         let mut held = held.borrow_mut();
         if let Some(at) = held.iter().rposition(|held| held.key == key) {
             held.remove(at);
@@ -106,7 +106,7 @@ pub(crate) fn enter_storage_worker() {
 pub(crate) struct OtherQueues(usize);
 
 pub(crate) fn other_queues() -> OtherQueues {
-    OtherQueues(FROM.replace(HELD.with_borrow(Vec::len)))
+    OtherQueues(FROM.replace(RETAINED_FROM.with_borrow(Vec::len)))
 }
 
 impl Drop for OtherQueues {

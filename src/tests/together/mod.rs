@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use crate::commit::storage_worker::Leaving;
 use crate::consume::consumer_state::ConsumerState;
-use crate::consume::step::{Handed, Lane, Read};
+use crate::consume::step::{DeliveryToken, Lane, Read};
 use crate::consume::two_lanes::{LaneRules, Within};
 use crate::engine::reading::{self, AsMessage};
 use crate::engine::{Background, Engine};
@@ -88,7 +88,7 @@ fn take_next(queue: &Queue, consumer: &Consumer) -> u64 {
 }
 
 /// Waits until a message comes, and does not acknowledge it.
-fn receive_next(queue: &Queue, consumer: &Consumer) -> (u64, Handed) {
+fn receive_next(queue: &Queue, consumer: &Consumer) -> (u64, DeliveryToken) {
     let receive = || queue.receive(consumer, AsMessage);
     let (message, handed) = queue.wait(consumer, None, receive).unwrap().unwrap();
     (message.seq(), handed)
@@ -157,7 +157,7 @@ fn who_cannot_use_a_message_passes_the_news_on() {
 /// too; and a seek brings all of them back.
 #[test]
 fn what_leaves_an_allowance_wakes_who_waits_for_one() {
-    type Leave = fn(&Queue, &Consumer, u64, Handed);
+    type Leave = fn(&Queue, &Consumer, u64, DeliveryToken);
     let ways: [(u64, Leave); 3] = [
         (1, |queue, consumer, seq, handed| queue.ack(consumer, seq, handed).unwrap()),
         (0, |queue, consumer, seq, handed| queue.nack(consumer, seq, handed, None)),

@@ -10,7 +10,7 @@ use super::Queue;
 use super::acts::{Act, Answer, CLOSER, Cast, Event, NAMES, Reported, content, identity, ids_of};
 use super::script::Script;
 use crate::consume::consumer_state::ConsumerState;
-use crate::consume::step::Handed;
+use crate::consume::step::DeliveryToken;
 use crate::engine::Engine;
 use crate::engine::reading;
 use crate::error::{Error, Result};
@@ -172,7 +172,7 @@ pub(super) struct Held {
     /// Which event of the story that is.
     event: usize,
     /// Consumer, number and ticket of each delivery that is not answered.
-    deliveries: Vec<(usize, u64, Handed)>,
+    deliveries: Vec<(usize, u64, DeliveryToken)>,
     /// The last messages with their identities: their bytes stay as they are.
     messages: Vec<(Message, u64)>,
 }
@@ -302,7 +302,7 @@ impl Actor {
             Act::Limit(..) | Act::Receive(_) | Act::ReceiveForever(_) | Act::Ack | Act::Nack => {
                 self.deliver(act, held)
             }
-            _ => self.keep_house(act),
+            _ => self.maintain(act),
         }
     }
 
@@ -369,7 +369,7 @@ impl Actor {
     }
 
     /// What neither puts in nor takes out.
-    fn keep_house(&self, act: Act) -> Result<Answer> {
+    fn maintain(&self, act: Act) -> Result<Answer> {
         let queue = &*self.queue;
         match act {
             Act::Flush => queue.core.flush()?,

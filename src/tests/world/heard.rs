@@ -16,7 +16,7 @@ use crate::error::Gap;
 pub(super) struct Heard {
     /// By number: the act that reported it last.
     pub(super) taken: BTreeMap<u64, usize>,
-    /// Handed out and not acknowledged.
+    /// DeliveryToken out and not acknowledged.
     pub(super) open: BTreeSet<u64>,
     pub(super) gaps: Vec<Gap>,
     /// Deliveries that had not ended: one may be out, and others behind it may be taken.

@@ -63,7 +63,7 @@ impl Agent {
             .open(dir.join("queue"))
             .unwrap();
         let link = queue.consumer("link").unwrap();
-        // Half a second.
+        // Checkpointhalf a second.
         let fresh = Fresh::Messages(PRODUCED * SECOND / 2);
         let lanes = link.lanes(LaneOptions::new().fresh_within(fresh)).unwrap();
         let log = OpenOptions::new().append(true).create(true).open(dir.join("log")).unwrap();

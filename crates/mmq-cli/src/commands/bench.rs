@@ -15,7 +15,7 @@ use mmq::{Options, Queue};
 use super::Call;
 use crate::arguments::{self, flag};
 use crate::console::Form;
-use crate::ending::Ending;
+use crate::ending::ExitStatus;
 use crate::failure::{Failure, Tried};
 use crate::signals::Signals;
 use crate::units;
@@ -62,7 +62,7 @@ fn threads(text: &str) -> Result<(u64, u64), String> {
         .ok_or_else(|| format!("{text:?}: write two numbers, as in 2,2; the first above 0"))
 }
 
-pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
+pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     let matches = call.matches;
     let size = matches.get_one::<u64>("size").copied().unwrap_or(128);
     let durable = matches.get_flag("durable");
@@ -73,7 +73,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
     if size > mmq::MAX_MESSAGE_LEN {
         let message =
             format!("no queue takes messages of more than {} bytes", mmq::MAX_MESSAGE_LEN);
-        return Err(Failure::new(Ending::Refused, "too_large", message));
+        return Err(Failure::new(ExitStatus::Refused, "too_large", message));
     }
     let ground = Ground::new(arguments::dir_of(matches))?;
     let options = Options::new().flush_every_ops(durable.then_some(1));
@@ -230,7 +230,7 @@ impl Bench<'_> {
                 .chain((0..consumers).map(|_| scope.spawn(|| heed(take()))))
                 .collect();
             let failed =
-                |_| Failure::new(Ending::Failed, "failed", "a thread of the tool panicked");
+                |_| Failure::new(ExitStatus::Failed, "failed", "a thread of the tool panicked");
             threads.into_iter().try_for_each(|thread| Ok(thread.join().map_err(failed)??))
         })
         .map(|()| Figure {

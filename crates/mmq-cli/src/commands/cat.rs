@@ -5,7 +5,7 @@ use mmq::Start;
 
 use super::Call;
 use crate::arguments::{self, at_most, flag, text_of};
-use crate::ending::Ending;
+use crate::ending::ExitStatus;
 use crate::failure::Tried;
 use crate::look::{Looked, Outlook};
 use crate::place::{self, Where};
@@ -50,7 +50,7 @@ pub(crate) fn command() -> Command {
     show::arguments(cat).after_help(format!("{}\n\n{AFTER}", place::ABOUT))
 }
 
-pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
+pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     let matches = call.matches;
     let looked = Looked::open(arguments::dir_of(matches))?;
     let snapshot = looked.snapshot()?;

@@ -6,7 +6,7 @@ use clap_complete::Shell;
 
 use super::Call;
 use crate::arguments;
-use crate::ending::Ending;
+use crate::ending::ExitStatus;
 use crate::failure::{Failure, Tried};
 
 const SHELLS: [(&str, Shell); 5] = [
@@ -27,7 +27,7 @@ pub(crate) fn command() -> Command {
     .arg(Arg::new("shell").value_name("SHELL").value_parser(names).required(true).help("For which"))
 }
 
-pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
+pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     let asked = arguments::text_of(call.matches, "shell");
     let found = SHELLS.iter().find(|(name, _)| Some(*name) == asked);
     let (_, shell) = found.ok_or_else(|| Failure::usage("name a shell"))?;

@@ -8,7 +8,7 @@ use mmq::{ConsumerSnapshot, Queue, Start};
 use super::Call;
 use crate::arguments::{self, flag, text_of};
 use crate::console::{Consent, Console, Form};
-use crate::ending::Ending;
+use crate::ending::ExitStatus;
 use crate::failure::{Failure, Tried};
 use crate::figures;
 use crate::framing::visible_text;
@@ -94,7 +94,7 @@ pub(super) fn yes() -> Arg {
     flag("yes", "Give messages up without asking").short('y')
 }
 
-pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
+pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     let dir = arguments::dir_of(call.matches);
     let Some((verb, matches)) = call.matches.subcommand() else {
         return list(call, dir);
@@ -104,11 +104,11 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
     let closed = queue.close();
     done?;
     closed?;
-    Ok(Ending::Done)
+    Ok(ExitStatus::Done)
 }
 
 /// Shows all consumers, without the lock.
-fn list(call: &Call<'_>, dir: &Path) -> Tried<Ending> {
+fn list(call: &Call<'_>, dir: &Path) -> Tried<ExitStatus> {
     let snapshot = Looked::open(dir)?.snapshot()?;
     let mut output = Output::new(call.signals, Out::Written)?;
     let width = Width::of(&std::io::stdout());
@@ -123,7 +123,7 @@ fn list(call: &Call<'_>, dir: &Path) -> Tried<Ending> {
         call.console.note("nobody has read yet");
     }
     output.flush()?;
-    Ok(Ending::Done)
+    Ok(ExitStatus::Done)
 }
 
 fn row(consumer: &ConsumerSnapshot) -> String {
@@ -198,7 +198,7 @@ fn is_free(queue: &Queue, name: &str) -> Tried<()> {
     }
     let path = queue.path().display();
     let message = format!("queue {path} has a consumer {name:?} already; `seek` moves it");
-    Err(Failure::new(Ending::Refused, "exists", message))
+    Err(Failure::new(ExitStatus::Refused, "exists", message))
 }
 
 /// Asks before messages are given up.
@@ -222,7 +222,7 @@ fn ask_of(
     match console.asks(&format!("{what}. Go on?")) {
         Some(Consent::Yes) => Ok(()),
         Some(Consent::No) => {
-            Err(Failure::new(Ending::Refused, "not_confirmed", "nothing was changed"))
+            Err(Failure::new(ExitStatus::Refused, "not_confirmed", "nothing was changed"))
         }
         None => Err(Failure::usage(format!("{what}; say --yes"))),
     }

@@ -8,7 +8,7 @@ use mmq::{CopiedId, Error, Inspector};
 
 use super::Call;
 use crate::arguments::{self, flag};
-use crate::ending::Ending;
+use crate::ending::ExitStatus;
 use crate::failure::{Failure, Tried};
 use crate::figures;
 use crate::progress::Bar;
@@ -46,7 +46,7 @@ pub(crate) fn command() -> Command {
     arguments::locking(copy)
 }
 
-pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
+pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     let Some(new) = arguments::path_of(call.matches, "new") else {
         return Err(Failure::usage("name the copy's directory"));
     };
@@ -77,17 +77,17 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
     let consumers = count(made.consumers.len() as u64, "consumer");
     let (size, id) = (units::size(made.disk_bytes), figures::id(&made.queue_id));
     call.console.note(format!("copied {messages}, {consumers} ({size}); the copy's id is {id}"));
-    Ok(Ending::Done)
+    Ok(ExitStatus::Done)
 }
 
 fn failed(error: Error) -> Failure {
     match error {
         Error::InvalidArgument { what: "copy", reason, .. } => {
-            Failure::new(Ending::Refused, "not_empty", reason)
+            Failure::new(ExitStatus::Refused, "not_empty", reason)
         }
         full if full.is_full() => {
             let message = format!("{full}; nothing of the copy is left");
-            Failure::new(Ending::Refused, "full", message)
+            Failure::new(ExitStatus::Refused, "full", message)
         }
         other => other.into(),
     }

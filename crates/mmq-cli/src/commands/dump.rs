@@ -5,7 +5,7 @@ use mmq::{ConsumerSnapshot, Seen, Snapshot, Start};
 
 use super::Call;
 use crate::arguments;
-use crate::ending::Ending;
+use crate::ending::ExitStatus;
 use crate::failure::{Failure, Tried};
 use crate::figures;
 use crate::framing::{About, Lines, gap_line};
@@ -34,7 +34,7 @@ pub(crate) fn command() -> Command {
     .after_help(AFTER)
 }
 
-pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
+pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     let looked = Looked::open(arguments::dir_of(call.matches))?;
     let snapshot = looked.snapshot()?;
     let mut output = Output::new(call.signals, Out::Written)?;
@@ -63,13 +63,13 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
     if overtaken > 0 {
         let numbers = count(overtaken, "number");
         let message = format!("{numbers} were given back before they were read; dump it again");
-        return Err(Failure::new(Ending::Bad, "overtaken", message));
+        return Err(Failure::new(ExitStatus::Bad, "overtaken", message));
     }
     if missing > 0 {
         let message = format!("{} will never come", count(missing, "message"));
-        return Err(Failure::new(Ending::Bad, "gap", message));
+        return Err(Failure::new(ExitStatus::Bad, "gap", message));
     }
-    Ok(Ending::Done)
+    Ok(ExitStatus::Done)
 }
 
 fn head(snapshot: &Snapshot) -> String {

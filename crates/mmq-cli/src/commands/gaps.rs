@@ -6,7 +6,7 @@ use mmq::{Gap, Seen, Start};
 use super::Call;
 use crate::arguments::{self, flag};
 use crate::console::Form;
-use crate::ending::Ending;
+use crate::ending::ExitStatus;
 use crate::failure::{Failure, Tried};
 use crate::figures;
 use crate::framing::gap_line;
@@ -34,7 +34,7 @@ pub(crate) fn command() -> Command {
     .after_help(AFTER)
 }
 
-pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
+pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     let looked = Looked::open(arguments::dir_of(call.matches))?;
     let snapshot = looked.snapshot()?;
     let mut gaps = looked.gaps(&snapshot)?;
@@ -64,9 +64,9 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
     if lost > 0 {
         let path = snapshot.path.display();
         let message = format!("queue {path}: {} lost", count(lost, "message"));
-        return Err(Failure::new(Ending::Bad, "gap", message));
+        return Err(Failure::new(ExitStatus::Bad, "gap", message));
     }
-    Ok(Ending::Done)
+    Ok(ExitStatus::Done)
 }
 
 /// What a reader met, and what the files state of numbers that it did not come by.

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::Call;
 use crate::arguments::{self, flag, number, text_of};
 use crate::console::Form;
-use crate::ending::Ending;
+use crate::ending::ExitStatus;
 use crate::failure::{Failure, Tried};
 use crate::framing::visible_text;
 
@@ -82,7 +82,7 @@ pub(crate) fn command() -> Command {
     .after_help(AFTER)
 }
 
-pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
+pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     let matches = call.matches;
     let dir = arguments::dir_of(matches);
     let renamed = renamed(matches)?;
@@ -144,7 +144,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
         _ => {}
     }
     let is_bad = survey.findings.iter().any(|finding| finding.weight != Severity::Warning);
-    Ok(if is_bad { Ending::Bad } else { Ending::Done })
+    Ok(if is_bad { ExitStatus::Bad } else { ExitStatus::Done })
 }
 
 fn manner(matches: &ArgMatches) -> ImportOptions {

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::Call;
 use crate::arguments::{self, size};
-use crate::ending::Ending;
+use crate::ending::ExitStatus;
 use crate::failure::{Failure, Tried};
 use crate::framing::{JsonLine, numbered};
 use crate::input::Input;
@@ -45,7 +45,7 @@ pub(crate) fn command() -> Command {
     .after_help(AFTER)
 }
 
-pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
+pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     let path = arguments::path_of(call.matches, "file").unwrap_or(Path::new("-"));
     if path == Path::new("-") && std::io::stdin().is_terminal() {
         return Err(Failure::usage("name a FILE, or give a dump on standard input"));
@@ -69,12 +69,12 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
     if gaps > 0 {
         let message =
             format!("the dump tells of {}: its queue lacked messages", count(gaps, "gap"));
-        let reported = Failure::new(Ending::Bad, "gap", message);
+        let reported = Failure::new(ExitStatus::Bad, "gap", message);
         let Some(cut) = cut else { return Err(reported) };
         call.console.note(reported.text());
         return Err(cut);
     }
-    cut.map_or(Ok(Ending::Done), Err)
+    cut.map_or(Ok(ExitStatus::Done), Err)
 }
 
 /// The lines of a dump.
@@ -103,23 +103,23 @@ impl Lines<'_> {
 
     fn refused(&self, reason: &str) -> Failure {
         let (name, number) = (&self.reader.get_ref().name, self.number);
-        Failure::new(Ending::Refused, "framing", format!("{name}: line {number} {reason}"))
+        Failure::new(ExitStatus::Refused, "framing", format!("{name}: line {number} {reason}"))
     }
 
-    fn head(&mut self) -> Tried<Vec<Stood>> {
+    fn head(&mut self) -> Tried<Vec<Snapshot>> {
         let found = self.next()?;
         let head: Value = serde_json::from_slice(&self.text).unwrap_or(Value::Null);
         match head.get("mmq").and_then(Value::as_u64).filter(|_| found) {
             Some(1) => {}
             Some(later) => {
                 let message = format!("a dump of version {later}; use the mmq that wrote it");
-                return Err(Failure::new(Ending::Refused, "later_format", message));
+                return Err(Failure::new(ExitStatus::Refused, "later_format", message));
             }
             None => return Err(self.refused("is not the first line of a dump")),
         }
         self.next_seq = head.get("next_seq").and_then(Value::as_u64).unwrap_or(0);
         let all = head.get("consumers").and_then(Value::as_array).into_iter().flatten();
-        let mut places = all.map(Stood::of).collect::<Option<Vec<_>>>();
+        let mut places = all.map(Snapshot::of).collect::<Option<Vec<_>>>();
         if let Some(places) = &mut places {
             places.sort_by_key(|place| place.seq);
         }
@@ -128,7 +128,7 @@ impl Lines<'_> {
 }
 
 /// Where a consumer stood.
-struct Stood {
+struct Snapshot {
     name: String,
     seq: u64,
     acknowledged: Vec<(u64, u64)>,
@@ -138,11 +138,11 @@ struct Stood {
     done: Vec<Range<u64>>,
 }
 
-impl Stood {
-    fn of(consumer: &Value) -> Option<Stood> {
+impl Snapshot {
+    fn of(consumer: &Value) -> Option<Snapshot> {
         let range = |range: &Value| Some((range.get(0)?.as_u64()?, range.get(1)?.as_u64()?));
         let ahead = consumer.get("acknowledged").and_then(Value::as_array).into_iter().flatten();
-        Some(Stood {
+        Some(Snapshot {
             name: consumer.get("name")?.as_str()?.to_owned(),
             seq: consumer.get("seq")?.as_u64()?,
             acknowledged: ahead.map(range).collect::<Option<_>>()?,
@@ -189,7 +189,7 @@ impl Stood {
 struct Load<'a> {
     queue: &'a Queue,
     /// In the order of their places.
-    places: Vec<Stood>,
+    places: Vec<Snapshot>,
     messages: u64,
     gaps: u64,
     /// The number of the last line.
@@ -245,7 +245,7 @@ impl Load<'_> {
                 "{name}: ends behind message {last}, and the queue had messages up to {}: the dump was cut short",
                 next - 1
             );
-            Failure::new(Ending::Bad, "cut_short", message)
+            Failure::new(ExitStatus::Bad, "cut_short", message)
         }))
     }
 

@@ -6,7 +6,7 @@ use clap::Command;
 
 use super::Call;
 use crate::arguments;
-use crate::ending::Ending;
+use crate::ending::ExitStatus;
 use crate::failure::{Failure, Tried};
 use crate::manual::pages;
 
@@ -19,7 +19,7 @@ pub(crate) fn command() -> Command {
     .arg(arguments::path("dir", "DIR").help("A directory, to write all pages into"))
 }
 
-pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
+pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     let pages = pages(super::description());
     let pages = pages.map_err(|error| Failure::io("the manual", &error))?;
     let Some(dir) = arguments::path_of(call.matches, "dir") else {
@@ -30,5 +30,5 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
         let path = dir.join(name);
         fs::write(&path, text).map_err(|error| Failure::io(path.display(), &error))?;
     }
-    Ok(Ending::Done)
+    Ok(ExitStatus::Done)
 }

@@ -30,7 +30,7 @@ use clap::{ArgMatches, Command};
 
 use crate::arguments;
 use crate::console::{Console, Form};
-use crate::ending::Ending;
+use crate::ending::ExitStatus;
 use crate::failure::{Failure, Tried};
 use crate::opening::Opener;
 use crate::signals::Signals;
@@ -52,7 +52,7 @@ impl<'a> Call<'a> {
 
 struct Entry {
     command: fn() -> Command,
-    run: fn(&Call<'_>) -> Tried<Ending>,
+    run: fn(&Call<'_>) -> Tried<ExitStatus>,
 }
 
 /// In the order of the help.
@@ -111,7 +111,7 @@ pub(crate) fn description() -> Command {
 }
 
 /// The tool, called with these words.
-pub(crate) fn main(words: Vec<OsString>) -> Ending {
+pub(crate) fn main(words: Vec<OsString>) -> ExitStatus {
     if words.len() < 2 {
         return print(EXAMPLES.as_bytes());
     }
@@ -137,14 +137,14 @@ pub(crate) fn main(words: Vec<OsString>) -> Ending {
             // A word of the command line may hold control bytes.
             let text = error.to_string();
             text.lines().for_each(|line| Console::plain(Form::Person).line(line));
-            return Ending::Usage;
+            return ExitStatus::Usage;
         }
     };
     let entry = matches.subcommand().and_then(|(name, matches)| {
         let entry = COMMANDS.iter().find(|entry| (entry.command)().get_name() == name)?;
         Some((entry, matches))
     });
-    let Some((entry, matches)) = entry else { return Ending::Usage };
+    let Some((entry, matches)) = entry else { return ExitStatus::Usage };
     let console = Console::new(matches);
     let run = |signals: Signals| (entry.run)(&Call { matches, console, signals: &signals });
     match Signals::catch().and_then(run) {
@@ -154,12 +154,12 @@ pub(crate) fn main(words: Vec<OsString>) -> Ending {
 }
 
 /// Prints a text that is complete. Who does not read it to its end wants no more.
-fn print(text: &[u8]) -> Ending {
+fn print(text: &[u8]) -> ExitStatus {
     let mut stdout = io::stdout();
     match stdout.write_all(text).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Console::plain(Form::Person).fail(&Failure::io("standard output", &error))
         }
-        _ => Ending::Done,
+        _ => ExitStatus::Done,
     }
 }

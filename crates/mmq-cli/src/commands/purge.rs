@@ -7,7 +7,7 @@ use super::Call;
 use super::consumers::{ask, yes};
 use crate::arguments;
 use crate::console::Console;
-use crate::ending::Ending;
+use crate::ending::ExitStatus;
 use crate::failure::Tried;
 use crate::opening::Reads;
 use crate::place::{self, Where};
@@ -31,13 +31,13 @@ pub(crate) fn command() -> Command {
     arguments::locking(purge)
 }
 
-pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
+pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     let queue = call.opener().open_existing(arguments::dir_of(call.matches))?;
     let done = purge(&queue, call.matches, call.console);
     let closed = queue.close();
     done?;
     closed?;
-    Ok(Ending::Done)
+    Ok(ExitStatus::Done)
 }
 
 fn purge(queue: &Queue, matches: &ArgMatches, console: Console) -> Tried<()> {

@@ -10,7 +10,7 @@ use mmq::{OnFull, Options, Queue};
 
 use super::Call;
 use crate::arguments::{self, flag, size};
-use crate::ending::Ending;
+use crate::ending::ExitStatus;
 use crate::failure::{Failure, Tried};
 use crate::framing::Frames;
 use crate::input::Input;
@@ -65,7 +65,7 @@ pub(crate) fn command() -> Command {
     arguments::locking(arguments::framing_in(put.after_help(AFTER)))
 }
 
-pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
+pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     let files = files(call.matches)?;
     let options = options(call.matches);
     let dir = arguments::dir_of(call.matches);
@@ -99,7 +99,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
     if result.is_err() && count > 0 {
         call.console.note(format!("before this failure were put in: {}", done()));
     }
-    result.map(|()| Ending::Done)
+    result.map(|()| ExitStatus::Done)
 }
 
 /// The files to read. Standard input is none that a person types into: who forgot the file gets

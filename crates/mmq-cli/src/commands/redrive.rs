@@ -7,7 +7,7 @@ use super::Call;
 use super::take::nothing;
 use crate::arguments;
 use crate::dead_letter;
-use crate::ending::Ending;
+use crate::ending::ExitStatus;
 use crate::failure::{Failure, Tried};
 use crate::opening;
 use crate::units::count;
@@ -35,7 +35,7 @@ pub(crate) fn command() -> Command {
     arguments::locking(redrive)
 }
 
-pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
+pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     let dir = arguments::dir_of(call.matches);
     let Some(source) = arguments::path_of(call.matches, "source") else {
         return Err(Failure::usage("name the queue that they go to"));
@@ -64,9 +64,9 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
     }
     if missing > 0 {
         let message = format!("{} will never come", count(missing, "message"));
-        return Err(Failure::new(Ending::Bad, "gap", message));
+        return Err(Failure::new(ExitStatus::Bad, "gap", message));
     }
-    if done == 0 { Err(nothing(dir)) } else { Ok(Ending::Done) }
+    if done == 0 { Err(nothing(dir)) } else { Ok(ExitStatus::Done) }
 }
 
 struct Redrive<'a> {

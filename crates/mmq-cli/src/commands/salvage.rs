@@ -12,7 +12,7 @@ use mmq::{Error, Gap, Message, Options, Queue, Salvage, SalvageReport, Salvaged,
 use super::Call;
 use crate::arguments::{self, flag};
 use crate::console::Form;
-use crate::ending::Ending;
+use crate::ending::ExitStatus;
 use crate::failure::{Failure, Tried};
 use crate::figures;
 use crate::framing::{About, Written};
@@ -76,7 +76,7 @@ pub(crate) fn command() -> Command {
     arguments::framing_out(salvage).after_help(AFTER)
 }
 
-pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
+pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     let matches = call.matches;
     let paths: Vec<&PathBuf> = matches.get_many("path").into_iter().flatten().collect();
     let new = arguments::path_of(matches, "to");
@@ -133,9 +133,9 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
         return Ok(ending);
     }
     if report.is_whole() {
-        return Ok(Ending::Done);
+        return Ok(ExitStatus::Done);
     }
-    Err(Failure::new(Ending::Bad, "damaged", verdict(&report)))
+    Err(Failure::new(ExitStatus::Bad, "damaged", verdict(&report)))
 }
 
 /// A queue that is there is never opened: opening changes it.
@@ -148,7 +148,7 @@ fn is_free(new: &Path) -> Tried<()> {
                 return Ok(());
             }
             let message = format!("{} is not empty; name a new directory", new.display());
-            Err(Failure::new(Ending::Refused, "not_empty", message))
+            Err(Failure::new(ExitStatus::Refused, "not_empty", message))
         }
     }
 }
@@ -156,7 +156,7 @@ fn is_free(new: &Path) -> Tried<()> {
 fn failed(error: Error) -> Failure {
     match &error {
         Error::InvalidArgument { what: "paths", reason, .. } => {
-            Failure::new(Ending::Refused, "two_queues", reason.as_str())
+            Failure::new(ExitStatus::Refused, "two_queues", reason.as_str())
         }
         _ => error.into(),
     }

@@ -10,7 +10,7 @@ use mmq::{Seen, Snapshot, Start};
 
 use super::Call;
 use crate::arguments::{self, at_most, flag};
-use crate::ending::Ending;
+use crate::ending::ExitStatus;
 use crate::failure::{Failure, Tried};
 use crate::look::{Looked, Met, Outlook};
 use crate::place::{self, Where};
@@ -59,7 +59,7 @@ pub(crate) fn command() -> Command {
     show::arguments(tail).after_help(format!("{}\n\n{AFTER}", place::ABOUT))
 }
 
-pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
+pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     let matches = call.matches;
     let dir = arguments::dir_of(matches);
     let looked = Looked::open(dir)?;

@@ -9,7 +9,7 @@ use mmq::{Delivery, Gap};
 
 use super::Call;
 use crate::arguments::{self, Waits, flag, number};
-use crate::ending::Ending;
+use crate::ending::ExitStatus;
 use crate::failure::{Failure, Tried};
 use crate::feed::{Absence, AttemptCounts, Feed};
 use crate::framing::{About, Written};
@@ -49,7 +49,7 @@ pub(crate) fn command() -> Command {
     arguments::locking(arguments::framing_out(arguments::following(take)))
 }
 
-pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
+pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     let matches = call.matches;
     let dir = arguments::dir_of(matches);
     let consumer = arguments::text_of(matches, "consumer").map(str::to_owned);
@@ -82,11 +82,11 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
     if count == 0 && (most.is_some() || waits != Waits::No) {
         return Err(nothing(dir));
     }
-    Ok(Ending::Done)
+    Ok(ExitStatus::Done)
 }
 
 pub(crate) fn nothing(dir: &Path) -> Failure {
-    Failure::new(Ending::Nothing, "empty", format!("queue {}: no message waits", dir.display()))
+    Failure::new(ExitStatus::Nothing, "empty", format!("queue {}: no message waits", dir.display()))
 }
 
 struct Take<'a> {

@@ -8,7 +8,7 @@ use mmq::{AsOpened, Finding, Verified, VerifyStep};
 use super::Call;
 use crate::arguments::{self, flag};
 use crate::console::Form;
-use crate::ending::Ending;
+use crate::ending::ExitStatus;
 use crate::failure::{Failure, Tried};
 use crate::figures;
 use crate::framing::visible_text;
@@ -46,7 +46,7 @@ pub(crate) fn command() -> Command {
     .after_help(AFTER)
 }
 
-pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
+pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     let dir = arguments::dir_of(call.matches);
     let looked = Looked::open(dir)?;
     let mut report = Report {
@@ -78,11 +78,11 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
     }
     report.summary(&verified)?;
     if verified.findings == 0 {
-        return Ok(Ending::Done);
+        return Ok(ExitStatus::Done);
     }
     let (found, costs) = (count(verified.findings, "place"), count(report.lost, "message"));
     let message = format!("queue {}: {found} damaged, at a cost of {costs}", dir.display());
-    Err(Failure::new(Ending::Bad, "damaged", message))
+    Err(Failure::new(ExitStatus::Bad, "damaged", message))
 }
 
 /// What is said, while it is found.

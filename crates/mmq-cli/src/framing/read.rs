@@ -6,7 +6,7 @@ use clap::ArgMatches;
 
 use super::json::{self, JsonLine};
 use super::{Framing, asked};
-use crate::ending::Ending;
+use crate::ending::ExitStatus;
 use crate::failure::{Failure, Tried};
 use crate::input::Input;
 
@@ -180,7 +180,7 @@ impl<'a> Frames<'a> {
         }
         let message =
             format!("{}: no queue takes more than {} bytes", self.place(), mmq::MAX_MESSAGE_LEN);
-        Err(Failure::new(Ending::Refused, "too_large", message))
+        Err(Failure::new(ExitStatus::Refused, "too_large", message))
     }
 
     fn cut(&self) -> Failure {
@@ -188,7 +188,7 @@ impl<'a> Frames<'a> {
     }
 
     fn refused(&self, reason: &str) -> Failure {
-        Failure::new(Ending::Refused, "framing", format!("{} {reason}", self.place()))
+        Failure::new(ExitStatus::Refused, "framing", format!("{} {reason}", self.place()))
     }
 
     fn place(&self) -> String {

@@ -10,7 +10,7 @@ use super::visible::visible;
 use super::{About, Framing, Lines, asked, gap_line};
 use crate::arguments::text_of;
 use crate::console::{Console, Form};
-use crate::ending::Ending;
+use crate::ending::ExitStatus;
 use crate::failure::{Failure, Tried};
 use crate::output::Output;
 use crate::units;
@@ -158,7 +158,7 @@ impl Written {
     fn ambiguity(&mut self, seq: u64) -> Tried<()> {
         if self.strict == Strict::Refused {
             let message = format!("message {seq} holds the delimiter; use --framing length");
-            return Err(Failure::new(Ending::Refused, "framing", message));
+            return Err(Failure::new(ExitStatus::Refused, "framing", message));
         }
         if self.ambiguous == 0 {
             self.first_ambiguous = seq;
@@ -193,6 +193,6 @@ impl Written {
         let (gaps, missing) =
             (units::count(self.gaps, "gap"), units::count(self.missing, "message"));
         let message = format!("{missing} will never come ({gaps})");
-        Err(Failure::new(Ending::Bad, "gap", message))
+        Err(Failure::new(ExitStatus::Bad, "gap", message))
     }
 }

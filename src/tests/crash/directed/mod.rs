@@ -327,12 +327,12 @@ fn a_message_found_after_a_kill_keeps_its_number() {
 #[test]
 fn a_checkpoint_that_may_be_the_only_one_is_durable_before_the_other_is_written() {
     let options = options().on_full(OnFull::DropOldest);
-    let halves = |storage: &SimStorage| {
+    let slots = |storage: &SimStorage| {
         let read = |name: &String| (name == INDEX_NAME).then(|| storage.read_file(name));
         let bytes = storage.file_names().iter().find_map(read).unwrap_or_default();
         let queue_id = decode_index_header(&bytes).unwrap_or_default();
-        let half = |at: usize| Some(Checkpoint::decode(bytes.get(at..)?, &queue_id)?.number);
-        [half(index_at::CHECKPOINT_A), half(index_at::CHECKPOINT_B)]
+        let slot = |at: usize| Some(Checkpoint::decode(bytes.get(at..)?, &queue_id)?.number);
+        [slot(index_at::CHECKPOINT_A), slot(index_at::CHECKPOINT_B)]
     };
     let mut cached = 0;
     let deaths = (1..).map_while(|moment| {
@@ -345,11 +345,9 @@ fn a_checkpoint_that_may_be_the_only_one_is_durable_before_the_other_is_written(
         storage.frozen()
     });
     let deaths: Vec<_> = deaths
-        .filter(|dead| {
-            halves(dead).iter().max() != halves(&dead.power_cut_losing_all()).iter().max()
-        })
+        .filter(|dead| slots(dead).iter().max() != slots(&dead.power_cut_losing_all()).iter().max())
         .collect();
-    kept_but_for(Mutant::HalfOverwrittenWithoutR1, |number, images| {
+    kept_but_for(Mutant::SlotOverwrittenWithoutR1, |number, images| {
         let Some(dead) = deaths.get(number as usize / 40) else {
             return Ok(false);
         };
@@ -361,8 +359,8 @@ fn a_checkpoint_that_may_be_the_only_one_is_durable_before_the_other_is_written(
             fine(queue.enqueue(&content(number, 3000)))?;
         }
         storage.disarm();
-        // In the middle of a half.
-        let torn = storage.frozen().filter(|dead| halves(dead).contains(&None));
+        // In the middle of a slot.
+        let torn = storage.frozen().filter(|dead| slots(dead).contains(&None));
         let Some(dead) = torn else {
             return Ok(true);
         };
@@ -371,9 +369,9 @@ fn a_checkpoint_that_may_be_the_only_one_is_durable_before_the_other_is_written(
         // Of all that was not synced, that sector alone reached the disk.
         let cut = dead.power_cut_losing_all();
         let at = [index_at::CHECKPOINT_A, index_at::CHECKPOINT_B]
-            [usize::from(halves(&dead)[0].is_some())];
+            [usize::from(slots(&dead)[0].is_some())];
         cut.corrupt(INDEX_NAME, at, &dead.read_file(INDEX_NAME)[at..at + SECTOR]);
-        ensure!(halves(&cut).iter().any(Option::is_some), "no half of the checkpoint is whole");
+        ensure!(slots(&cut).iter().any(Option::is_some), "no slot of the checkpoint is whole");
         let next = next_of(&open(cut, &options)?);
         ensure!(next >= given, "{next} is the next number, and {given} were given out");
         Ok(true)

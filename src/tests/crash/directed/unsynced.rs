@@ -45,7 +45,7 @@ fn a_header_says_of_what_was_given_back_no_more_than_the_disk() {
         let names = storage.file_names().into_iter().filter(|name| segment_slot(name).is_some());
         let headers = names
             .map(|name| SegmentHeader::decode(storage.read_file(&name).first_chunk().unwrap()));
-        let held = headers.filter_map(Result::ok).map(|header| header.held).max().unwrap();
+        let held = headers.filter_map(Result::ok).map(|header| header.retained_from).max().unwrap();
         assert!(0 < held && held <= place, "{held} is held, {place} is on the disk");
     });
 }

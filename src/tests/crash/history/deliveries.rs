@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{History, Work};
 use crate::consume::redelivery::Rules;
-use crate::consume::step::{Handed, Read};
+use crate::consume::step::{DeliveryToken, Read};
 use crate::engine::reading;
 use crate::tests::crash::attempts::{Asked, Attempts};
 use crate::tests::crash::examine::{Queue, consumer_of};
@@ -46,7 +46,7 @@ impl History {
         self.ask(queue, name)?;
         let consumer = consumer_of(queue, name)?;
         for _ in 0..most {
-            let mut answer = Handed::default();
+            let mut answer = DeliveryToken::default();
             let found = queue.receive(&consumer, reading::AsMessage).map(|found| {
                 found.map(|(message, handed)| {
                     answer = handed;
@@ -109,7 +109,7 @@ impl History {
     }
 
     /// Gives a message back, at once or for the rest of the run, or rejects it.
-    fn give_back(&mut self, queue: &Queue, name: &str, seq: u64, handed: Handed) -> Check {
+    fn give_back(&mut self, queue: &Queue, name: &str, seq: u64, handed: DeliveryToken) -> Check {
         let consumer = consumer_of(queue, name)?;
         let Some(model) = self.model.consumers.get_mut(name) else { return Ok(()) };
         let has_room = model.attempts.stored.counts.len() < Attempts::MOST;

@@ -140,8 +140,8 @@ fn a_new_index_beside_a_whole_one_is_removed() {
     assert!(!names.contains(&"index.new".to_owned()), "{names:?}");
 }
 
-/// The mark of a clean end is taken back before segments change, in one half of the checkpoint.
-/// With that half damaged the run record shows it, though nothing was ever reserved.
+/// The mark of a clean end is taken back before segments change, in one slot of the checkpoint.
+/// With that slot damaged the run record shows it, though nothing was ever reserved.
 #[test]
 fn a_change_of_segments_behind_a_clean_end_is_said_in_the_run_record() {
     holds_but_for(Mutant::BegunNotSaid, || {
@@ -156,9 +156,9 @@ fn a_change_of_segments_behind_a_clean_end_is_said_in_the_run_record() {
         let mut taken = 0..;
         let index = loop {
             let index = queue.core.storage.process_kill().read_file("index");
-            let half = |at: usize| Checkpoint::decode(&index[at..], &queue.core.index.queue_id);
-            let halves = [index_at::CHECKPOINT_A, index_at::CHECKPOINT_B].map(half);
-            if !halves.iter().flatten().max_by_key(|half| half.number).unwrap().clean {
+            let slot = |at: usize| Checkpoint::decode(&index[at..], &queue.core.index.queue_id);
+            let slots = [index_at::CHECKPOINT_A, index_at::CHECKPOINT_B].map(slot);
+            if !slots.iter().flatten().max_by_key(|slot| slot.number).unwrap().clean {
                 break index;
             }
             assert!(taken.next() < Some(40), "no segment changed");

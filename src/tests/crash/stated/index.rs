@@ -74,8 +74,8 @@ fn without_a_checkpoint_what_the_run_reserved_counts() {
     }
     let cut = queue.core.storage.power_cut_losing_all();
     cut.corrupt("index", index_at::LIVE, &begun);
-    for half in [index_at::CHECKPOINT_A, index_at::CHECKPOINT_B] {
-        cut.corrupt("index", half, &[0xa5; SECTOR]);
+    for slot in [index_at::CHECKPOINT_A, index_at::CHECKPOINT_B] {
+        cut.corrupt("index", slot, &[0xa5; SECTOR]);
     }
     assert!(open(cut, &options()).unwrap().enqueue(b"new").unwrap() >= 6);
 }
@@ -129,11 +129,11 @@ fn a_checkpoint_with_numbers_beyond_the_limit_is_refused() {
     }
 }
 
-/// The files of a queue whose run took back the mark of the clean end in one half of the
-/// checkpoint. That half is damaged, so the other one counts, and still has the mark.
+/// The files of a queue whose run took back the mark of the clean end in one slot of the
+/// checkpoint. That slot is damaged, so the other one counts, and still has the mark.
 fn with_the_mark_of_the_run_before(storage: SimStorage, id: &[u8; 16]) -> SimStorage {
     let bytes = storage.read_file("index");
-    let is_clean = |at: usize| Checkpoint::decode(&bytes[at..], id).is_some_and(|half| half.clean);
+    let is_clean = |at: usize| Checkpoint::decode(&bytes[at..], id).is_some_and(|slot| slot.clean);
     let [a, b] = [index_at::CHECKPOINT_A, index_at::CHECKPOINT_B];
     assert_ne!(is_clean(a), is_clean(b));
     let newer = if is_clean(a) { b } else { a };

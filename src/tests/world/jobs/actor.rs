@@ -12,7 +12,7 @@ use super::Disks;
 use super::script::{Act, Life};
 use crate::consume::consumer_state::ConsumerState;
 use crate::consume::redelivery::{DeadLetters, Rules};
-use crate::consume::step::{Handed, Read};
+use crate::consume::step::{DeliveryToken, Read};
 use crate::engine::Engine;
 use crate::engine::reading::{self, AsMessage};
 use crate::error::{Error, Gap, Result};
@@ -170,7 +170,7 @@ struct Actor {
 }
 
 /// A delivery that is not answered.
-type Out = (u64, Handed);
+type Out = (u64, DeliveryToken);
 
 impl Actor {
     fn play(self, acts: &[Act]) {
@@ -257,7 +257,7 @@ impl Actor {
                 }
                 self.answer(act, out)
             }
-            _ => self.keep_house(act),
+            _ => self.maintain(act),
         }
     }
 
@@ -274,7 +274,7 @@ impl Actor {
     }
 
     /// The next job: its number, its identity, and what answers it.
-    fn receive(&self, again: &mut Option<Instant>) -> Result<Option<(u64, u64, Handed)>> {
+    fn receive(&self, again: &mut Option<Instant>) -> Result<Option<(u64, u64, DeliveryToken)>> {
         let (queue, link) = (&*self.queue, &*self.link);
         let received = if self.has_lanes {
             queue.receive_in_lanes(link, AsMessage, None, again)?
@@ -285,14 +285,14 @@ impl Actor {
             .map(|(message, handed)| (message.seq(), identity_of(message.seq(), &message), handed)))
     }
 
-    fn wait(&self, most: Option<Duration>) -> Result<Option<(u64, u64, Handed)>> {
+    fn wait(&self, most: Option<Duration>) -> Result<Option<(u64, u64, DeliveryToken)>> {
         let (queue, link) = (&*self.queue, &*self.link);
         let most = most.unwrap_or(Duration::MAX);
         queue.wait_in_lanes(link, most, |again| self.receive(again))
     }
 
     /// Waits by a waker that calls the queue before it wakes anybody.
-    fn await_by_waker(&self, id: u64) -> Result<Option<(u64, u64, Handed)>> {
+    fn await_by_waker(&self, id: u64) -> Result<Option<(u64, u64, DeliveryToken)>> {
         let (queue, link) = (&*self.queue, &*self.link);
         let calls = Arc::new(Calls {
             queue: Arc::clone(&self.queue),
@@ -368,7 +368,7 @@ impl Actor {
         Ok(taken.map_or(Answer::Nothing, |dead_letter| dead_letter_of(&dead_letter)))
     }
 
-    fn keep_house(&self, act: Act) -> Result<Answer> {
+    fn maintain(&self, act: Act) -> Result<Answer> {
         let queue = &*self.queue;
         match act {
             Act::Jump => {

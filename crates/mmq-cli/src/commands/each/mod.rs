@@ -22,7 +22,7 @@ use super::take::nothing;
 use crate::arguments;
 use crate::arguments::Waits;
 use crate::dead_letter::FailedMessage;
-use crate::ending::Ending;
+use crate::ending::ExitStatus;
 use crate::failure::Failure;
 use crate::failure::Tried;
 use crate::feed::{Absence, AttemptCounts, Feed};
@@ -103,7 +103,7 @@ fn duration(id: &'static str, help: &'static str) -> Arg {
     Arg::new(id).long(id).value_name("DURATION").help(help).value_parser(units::parse_duration)
 }
 
-pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
+pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     let matches = call.matches;
     let dir = arguments::dir_of(matches);
     let consumer = arguments::text_of(matches, "consumer").map(str::to_owned);
@@ -137,7 +137,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
     if each.done == 0 && waits != Waits::No {
         return Err(nothing(dir));
     }
-    Ok(Ending::Done)
+    Ok(ExitStatus::Done)
 }
 
 /// Why there is no work at the moment.
@@ -276,7 +276,7 @@ impl<'a> Each<'a> {
         }
         let message =
             "so many messages were given up that this run ends; name a queue for them with --dead";
-        Err(Failure::new(Ending::Bad, "given_up", message))
+        Err(Failure::new(ExitStatus::Bad, "given_up", message))
     }
 
     /// The next message to work on.
@@ -349,7 +349,7 @@ impl<'a> Each<'a> {
             Ran::RunsOn { reason } => {
                 let message =
                     format!("message {seq}: {reason}; it runs on, and the message stays here");
-                return Err(Failure::new(Ending::Failed, "cannot_kill", message));
+                return Err(Failure::new(ExitStatus::Failed, "cannot_kill", message));
             }
             // A signal ended it, as it ended this program.
             Ran::Failed { by_signal: true, .. } if self.call.signals.stop().is_some() => {
@@ -382,7 +382,7 @@ impl<'a> Each<'a> {
             _ if self.buried == 0 && left == 0 => {
                 return match self.missing {
                     0 => Ok(()),
-                    _ => Err(Failure::new(Ending::Bad, "gap", missing)),
+                    _ => Err(Failure::new(ExitStatus::Bad, "gap", missing)),
                 };
             }
             Some(dead) => format!("{} went to {dead}", count(self.buried, "message")),
@@ -392,6 +392,6 @@ impl<'a> Each<'a> {
             self.call.console.note(missing);
         }
         let message = format!("{given_up}: the command failed too often");
-        Err(Failure::new(Ending::Bad, "given_up", message))
+        Err(Failure::new(ExitStatus::Bad, "given_up", message))
     }
 }

@@ -20,7 +20,7 @@ use mmq::forward::{
 use self::report::Report;
 use super::Call;
 use crate::arguments::{self, flag, text_of};
-use crate::ending::Ending;
+use crate::ending::ExitStatus;
 use crate::failure::{Failure, Tried};
 use crate::opening;
 use crate::signals::{For, Woken};
@@ -116,7 +116,7 @@ fn choice(id: &'static str, among: &[&'static str]) -> Arg {
     Arg::new(id).long(id).value_name("WHAT").value_parser(PossibleValuesParser::new(among.to_vec()))
 }
 
-pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
+pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     let matches = call.matches;
     let dir = arguments::dir_of(matches);
     let url = text_of(matches, "url").unwrap_or_default();
@@ -193,7 +193,7 @@ fn forward(
     call: &Call<'_>,
     forwarder: Forwarder<Box<dyn Destination>>,
     mut report: Report<'_>,
-) -> Tried<Ending> {
+) -> Tried<ExitStatus> {
     let once = call.matches.get_flag("once");
     let stop = forwarder.stop();
     let (ended, ends) = io::pipe().map_err(|error| Failure::io("a pipe", &error))?;
@@ -223,12 +223,12 @@ fn forward(
     let ended = outcome.map_err(halted)?;
     report.end()?;
     match (call.signals.stop(), ended) {
-        (_, ForwardEnd::Drained) => Ok(Ending::Done),
+        (_, ForwardEnd::Drained) => Ok(ExitStatus::Done),
         (Some(ending), _) => Ok(ending),
         (None, _) => {
             let why = gave_up.unwrap_or_else(|| "it does not answer".to_owned());
             let message = format!("the far side did not take all messages: {why}; they wait here");
-            Err(Failure::new(Ending::Failed, "far_side", message))
+            Err(Failure::new(ExitStatus::Failed, "far_side", message))
         }
     }
 }
@@ -237,18 +237,18 @@ fn forward(
 fn halted(halt: Halt) -> Failure {
     let said = halt.to_string();
     match halt {
-        Halt::OlderCopy { .. } => Failure::new(Ending::Refused, "older_copy", said),
+        Halt::OlderCopy { .. } => Failure::new(ExitStatus::Refused, "older_copy", said),
         Halt::Refused { .. } => Failure::new(
-            Ending::Refused,
+            ExitStatus::Refused,
             "refused",
             format!("{said}; --on-refused skip leaves it out, --on-refused dead keeps it"),
         ),
         Halt::Forgotten { .. } => Failure::new(
-            Ending::Failed,
+            ExitStatus::Failed,
             "forgotten",
             format!("{said}: --if-forgotten resend, or continue"),
         ),
         Halt::Queue(error) => error.into(),
-        _ => Failure::new(Ending::Failed, "far_side", said),
+        _ => Failure::new(ExitStatus::Failed, "far_side", said),
     }
 }

@@ -25,7 +25,7 @@ use self::report::Report;
 use super::Call;
 use crate::arguments;
 use crate::console::Form;
-use crate::ending::Ending;
+use crate::ending::ExitStatus;
 use crate::failure::Failure;
 use crate::failure::Tried;
 use crate::input::Input;
@@ -59,7 +59,7 @@ pub(crate) fn command() -> Command {
     arguments::locking(spool)
 }
 
-pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
+pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     let file = arguments::path_of(call.matches, "file").unwrap_or(Path::new("-"));
     let input = Input::open(file, call.signals)?;
     let size = input.size();
@@ -132,7 +132,7 @@ impl Spool<'_> {
             let message = format!(
                 "queue {dir} holds {held} messages of an earlier run: name another directory"
             );
-            return Err(Failure::new(Ending::Refused, "not_empty", message));
+            return Err(Failure::new(ExitStatus::Refused, "not_empty", message));
         }
         let mut wanted = self.half(&queue, Lap::First)?;
         let inside = queue.len();
@@ -144,7 +144,7 @@ impl Spool<'_> {
                     "{inside} messages were inside at closing, {} after reopening",
                     queue.len()
                 );
-                return Err(Failure::new(Ending::Bad, "not_the_same", message));
+                return Err(Failure::new(ExitStatus::Bad, "not_the_same", message));
             }
             wanted = self.half(&queue, Lap::Second)?;
         }
@@ -184,7 +184,7 @@ impl Spool<'_> {
             }
             look();
             let panicked =
-                |_| Failure::new(Ending::Failed, "failed", "a thread of the tool panicked");
+                |_| Failure::new(ExitStatus::Failed, "failed", "a thread of the tool panicked");
             writer.join().map_err(panicked)??;
             reader.join().map_err(panicked)?
         })

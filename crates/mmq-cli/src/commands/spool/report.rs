@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::lines::Tally;
 use super::lines::Wanted;
-use crate::ending::Ending;
+use crate::ending::ExitStatus;
 use crate::units::count;
 
 pub(super) struct Report {
@@ -24,10 +24,10 @@ impl Report {
         self.left == 0 && self.put_in.agrees_with(&self.taken_out)
     }
 
-    pub(super) fn ending(&self) -> Ending {
+    pub(super) fn ending(&self) -> ExitStatus {
         match self.wanted {
-            Wanted::More if !self.complete() => Ending::Bad,
-            _ => Ending::Done,
+            Wanted::More if !self.complete() => ExitStatus::Bad,
+            _ => ExitStatus::Done,
         }
     }
 

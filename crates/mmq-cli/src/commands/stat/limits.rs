@@ -6,7 +6,7 @@ use clap::{Arg, ArgMatches, Command};
 use mmq::{ConsumerSnapshot, Snapshot};
 
 use crate::arguments::{self, size, text_of};
-use crate::ending::Ending;
+use crate::ending::ExitStatus;
 use crate::failure::Failure;
 use crate::units::{self, count};
 
@@ -65,7 +65,7 @@ impl Waits {
         let path = snapshot.path.display();
         let failure = |what: &str, limit: &str, text: String| {
             let message = format!("queue {path}: {what} wait{whose}, more than {text} ({limit})");
-            Failure::new(Ending::Bad, "limit", message)
+            Failure::new(ExitStatus::Bad, "limit", message)
         };
         let mut failures = Vec::new();
         if let Some(most) = matches.get_one::<u64>("max-lag").filter(|most| self.messages > **most)

@@ -15,7 +15,7 @@ use mmq::Snapshot;
 use super::Call;
 use crate::arguments::{self, flag};
 use crate::console::Form;
-use crate::ending::Ending;
+use crate::ending::ExitStatus;
 use crate::failure::{Failure, Tried};
 use crate::figures;
 use crate::human::{self, Sizes};
@@ -135,7 +135,7 @@ impl Polled {
     }
 }
 
-pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
+pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     let matches = call.matches;
     let paths: Vec<&PathBuf> = matches.get_many("dir").into_iter().flatten().collect();
     let labels: Vec<&String> = matches.get_many("label").into_iter().flatten().collect();
@@ -182,14 +182,19 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
         before = asked;
         match call.signals.wait(&[output.as_fd()], For::Closing, begun.checked_add(every))? {
             Woken::TimedOut => {}
-            Woken::Ready => return Ok(Ending::Done),
-            Woken::Stopped => return Ok(call.signals.stop().unwrap_or(Ending::Done)),
+            Woken::Ready => return Ok(ExitStatus::Done),
+            Woken::Stopped => return Ok(call.signals.stop().unwrap_or(ExitStatus::Done)),
         }
     }
 }
 
 /// Shows the figures of one moment, and says what is wrong with them.
-fn turn(call: &Call<'_>, shape: Shape, output: &mut Output<'_>, asked: &[Polled]) -> Tried<Ending> {
+fn turn(
+    call: &Call<'_>,
+    shape: Shape,
+    output: &mut Output<'_>,
+    asked: &[Polled],
+) -> Tried<ExitStatus> {
     let exact = if call.matches.get_flag("exact") { Sizes::Exact } else { Sizes::Rounded };
     let paint = Paint::on(call.matches, &std::io::stdout());
     if shape == Shape::Screen {
@@ -225,7 +230,7 @@ fn turn(call: &Call<'_>, shape: Shape, output: &mut Output<'_>, asked: &[Polled]
         }
     }
     output.flush()?;
-    let mut worst = Ending::Done;
+    let mut worst = ExitStatus::Done;
     for asked in asked {
         let (found, failures) = match &asked.answer {
             Ok(snapshot) => (None, limits::passed(call.matches, snapshot)),

@@ -4,7 +4,7 @@ use crate::format::Spot;
 use crate::index::run::Next;
 
 #[derive(Debug)]
-pub(super) struct Succession {
+pub(super) struct PendingSegment {
     /// Where the next segment must begin, which numbers are missing before it, and why. `None` when
     /// the last segment still takes records.
     next: Option<Next>,
@@ -13,9 +13,9 @@ pub(super) struct Succession {
     followed: Option<Next>,
 }
 
-impl Succession {
-    pub(super) fn new(next: Option<Next>) -> Succession {
-        Succession { next, followed: None }
+impl PendingSegment {
+    pub(super) fn new(next: Option<Next>) -> PendingSegment {
+        PendingSegment { next, followed: None }
     }
 
     pub(super) fn next(&self) -> Option<Next> {
@@ -24,7 +24,7 @@ impl Succession {
 
     /// The number behind the last message in the tail's segment. Numbers from it on may be missing:
     /// the next segment will state them.
-    pub(super) fn held_end(&self, committed: Spot) -> u64 {
+    pub(super) fn retained_end(&self, committed: Spot) -> u64 {
         self.next.map_or(committed.seq, |next| next.seq - next.gap)
     }
 

@@ -7,16 +7,16 @@ use crate::state::{AHEAD, MOST_BEHIND, State};
 use crate::storage::Storage;
 
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct WorkerRequests {
     /// The tail's position at the last look at how many bytes are not durable.
     bounded: u64,
     /// The life of the segment for which [`next_segment`](Self::next_segment) has asked.
     next_after: Option<u64>,
 }
 
-impl Asked {
-    pub(super) fn new(tail: Spot) -> Asked {
-        Asked { bounded: tail.position, next_after: None }
+impl WorkerRequests {
+    pub(super) fn new(tail: Spot) -> WorkerRequests {
+        WorkerRequests { bounded: tail.position, next_after: None }
     }
 
     /// Looks now and then whether too many bytes in the queue are not durable, and asks the storage
