@@ -175,7 +175,7 @@ mod stats;
 
 pub use consumer::Consumer;
 pub use delivery::Delivery;
-pub use engine::copying::CopiedId;
+pub use engine::copy_queue::CopiedId;
 pub use error::{Error, Gap, GapCause, HeldBy, Result, past_gaps};
 pub use format::{FORMAT_VERSION, MAX_MESSAGE_LEN, Origin};
 #[cfg(feature = "async")]

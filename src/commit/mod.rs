@@ -1,7 +1,7 @@
 //! The producers' lock, under which records are committed; the flushes that begin with the
 //! committed tail; and the storage worker, which flushes by time and reclaims segments.
 
-mod room;
+mod reclaiming;
 pub(crate) mod storage_worker;
 
 use std::ops::Deref;

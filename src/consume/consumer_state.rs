@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 
 use crate::commit::Core;
 use crate::consume::ledger::Ledger;
-use crate::consume::redelivery::DeadLetters;
+use crate::consume::redelivery_state::DeadLetters;
 use crate::consume::step::{BeginsDefault, Deliver, Existence, Lane, Read, Step};
 use crate::consume::two_lanes::TwoLanes;
 use crate::error::{Error, Gap, Result};

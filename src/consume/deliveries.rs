@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use crate::commit::Core;
 use crate::consume::consumer_state::{ConsumerState, LockedState};
-use crate::consume::lanes::spots_of_counted;
-use crate::consume::redelivery::{DeadLetters, Rules};
+use crate::consume::lane_choice::spots_of_counted;
+use crate::consume::redelivery_state::{DeadLetters, Rules};
 use crate::consume::slow::Done;
 use crate::consume::step::DeliveryToken;
 use crate::error::{Error, Gap, GapCause, Result};

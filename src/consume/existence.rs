@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use crate::commit::Core;
 use crate::consume::consumer_state::{ConsumerState, LockedState};
 use crate::consume::ledger::Ledger;
-use crate::consume::redelivery::Rules;
+use crate::consume::redelivery_state::Rules;
 use crate::consume::step::Existence;
 use crate::error::Result;
 use crate::format::Spot;

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use crate::consume::ranges::Ranges;
-use crate::consume::redelivery::Redeliveries;
+use crate::consume::redelivery_state::Redeliveries;
 use crate::consume::step::{DeliveryToken, Lane};
 use crate::consume::stretches::Stretches;
 use crate::error::Gap;

@@ -7,20 +7,20 @@
 //! | `slow`, `find` | | the long way, with deliveries, lanes or a descriptor |
 //! | `ledger`, `ranges` | `Ledger`: the numbers that are open and done | |
 //! | `deliveries`, `returns` | | ends, extends and returns deliveries |
-//! | `redelivery` | `Rules`, `Redeliveries`: attempts, leases, dead letters | |
+//! | `redelivery_state` | `Rules`, `Redeliveries`: attempts, leases, dead letters | |
 //! | `two_lanes`, `stretches` | `TwoLanes`: the rules of lanes, and which is next; what was left behind | |
-//! | `lanes` | | reads in lanes, leaves a backlog behind |
+//! | `lane_choice` | | reads in lanes, leaves a backlog behind |
 //! | `release` | | closes what a consumer keeps open between reads |
 //! | `existence` | | begins and removes a consumer |
 
 pub(crate) mod consumer_state;
 pub(crate) mod deliveries;
 pub(crate) mod existence;
-mod find;
-pub(crate) mod lanes;
+mod find_next;
+pub(crate) mod lane_choice;
 pub(crate) mod ledger;
 mod ranges;
-pub(crate) mod redelivery;
+pub(crate) mod redelivery_state;
 mod release;
 mod returns;
 pub(crate) mod slow;

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use crate::consume::ledger::{DeliveryState, Ledger, Open};
-use crate::consume::redelivery::Redeliveries;
+use crate::consume::redelivery_state::Redeliveries;
 use crate::consume::step::DeliveryToken;
 use crate::error::{Error, Gap, GapCause, Result};
 use crate::format::{Attempts, Spot};

@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use crate::commit::Core;
 use crate::consume::consumer_state::{ConsumerState, LockedState, reported};
-use crate::consume::find::{FoundAt, find_in_lane};
+use crate::consume::find_next::{FoundAt, find_in_lane};
 use crate::consume::ledger::Ledger;
 use crate::consume::step::{BeginsDefault, Deliver, DeliveryToken, Existence, Lane, Read, Step};
 use crate::error::{Error, Gap, Result};

@@ -2,20 +2,20 @@
 //! [`Consumer`](crate::Consumer) call.
 
 pub(crate) mod ahead;
+mod consumer_life;
 mod consumer_table;
-mod consumers;
-pub(crate) mod copying;
+pub(crate) mod copy_queue;
+mod dead_letters;
 mod delivery_worker;
 mod dequeue;
 mod enqueue;
-mod figures;
 mod held;
-mod lanes;
 mod operations;
+mod read_lanes;
 pub(crate) mod reading;
-mod redelivery;
 mod room;
 mod run_figures;
+mod statistics;
 pub(crate) mod wait;
 mod waited_for;
 

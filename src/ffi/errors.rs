@@ -3,8 +3,8 @@
 use std::ffi::{c_char, c_int};
 
 use super::guard::guard_or;
+use super::mmq_status::{floor_char_boundary, last_error, mmq_status, raw_status};
 use super::pointers::out_text;
-use super::status::{floor_char_boundary, last_error, mmq_status, raw_status};
 
 /// The version of the running library, as "MAJOR.MINOR.PATCH". MMQ_VERSION_MAJOR, _MINOR and _PATCH
 /// are those of the header that the program was compiled with.

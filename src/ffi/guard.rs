@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::status::{mmq_status, remember};
+use super::mmq_status::{mmq_status, remember};
 use crate::error::{Error, InFull};
 
 /// A failure whose text is this thread's last error already. One word long, so that a call that

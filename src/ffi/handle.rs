@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use super::guard::{Answer, Failed, invalid};
-use super::status::mmq_status;
+use super::mmq_status::mmq_status;
 use crate::memory::PerProcess;
 
 /// The memory behind a handle. The magic word comes first in every kind of handle, so that a handle

@@ -4,8 +4,8 @@ use std::ffi::{OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 
 use super::guard::{guard, invalid};
+use super::mmq_status::mmq_status;
 use super::pointers::{out_prefix, text};
-use super::status::mmq_status;
 use crate::inspector::{Inspector, QueueState, Snapshot};
 
 /// A queue as it is seen from outside: mmq_inspect. All figures are of one moment, but for

@@ -25,26 +25,26 @@
     reason = "cbindgen and the linker look for `pub`; the module itself is private"
 )]
 
-mod consumer;
-mod delivery;
 mod errors;
-mod gap;
 mod guard;
 mod handle;
 mod inspect;
-mod iter;
-mod lanes;
-mod message;
-mod options;
-mod origin;
+mod mmq_consumer;
+mod mmq_delivery;
+mod mmq_gap;
+mod mmq_iter;
+mod mmq_lanes;
+mod mmq_message;
+mod mmq_options;
+mod mmq_origin;
+mod mmq_redelivery;
+mod mmq_stats;
+mod mmq_status;
 mod pointers;
 mod queue;
 mod reads;
 mod receive;
-mod redelivery;
 mod slices;
-mod stats;
-mod status;
 
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char, c_void};
 use std::mem::MaybeUninit;
 
 use super::guard::{Answer, invalid};
-use super::status::mmq_status;
+use super::mmq_status::mmq_status;
 use crate::queue::Queue;
 
 /// The place of an output. Refuses NULL.

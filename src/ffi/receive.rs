@@ -3,15 +3,15 @@
 
 use std::ffi::c_int;
 
-use super::consumer::mmq_consumer;
-use super::delivery::mmq_delivery;
 use super::guard::guard;
 use super::handle::body;
-use super::iter::mmq_iter;
+use super::mmq_consumer::mmq_consumer;
+use super::mmq_delivery::mmq_delivery;
+use super::mmq_iter::mmq_iter;
+use super::mmq_status::mmq_status;
 use super::pointers::out;
 use super::queue::mmq_queue;
 use super::reads;
-use super::status::mmq_status;
 
 /// Begins to look at the messages that wait for the queue's own (default) consumer, from the next
 /// one on. The iterator consumes nothing and keeps nothing in the queue: it passes over messages

@@ -8,10 +8,10 @@ use std::rc::Rc;
 use super::errors::{mmq_last_error, mmq_status_message};
 use super::guard::{guard, guard_or};
 use super::handle::{Handle, Retired, body, free, give, take};
+use super::mmq_status::{mmq_status, remember};
 use super::queue::{mmq_close, mmq_enqueue_parts, mmq_queue};
 use super::reads::ReaderBody;
 use super::slices::mmq_slice;
-use super::status::{mmq_status, remember};
 use crate::error::{Error, Gap, GapCause};
 
 fn last_error() -> String {

@@ -1,24 +1,24 @@
 #![doc = include_str!("../../docs/format.md")]
 
-mod attempts;
-mod consumer;
-mod figures;
+mod attempts_row;
+mod consumer_row;
+mod figures_row;
 mod fragment;
-mod index;
-mod origin;
+mod index_layout;
+mod origin_row;
 mod position;
 mod segment;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use attempts::*;
-pub(crate) use consumer::*;
-pub(crate) use figures::*;
+pub(crate) use attempts_row::*;
+pub(crate) use consumer_row::*;
+pub(crate) use figures_row::*;
 pub(crate) use fragment::*;
-pub(crate) use index::*;
-pub use origin::Origin;
-pub(crate) use origin::*;
+pub(crate) use index_layout::*;
+pub use origin_row::Origin;
+pub(crate) use origin_row::*;
 pub(crate) use position::*;
 pub(crate) use segment::*;
 

@@ -10,12 +10,12 @@ use byteorder::{ByteOrder, LittleEndian};
 const TABLES: &str = include_str!("../../docs/format.md");
 const SOURCE: &str = concat!(
     include_str!("mod.rs"),
-    include_str!("attempts.rs"),
-    include_str!("consumer.rs"),
-    include_str!("figures.rs"),
+    include_str!("attempts_row.rs"),
+    include_str!("consumer_row.rs"),
+    include_str!("figures_row.rs"),
     include_str!("fragment.rs"),
-    include_str!("index.rs"),
-    include_str!("origin.rs"),
+    include_str!("index_layout.rs"),
+    include_str!("origin_row.rs"),
     include_str!("segment.rs")
 );
 

@@ -4,8 +4,8 @@ use crate::format::{
     self, ACKS_ROW_LEN, ACKS_SLOT_LEN, Acks, ConsumerAt, Extent, ExtentKind, Place,
     SEGMENT_ROW_LEN, index_at,
 };
-use crate::index::extents::find_row;
 use crate::index::image::{IndexImage, extent_row, first_extents};
+use crate::index::index_extents::find_row;
 
 impl IndexImage {
     /// The bytes of an index file of the queue `queue_id`, created at that time (milliseconds since

@@ -7,14 +7,14 @@
 //! old one, places above all.
 
 mod acks;
-mod attempts;
+mod attempts_rows;
 mod checkpoint_slot;
 mod checkpoints;
-mod consumers;
+mod consumer_rows;
 mod encode;
-mod extents;
-mod file;
 pub(crate) mod image;
+mod index_extents;
+mod index_file;
 mod live;
 pub(crate) mod losses;
 mod newest;
@@ -29,11 +29,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 pub(crate) use acks::{AcksRow, AcksRowIs};
-pub(crate) use attempts::AttemptsRow;
-pub(crate) use consumers::{DEFAULT_ROW, PlaceRow};
-use extents::{Extents, clear_consumer};
-use file::LARGEST_REST;
-pub(crate) use file::{IndexFile, write_index};
+pub(crate) use attempts_rows::AttemptsRow;
+pub(crate) use consumer_rows::{DEFAULT_ROW, PlaceRow};
+use index_extents::{Extents, clear_consumer};
+use index_file::LARGEST_REST;
+pub(crate) use index_file::{IndexFile, write_index};
 pub(crate) use live::{RowsAre, StoredOver, holder};
 use newest::Checkpoints;
 use syncs::Syncs;

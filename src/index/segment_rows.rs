@@ -8,8 +8,8 @@ use crate::format::{
     EXTENT_ROWS, Extent, ExtentKind, INDEX_NAME, SEGMENT_ROW_LEN, SEGMENT_ROWS, SegmentHeader,
 };
 use crate::index::Index;
-use crate::index::extents::{Extents, row_of, rows_of};
 use crate::index::image::{extent_row, first_extents};
+use crate::index::index_extents::{Extents, row_of, rows_of};
 use crate::storage::{Storage, StorageFile};
 
 impl<S: Storage> Index<S> {

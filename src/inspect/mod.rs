@@ -12,7 +12,7 @@
 
 mod batch;
 mod finding;
-mod headers;
+mod header_findings;
 mod onlooker;
 mod parts;
 mod picture;

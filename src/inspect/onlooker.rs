@@ -219,7 +219,7 @@ impl<F: StorageFile> Onlooker<F> {
         })
     }
 
-    /// As `read::gaps::pass_to`. But numbers that every consumer has passed were taken, unless
+    /// As `read::pass_gaps::pass_to`. But numbers that every consumer has passed were taken, unless
     /// something else is known of them.
     fn pass_to(&mut self, seq: u64, stated: Option<GapCause>) -> Option<Reported> {
         if seq <= self.at.seq {

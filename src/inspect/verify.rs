@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::finding::Finding;
-use super::headers::header_findings;
+use super::header_findings::header_findings;
 use super::onlooker::{Onlooker, Reported};
 use super::parts;
 use super::picture::{Condition, Kept, Picture};

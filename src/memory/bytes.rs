@@ -5,7 +5,7 @@
 use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use super::copy::{copy_bytes, copy_checked, outside, verify};
+use super::copy_and_check::{copy_bytes, copy_checked, outside, verify};
 use super::{Payload, Window};
 
 impl Window {

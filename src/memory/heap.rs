@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::copy::{copy_bytes, outside};
+use super::copy_and_check::{copy_bytes, outside};
 
 /// Zeroed, page-aligned bytes that windows can be made on: the simulated storage's page cache.
 #[derive(Debug)]

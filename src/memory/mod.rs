@@ -24,9 +24,7 @@
 mod backwards;
 mod bytes;
 pub(crate) mod checksum;
-mod copy;
-#[cfg(any(target_os = "linux", target_os = "android"))]
-mod extents;
+mod copy_and_check;
 mod fork;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod futex;
@@ -34,13 +32,13 @@ mod futex;
 mod heap;
 mod payload;
 mod references;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod shared_extents;
 #[cfg(test)]
 mod tests;
 mod window;
 
 pub(crate) use backwards::before_zeros;
-#[cfg(any(target_os = "linux", target_os = "android"))]
-pub(crate) use extents::shares_extents;
 pub(crate) use fork::{ForkGuard, PerProcess};
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) use futex::{Condvar, Mutex, MutexGuard};
@@ -49,6 +47,8 @@ pub(crate) use heap::HeapMemory;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
 pub(crate) use payload::Payload;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(crate) use shared_extents::shares_extents;
 pub(crate) use window::{CAN_DETACH, Window};
 
 /// The length of a memory page in bytes.

@@ -1,8 +1,8 @@
 //! [`Queue`], and how it is opened, written to, flushed and closed.
 
-mod copying;
-mod figures;
-mod reading;
+mod about;
+mod copy_to;
+mod default_reads;
 
 use std::io::{ErrorKind, IoSlice};
 use std::ops::Range;

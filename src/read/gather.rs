@@ -9,7 +9,7 @@ use crate::format::{
 };
 use crate::memory::Window;
 use crate::memory::checksum::crc32c;
-use crate::read::record::{Check, Record};
+use crate::read::found_record::{Check, Record};
 use crate::read::view::failed;
 use crate::segment::pool::User;
 use crate::segment::scan::words;

@@ -16,19 +16,19 @@
 //! - `copy`: copies the payload to the caller.
 //! - `pause`: how long a reader waits before it looks again.
 
-mod copy;
-mod gaps;
+mod copy_out;
+mod found_record;
 mod gather;
+mod open_segment;
+mod pass_gaps;
 mod pause;
-mod record;
 mod search;
-mod segments;
 mod view;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-pub(crate) use copy::Then;
+pub(crate) use copy_out::Then;
 
 use crate::commit::Core;
 use crate::error::{Error, Result};
@@ -36,9 +36,9 @@ use crate::format::Spot;
 use crate::memory::Window;
 use crate::segment::Segment;
 use crate::storage::{Storage, StorageFile};
+pub(crate) use found_record::{Check, Record};
 use gather::Scratch;
 use pause::Pause;
-pub(crate) use record::{Check, Record};
 use view::{Needs, View};
 
 /// A spot in the queue, and what is at hand there.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::gaps::{pass_to, pass_to_end};
 use super::gather::gather;
+use super::pass_gaps::{pass_to, pass_to_end};
 use super::view::failed;
 use super::{Check, Cursor, Record};
 use crate::commit::Core;

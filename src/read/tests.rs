@@ -1,7 +1,7 @@
 //! The cursor alone, over the simulated disk.
 
-use super::gaps::{pass_to, pass_to_end, pass_to_first};
 use super::gather::{TRIM_ABOVE, gather};
+use super::pass_gaps::{pass_to, pass_to_end, pass_to_first};
 use super::*;
 use crate::engine::Engine;
 use crate::error::{Gap, GapCause};

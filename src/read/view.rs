@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::format::{FRAGMENT_HEADER_LEN, Fragment, FragmentWords, SEGMENT_HEADER_LEN, Spot};
 use crate::memory::Window;
-use crate::read::record::{Check, Record};
+use crate::read::found_record::{Check, Record};
 use crate::segment::Segment;
 use crate::segment::pool::User;
 use crate::state::State;

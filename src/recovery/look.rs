@@ -6,11 +6,11 @@ use crate::format::{FLAG_CHANGING, SegmentState, Spot};
 use crate::index::image::IndexImage;
 use crate::index::losses::Evicted;
 use crate::recovery::belief::{Belief, evicted};
+use crate::recovery::place_tail::begins_behind;
 use crate::recovery::publish::missing_numbers;
 use crate::recovery::rows::{
     Rows, all_before_was_given_back, follow_each_other, rows_are_complete,
 };
-use crate::recovery::tail::begins_behind;
 use crate::segment::Row;
 use crate::storage::Storage;
 

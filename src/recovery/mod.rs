@@ -4,12 +4,12 @@ mod belief;
 mod copies;
 mod foreign;
 mod headers;
-mod index;
 pub(crate) mod look;
+mod place_tail;
 mod publish;
+mod read_index;
 mod repair;
 mod rows;
-mod tail;
 mod unit;
 mod walk;
 mod walked;
@@ -26,13 +26,13 @@ use crate::options::Options;
 pub(crate) use crate::recovery::belief::Ended;
 use crate::recovery::belief::{Belief, evicted, first_retained, reservation};
 use crate::recovery::copies::leave_one_file_of_each;
-use crate::recovery::index::{Known, ReadIndex, random_u64, read_index, take_up_index};
-use crate::recovery::repair::{Holds, discard, repair, restate};
-use crate::recovery::rows::{Rows, is_outdated, load_rows};
-use crate::recovery::tail::{
+use crate::recovery::place_tail::{
     Stated, begins_behind, close_tail, cut_closed, is_met, move_places_out_of_holes,
     move_places_out_of_mended, pending, state_lost_beginning,
 };
+use crate::recovery::read_index::{Known, ReadIndex, random_u64, read_index, take_up_index};
+use crate::recovery::repair::{Holds, discard, repair, restate};
+use crate::recovery::rows::{Rows, is_outdated, load_rows};
 use crate::recovery::walk::{WalkRules, start_of_walk, walk};
 use crate::recovery::walked::Walked;
 use crate::segment::{Found, Opened, Row};

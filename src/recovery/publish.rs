@@ -13,7 +13,7 @@ use crate::index::run::{Next, Run};
 use crate::index::{RowsAre, StoredOver};
 use crate::options::Options;
 use crate::recovery::belief::{Belief, clean_end, evicted, reservation};
-use crate::recovery::index::Known;
+use crate::recovery::read_index::Known;
 use crate::recovery::repair::open_row;
 use crate::recovery::walked::Walked;
 use crate::recovery::{Ended, PlacedTail, Recovered};

@@ -280,7 +280,8 @@ fn a_segment_begun_behind_the_tail_is_not_the_next_one() {
     let live = Live { run: Some(run), ..Live::default() };
     let image = IndexImage { live, ..IndexImage::default() };
     let begun = [Row::new(0, header(0, 0)), Row::new(3, header(6, 1))];
-    let of = |position| tail::pending(&image, &begun, Spot { position, seq: 1 }, Belief::Cache);
+    let of =
+        |position| place_tail::pending(&image, &begun, Spot { position, seq: 1 }, Belief::Cache);
     assert_eq!(of(32), (Some(next), Spot { position: 32, seq: 1 }));
     assert_eq!(of(next.base), (None, Spot { position: next.base, seq: 1 }));
 }

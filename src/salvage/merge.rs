@@ -7,10 +7,10 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::find::{SalvageSet, Unopened};
+use super::file_reading::FileReading;
+use super::find_files::{SalvageSet, Unopened};
+use super::findings::{SalvageReport, Salvaged, WhichSegments};
 use super::missing::{Missing, MissingFor};
-use super::reading::FileReading;
-use super::report::{SalvageReport, Salvaged, WhichSegments};
 use crate::error::{Gap, GapCause};
 use crate::format::{Kind, Origin};
 use crate::memory::checksum::crc32c;
@@ -26,11 +26,11 @@ struct Turn {
     /// Of two records with one number that of the later life counts (R9), and of one life that of
     /// the first file.
     life: Reverse<u64>,
-    file: SegmentFile,
+    file: SalvageFile,
 }
 
 #[derive(Debug)]
-enum SegmentFile {
+enum SalvageFile {
     Unopened(usize),
     Open(Box<FileReading>),
 }
@@ -38,8 +38,8 @@ enum SegmentFile {
 impl Turn {
     fn key(&self) -> (u64, bool, Reverse<u64>, usize) {
         let at = match &self.file {
-            SegmentFile::Unopened(at) => *at,
-            SegmentFile::Open(reading) => reading.at,
+            SalvageFile::Unopened(at) => *at,
+            SalvageFile::Open(reading) => reading.at,
         };
         (self.seq, self.is_open, self.life, at)
     }
@@ -116,7 +116,7 @@ impl Merge {
             if !remains.is_spare() {
                 report_from = Some(report_from.map_or(begins, |from| from.min(begins)));
             }
-            let file = SegmentFile::Unopened(at);
+            let file = SalvageFile::Unopened(at);
             turns.push(Reverse(Turn { seq, is_open: false, life, file }));
         }
         // What a file lacks behind the first number of all is reported as a gap.
@@ -156,8 +156,8 @@ impl Merge {
                 return self.end();
             };
             match turn.file {
-                SegmentFile::Unopened(at) => self.open(at),
-                SegmentFile::Open(reading) => self.take(reading, turn.seq),
+                SalvageFile::Unopened(at) => self.open(at),
+                SalvageFile::Open(reading) => self.take(reading, turn.seq),
             }
         }
     }
@@ -207,7 +207,7 @@ impl Merge {
     ) {
         if let Some(seq) = how(&mut reading, &mut self.wreck, &mut self.stated) {
             let life = Reverse(self.wreck.segments[reading.at].life());
-            let file = SegmentFile::Open(reading);
+            let file = SalvageFile::Open(reading);
             self.turns.push(Reverse(Turn { seq, is_open: true, life, file }));
         }
     }

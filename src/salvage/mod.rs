@@ -20,22 +20,22 @@
 //! be taken out and what is left out cannot be put in. If it has no end,
 //! [`SalvageReport::unfinished_from`] says so.
 
-mod directory;
-mod find;
+mod directories;
+mod file_reading;
+mod find_files;
+mod findings;
 mod merge;
 mod missing;
 mod patient;
-mod reading;
-mod report;
 
 use std::path::{Path, PathBuf};
 
 use crate::error::Result;
 
-use find::SalvageSet;
+use find_files::SalvageSet;
+use findings::WhichSegments;
+pub use findings::{SalvageReport, Salvaged, SalvagedFile};
 use merge::Merge;
-use report::WhichSegments;
-pub use report::{SalvageReport, Salvaged, SalvagedFile};
 
 /// Reads messages from segment files, also without their queue: from a directory with or without
 /// its index, from single files, from quarantined files.

@@ -25,7 +25,7 @@ pub(crate) struct Scan<'a, F: Readable> {
     pub(super) seed: u32,
     /// The segment's positions.
     pub(super) positions: Range<u64>,
-    ahead: Buffer<'a>,
+    ahead: ScanBuffer<'a>,
     /// No position at or above it is looked at: the file or the messages end there.
     pub(super) limit: u64,
 }
@@ -38,8 +38,8 @@ pub(crate) struct ReadAhead {
     from: u64,
 }
 
-/// Buffer they are.
-enum Buffer<'a> {
+/// ScanBuffer they are.
+enum ScanBuffer<'a> {
     Own(ReadAhead),
     Lent(&'a mut ReadAhead),
 }
@@ -75,21 +75,21 @@ impl<'a, F: Readable> Scan<'a, F> {
     /// As [`new`](Self::new), for a segment with these `positions` whose header may be lost.
     pub(crate) fn seeded(file: &'a F, seed: u32, positions: Range<u64>, limit: u64) -> Scan<'a, F> {
         let limit = limit.min(positions.end);
-        Scan { file, seed, positions, ahead: Buffer::Own(ReadAhead::default()), limit }
+        Scan { file, seed, positions, ahead: ScanBuffer::Own(ReadAhead::default()), limit }
     }
 
     /// The same, which goes on with what an earlier scan of this segment, up to the same limit,
     /// has read ahead.
     pub(crate) fn reading_on(self, ahead: &'a mut ReadAhead) -> Scan<'a, F> {
-        Scan { ahead: Buffer::Lent(ahead), ..self }
+        Scan { ahead: ScanBuffer::Lent(ahead), ..self }
     }
 
     /// The bytes `position .. position + len` (`len` at most [`BUFFER`]); fewer at the end of the
     /// file.
     fn bytes(&mut self, position: u64, len: usize) -> io::Result<&[u8]> {
         let ReadAhead { buffer, from } = match &mut self.ahead {
-            Buffer::Own(ahead) => ahead,
-            Buffer::Lent(ahead) => ahead,
+            ScanBuffer::Own(ahead) => ahead,
+            ScanBuffer::Lent(ahead) => ahead,
         };
         let have = *from..*from + buffer.len() as u64;
         if !(have.contains(&position) && position + len as u64 <= have.end) {

@@ -18,24 +18,24 @@
 //!
 //! No lock is held while a caller's code runs.
 
-mod figures;
+mod checks;
+mod committed_tail;
 mod flush;
-mod gaps;
 mod interrupt;
+mod known_gaps;
 mod places;
+mod run_counts;
 mod space;
-mod status;
-mod tail;
 mod tasks;
 mod wakes;
 mod write_times;
 
-pub(crate) use figures::{FlushTotals, FullTotals, nanos};
-pub(crate) use gaps::Gaps;
+use committed_tail::SharedTail;
 pub(crate) use interrupt::Began;
+pub(crate) use known_gaps::Gaps;
 pub(crate) use places::{PlaceCell, PlaceCounts, Places};
+pub(crate) use run_counts::{FlushTotals, FullTotals, nanos};
 pub(crate) use space::{LOOK_FOR_ROOM, Space};
-use tail::SharedTail;
 use tasks::Tasks;
 pub(crate) use tasks::flush_failed;
 pub(crate) use write_times::WriteTimes;

@@ -42,8 +42,7 @@ impl Space {
 impl<S: Storage> Reclaims for State<S> {
     /// As [`State::reclaim`]. The storage worker does it; without one, the calling thread.
     fn have_reclaimed(&self) -> Result<()> {
-        let is_useless = self.is_poisoned();
-        if is_useless || !self.segments.list().has_drained() {
+        if !self.has_reclaimable() {
             return Ok(());
         }
         self.storage_worker.ask(Request::Reclaim).unwrap_or_else(|| self.reclaim())
@@ -90,18 +89,20 @@ impl<S: Storage> State<S> {
     /// Reclaims drained segments. After a failed sync it does nothing: no place can be known to be
     /// durable (R8).
     pub(crate) fn reclaim(&self) -> Result<()> {
-        self.confirm_found();
+        if !self.has_reclaimable() {
+            return Ok(());
+        }
+        // A failed sync poisons the queue. After another error reclaiming goes on: the flush may
+        // lack the very room that reclaiming gives.
+        let _ = self.flush_to(self.flush_before_reclaim);
         if self.is_poisoned() {
             return Ok(());
         }
         self.segments.reclaim(&self.context())
     }
 
-    /// Flushes what a flush before the opening may have made durable. A failed sync poisons the
-    /// queue. After another error reclaiming goes on: the flush may lack the very room that
-    /// reclaiming gives.
-    fn confirm_found(&self) {
-        let _ = self.flush_to(self.flush_before_reclaim);
+    fn has_reclaimable(&self) -> bool {
+        !self.is_poisoned() && self.segments.list().has_drained()
     }
 
     /// Makes the next segment of the queue. One that drops its oldest messages has the storage

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::consume::consumer_state::ConsumerState;
-use crate::consume::redelivery::Rules;
+use crate::consume::redelivery_state::Rules;
 use crate::consume::step::{DeliveryToken, Lane};
 use crate::consume::two_lanes::{LaneRules, Within};
 use crate::engine::{Engine, reading};

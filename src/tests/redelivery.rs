@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::consume::consumer_state::ConsumerState;
-use crate::consume::redelivery::{DeadLetters, Rules};
+use crate::consume::redelivery_state::{DeadLetters, Rules};
 use crate::consume::step::DeliveryToken;
 use crate::consume::two_lanes::{LaneRules, Within};
 use crate::engine::{Engine, reading};

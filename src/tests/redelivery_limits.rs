@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use crate::consume::consumer_state::ConsumerState;
-use crate::consume::redelivery::{DeadLetters, Rules};
+use crate::consume::redelivery_state::{DeadLetters, Rules};
 use crate::consume::step::{DeliveryToken, Read};
 use crate::engine::{Engine, reading};
 use crate::error::{Error, GapCause, Result};

@@ -12,10 +12,10 @@
 //! | File | Its data | What it does |
 //! |---|---|---|
 //! | `tail` | `Tail`: where the next record goes, and the window there | the quick way |
-//! | `record` | | cuts a record into fragments and stores them |
+//! | `store_record` | | cuts a record into fragments and stores them |
 //! | `call` | `Piece`: a fragment and its space | stores it by write calls |
 //! | `need` | `Need`: the record to be written next | |
-//! | `segments` | | opens the tail's segment, begins the next one |
+//! | `next_segment` | | opens the tail's segment, begins the next one |
 //! | `pending_segment` | `PendingSegment`: where the next segment must begin after the tail's was evicted | |
 //! | `numbers` | `Numbers`: which numbers may be given out | reserves more |
 //! | `clock` | `Clock`: the times between which the tail's segment takes messages | |
@@ -24,10 +24,10 @@
 mod call;
 mod clock;
 mod need;
+mod next_segment;
 mod numbers;
 mod pending_segment;
-mod record;
-mod segments;
+mod store_record;
 mod tail;
 #[cfg(test)]
 mod tests;

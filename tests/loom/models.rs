@@ -86,7 +86,7 @@ mod threads {
 mod references;
 #[path = "../../src/index/syncs.rs"]
 mod syncs;
-#[path = "../../src/state/tail.rs"]
+#[path = "../../src/state/committed_tail.rs"]
 mod tail;
 #[path = "../../src/threads/waiting.rs"]
 mod waiting;

@@ -130,3 +130,17 @@ fn no_files_import_from_each_other() {
         .collect();
     assert!(others.is_empty(), "these import from each other: {others:#?}");
 }
+
+/// Whoever reads a name of a file knows which file it is.
+#[test]
+fn no_two_files_share_a_name() {
+    let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (folder, path, _) in product() {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if name != "mod.rs" {
+            places.entry(name.to_owned()).or_default().push(folder);
+        }
+    }
+    places.retain(|_, folders| folders.len() > 1);
+    assert!(places.is_empty(), "files of the same name: {places:?}");
+}

@@ -5,21 +5,21 @@ use std::path::Path;
 
 /// In the order of the header.
 const SOURCES: [&str; 16] = [
-    "status",
+    "mmq_status",
     "errors",
-    "options",
+    "mmq_options",
     "slices",
     "queue",
-    "message",
-    "gap",
-    "consumer",
+    "mmq_message",
+    "mmq_gap",
+    "mmq_consumer",
     "receive",
-    "iter",
-    "delivery",
-    "redelivery",
-    "lanes",
-    "origin",
-    "stats",
+    "mmq_iter",
+    "mmq_delivery",
+    "mmq_redelivery",
+    "mmq_lanes",
+    "mmq_origin",
+    "mmq_stats",
     "inspect",
 ];
 

@@ -38,15 +38,15 @@ const ROWS: &[&[&str]] = &[
 ];
 /// The files of `ffi`, from the bottom up. None imports from its own row.
 const FFI_ROWS: &[&[&str]] = &[
-    &["status"],
+    &["mmq_status"],
     &["guard"],
     &["handle", "pointers"],
-    &["errors", "gap", "inspect", "message", "options", "slices"],
-    &["delivery", "iter"],
+    &["errors", "mmq_gap", "inspect", "mmq_message", "mmq_options", "slices"],
+    &["mmq_delivery", "mmq_iter"],
     &["reads"],
     &["queue"],
-    &["consumer"],
-    &["lanes", "origin", "receive", "redelivery", "stats"],
+    &["mmq_consumer"],
+    &["mmq_lanes", "mmq_origin", "receive", "mmq_redelivery", "mmq_stats"],
 ];
 const SEEN_BY_USERS: &str = "queue";
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::framing::base64;
-use crate::json::Object;
+use crate::json_object::Object;
 
 /// The version of the object. What has another one is no dead letter.
 const VERSION: u64 = 1;

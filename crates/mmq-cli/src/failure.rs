@@ -9,7 +9,7 @@ use mmq::Error;
 use mmq_import::{ImportError, ImportErrorKind};
 
 use crate::ending::ExitStatus;
-use crate::json;
+use crate::json_object;
 use crate::times;
 
 /// The result of everything that can fail.
@@ -115,7 +115,7 @@ impl Failure {
                 error.insert("since".into(), times::rfc3339(since).into());
             }
         }
-        json::text(&serde_json::json!({ "error": error }))
+        json_object::text(&serde_json::json!({ "error": error }))
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use mmq::{ConsumerSnapshot, Gap, GapCause, HandedOut, Origin, OwnerFigures, QueueState, Snapshot};
 
 use crate::framing::gap_cause;
-use crate::json::Object;
+use crate::json_object::Object;
 use crate::rates::Rates;
 
 const SCHEMA: u32 = 1;

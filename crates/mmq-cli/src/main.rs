@@ -29,7 +29,7 @@ mod figures;
 mod framing;
 mod human;
 mod input;
-mod json;
+mod json_object;
 mod look;
 mod making;
 mod manual;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::Reported::Message;
 use super::{Queue, receive};
-use crate::consume::redelivery::Rules;
+use crate::consume::redelivery_state::Rules;
 use crate::consume::step::Read;
 use crate::engine::{Background, Engine, reading};
 use crate::error::Error;

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use super::examine::{Bounds, consumer_of, names_of, open};
 use super::model::{Check, Fate, ensure};
-use crate::consume::redelivery::Rules;
+use crate::consume::redelivery_state::Rules;
 use crate::engine::reading;
 use crate::error::{Error, Gap, GapCause};
 use crate::options::Options;

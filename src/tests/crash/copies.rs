@@ -8,7 +8,7 @@ use super::examine::{Queue, consumer_of, next_of, oldest_of, open};
 use super::history::{History, Work};
 use super::model::{Check, ensure};
 use crate::engine::ahead::Ahead;
-use crate::engine::copying::CopiedId;
+use crate::engine::copy_queue::CopiedId;
 use crate::error::{Error, Gap};
 use crate::format::{INDEX_NAME, SEGMENT_HEADER_LEN};
 use crate::inspect::{Condition, Depth, Picture, VerifyStep, verify};

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 
 use crate::consume::consumer_state::ConsumerState;
-use crate::consume::redelivery::{DeadLetters, Rules};
+use crate::consume::redelivery_state::{DeadLetters, Rules};
 use crate::consume::step::DeliveryToken;
 use crate::engine::{Engine, reading};
 use crate::error::{Error, Result};

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::engine::copying::CopiedId;
+use crate::engine::copy_queue::CopiedId;
 use crate::engine::{Background, Engine};
 use crate::error::{Error, GapCause};
 use crate::format::{MAX_MESSAGE_LEN, ORIGIN_LEN, Origin};

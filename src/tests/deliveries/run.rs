@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::oracle::{Answered, Given, Mood, Oracle, Ticket, Want, Wishes};
 use super::steps::{CONSUMERS, End, Keeper, Step};
 use crate::consume::consumer_state::ConsumerState;
-use crate::consume::redelivery::{DeadLetters, Rules};
+use crate::consume::redelivery_state::{DeadLetters, Rules};
 use crate::consume::step::{DeliveryToken, Read};
 use crate::engine::{Engine, reading};
 use crate::error::{Error, Gap, GapCause, Result};

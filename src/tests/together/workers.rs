@@ -8,7 +8,7 @@ use std::task::{Wake, Waker};
 use std::time::Duration;
 
 use super::{Queue, go, open, small, under};
-use crate::consume::redelivery::{DeadLetters, Rules};
+use crate::consume::redelivery_state::{DeadLetters, Rules};
 use crate::consume::step::Read;
 use crate::engine::reading::{self, AsMessage};
 use crate::engine::{Background, Engine};

@@ -9,7 +9,7 @@ use crate::ending::ExitStatus;
 use crate::failure::{Failure, Tried};
 use crate::figures;
 use crate::framing::{About, Lines, gap_line};
-use crate::json::Object;
+use crate::json_object::Object;
 use crate::look::Looked;
 use crate::output::{Out, Output};
 use crate::units::count;

@@ -20,7 +20,7 @@ use crate::ending::ExitStatus;
 use crate::failure::{Failure, Tried};
 use crate::framing::visible_text;
 
-use crate::json;
+use crate::json_object;
 use crate::making::{Makes, Making};
 use crate::output::{Out, Output};
 use crate::progress::Bar;
@@ -232,7 +232,7 @@ impl Report<'_> {
             "lost": of(Severity::Lost),
             "warnings": of(Severity::Warning),
         });
-        json::text(&report) + "\n"
+        json_object::text(&report) + "\n"
     }
 
     fn text(&self, matches: &ArgMatches) -> String {

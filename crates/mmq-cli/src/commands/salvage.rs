@@ -16,7 +16,7 @@ use crate::ending::ExitStatus;
 use crate::failure::{Failure, Tried};
 use crate::figures;
 use crate::framing::{About, Written};
-use crate::json::Object;
+use crate::json_object::Object;
 use crate::opening;
 use crate::output::{Out, Output};
 use crate::progress::Bar;

@@ -13,7 +13,7 @@ use crate::failure::{Failure, Tried};
 use crate::figures;
 use crate::framing::visible_text;
 use crate::human::{self, Sizes};
-use crate::json::Object;
+use crate::json_object::Object;
 use crate::look::{Checks, Looked};
 use crate::output::{Out, Output};
 use crate::paint::{self, Paint};

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use super::base64;
 use crate::figures;
-use crate::json::{self, Object};
+use crate::json_object::{self, Object};
 use crate::times;
 
 /// What a line of input holds.
@@ -47,7 +47,7 @@ impl Lines {
         match std::str::from_utf8(head) {
             Ok(text) => {
                 line.push_str("\"text\":");
-                json::quote(text, line);
+                json_object::quote(text, line);
             }
             Err(_) => {
                 line.push_str("\"base64\":\"");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use super::{Taken, disk, fine, holds_but_for, kept, options, take_all};
-use crate::consume::redelivery::Rules;
+use crate::consume::redelivery_state::Rules;
 use crate::engine::reading::AsMessage;
 use crate::error::{Error, GapCause};
 use crate::format::{

@@ -1,7 +1,7 @@
 //! The same boot, and another mount: a container that died, or a file system that failed.
 
 use super::{disk, fine, is_of_a_cut, kept, kept_but_for, options, take_all};
-use crate::consume::redelivery::Rules;
+use crate::consume::redelivery_state::Rules;
 use crate::consume::step::Read;
 use crate::engine::reading;
 use crate::engine::reading::AsMessage;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{History, Work};
-use crate::consume::redelivery::Rules;
+use crate::consume::redelivery_state::Rules;
 use crate::consume::step::{DeliveryToken, Read};
 use crate::engine::reading;
 use crate::tests::crash::attempts::{Asked, Attempts};

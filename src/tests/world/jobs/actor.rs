@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use super::Disks;
 use super::script::{Act, Life};
 use crate::consume::consumer_state::ConsumerState;
-use crate::consume::redelivery::{DeadLetters, Rules};
+use crate::consume::redelivery_state::{DeadLetters, Rules};
 use crate::consume::step::{DeliveryToken, Read};
 use crate::engine::Engine;
 use crate::engine::reading::{self, AsMessage};

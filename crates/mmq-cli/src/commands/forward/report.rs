@@ -10,7 +10,7 @@ use crate::arguments::path_of;
 use crate::commands::Call;
 use crate::console::Form;
 use crate::failure::Tried;
-use crate::json::Object;
+use crate::json_object::Object;
 use crate::metrics;
 use crate::output::{Out, Output};
 use crate::units;

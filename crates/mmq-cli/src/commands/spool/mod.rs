@@ -2,7 +2,7 @@
 
 mod home;
 mod lines;
-mod report;
+mod summary;
 
 use std::fs::File;
 use std::path::Path;
@@ -21,7 +21,7 @@ use self::home::Home;
 use self::lines::Lines;
 use self::lines::Shared;
 use self::lines::Wanted;
-use self::report::Report;
+use self::summary::Report;
 use super::Call;
 use crate::arguments;
 use crate::console::Form;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::Engine;
 use crate::consume::consumer_state::ConsumerState;
-use crate::consume::lanes::LaneLook;
+use crate::consume::lane_choice::LaneLook;
 use crate::consume::step::{Deliver, DeliveryToken, Lane};
 use crate::consume::two_lanes::{LaneRules, Within};
 use crate::error::Result;

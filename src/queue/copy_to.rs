@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::Queue;
-use crate::engine::copying::CopiedId;
+use crate::engine::copy_queue::CopiedId;
 use crate::error::{Error, Result};
 use crate::events;
 use crate::storage::{FileStorage, Storage};

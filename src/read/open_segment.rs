@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::gaps::pass_to_first;
+use super::pass_gaps::pass_to_first;
 use super::{Cursor, Needs};
 use crate::commit::Core;
 use crate::error::{Error, Result};

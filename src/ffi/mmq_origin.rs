@@ -1,11 +1,11 @@
 //! Where dead letters come from.
 
-use super::delivery::mmq_delivery;
 use super::guard::{Answer, guard, not_found};
 use super::handle::body;
-use super::message::mmq_message;
+use super::mmq_delivery::mmq_delivery;
+use super::mmq_message::mmq_message;
+use super::mmq_status::mmq_status;
 use super::pointers::out_sized;
-use super::status::mmq_status;
 use crate::format::Origin;
 
 /// Where a dead letter comes from. Later versions append fields: set struct_size to

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use super::directory::{Directory, Expected, add, later, owed};
+use super::directories::{Directory, Expected, add, later, owed};
+use super::findings::{SalvagedFile, WhichSegments};
 use super::patient::Patient;
-use super::report::{SalvagedFile, WhichSegments};
 use crate::error::{Error, Result};
 use crate::format::{
     self, FRAGMENT_HEADER_LEN, Invalid, Kind, MAX_SEGMENT_LEN, SEGMENT_HEADER_LEN, SEGMENT_PREFIX,

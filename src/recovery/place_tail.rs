@@ -8,7 +8,7 @@ use crate::index::Index;
 use crate::index::image::{ConsumerRow, IndexImage};
 use crate::index::run::Next;
 use crate::recovery::belief::{Belief, evicted};
-use crate::recovery::index::Known;
+use crate::recovery::read_index::Known;
 use crate::recovery::repair::{fill, open_row, write_header};
 use crate::recovery::rows::{Rows, all_before_was_given_back};
 use crate::recovery::walked::Walked;

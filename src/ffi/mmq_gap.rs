@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use super::guard::{Answer, Failed};
-use super::status::mmq_status;
+use super::mmq_status::mmq_status;
 use crate::error::{Error, Gap, GapCause};
 
 /// A range of sequence numbers that will never come, and why.

@@ -6,7 +6,7 @@ use crate::format::{
     MAX_SHORT_NAME_LEN, NAME_ROW_LEN, PLACE_PAIR_LEN, PLACE_SLOT_LEN, Place, Spot, place_at,
 };
 use crate::index::Index;
-use crate::index::extents::{Extents, consumer_of, row_of, rows_of};
+use crate::index::index_extents::{Extents, consumer_of, row_of, rows_of};
 use crate::storage::sheet::Sheet;
 use crate::storage::{Storage, StorageFile};
 

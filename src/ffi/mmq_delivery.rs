@@ -2,7 +2,7 @@
 
 use super::guard::{guard, guard_or};
 use super::handle::{Handle, Retired, RetiredShared, body, free, give, take};
-use super::status::mmq_status;
+use super::mmq_status::mmq_status;
 use crate::delivery::Delivery;
 use crate::format::Origin;
 
@@ -11,7 +11,8 @@ pub struct mmq_delivery {
     _opaque: (),
 }
 
-/// As [`MessageBody`](super::message::MessageBody): the bytes do not move while the delivery lives.
+/// As [`MessageBody`](super::mmq_message::MessageBody): the bytes do not move while the delivery
+/// lives.
 pub(super) struct DeliveryBody {
     pub(super) delivery: Delivery,
     data: *const u8,

@@ -3,7 +3,7 @@
 
 use crate::commit::Core;
 use crate::consume::consumer_state::LockedState;
-use crate::consume::lanes::next_stretch;
+use crate::consume::lane_choice::next_stretch;
 use crate::consume::ledger::Ledger;
 use crate::consume::step::{Lane, Read};
 use crate::error::{Error, Gap, Result};

@@ -2,7 +2,7 @@
 
 use byteorder::{ByteOrder, LittleEndian};
 
-use super::consumer::{put_short, take_short};
+use super::consumer_row::{put_short, take_short};
 use super::*;
 use crate::memory::checksum::crc32c;
 

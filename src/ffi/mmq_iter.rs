@@ -2,12 +2,12 @@
 
 use parking_lot::Mutex;
 
-use super::gap::{ReportedGaps, mmq_gap};
 use super::guard::guard;
 use super::handle::{Handle, Retired, RetiredShared, body, free};
-use super::message::{give_message, mmq_message};
+use super::mmq_gap::{ReportedGaps, mmq_gap};
+use super::mmq_message::{give_message, mmq_message};
+use super::mmq_status::mmq_status;
 use super::pointers::out;
-use super::status::mmq_status;
 use crate::engine::ahead::Ahead;
 use crate::storage::FileStorage;
 

@@ -3,14 +3,14 @@
 use std::ffi::c_int;
 use std::time::Duration;
 
-use super::consumer::mmq_consumer;
-use super::delivery::{give_delivery, mmq_delivery};
-use super::gap::{ReportedGaps, mmq_gap};
 use super::guard::{Answer, guard, invalid};
 use super::handle::{Handle, Retired, RetiredShared, body, free, give};
+use super::mmq_consumer::mmq_consumer;
+use super::mmq_delivery::{give_delivery, mmq_delivery};
+use super::mmq_gap::{ReportedGaps, mmq_gap};
+use super::mmq_status::mmq_status;
 use super::pointers::{Array, array, out, out_or_null};
 use super::reads::timeout;
-use super::status::mmq_status;
 use crate::delivery::Delivery;
 use crate::error::Result;
 use crate::lanes::{Backlog, Fresh, LaneOptions, Lanes};
@@ -33,7 +33,7 @@ pub struct mmq_lanes {
     _opaque: (),
 }
 
-/// As [`IterBody`](super::iter::IterBody): the gaps that were reported through this handle.
+/// As [`IterBody`](super::mmq_iter::IterBody): the gaps that were reported through this handle.
 pub(super) struct LanesBody {
     lanes: Lanes,
     gaps: ReportedGaps,

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use super::consumer::mmq_consumer;
 use super::guard::guard;
 use super::handle::body;
+use super::mmq_consumer::mmq_consumer;
+use super::mmq_status::mmq_status;
 use super::pointers::{out, out_sized};
 use super::queue::mmq_queue;
-use super::status::mmq_status;
 use crate::state::nanos;
 use crate::stats::Stats;
 

@@ -9,7 +9,7 @@ use super::consumer_table::Consumers;
 use crate::commit::Core;
 use crate::consume::consumer_state::ConsumerState;
 use crate::consume::deliveries::DeadLetter;
-use crate::consume::redelivery::{DeadLetters, Rules};
+use crate::consume::redelivery_state::{DeadLetters, Rules};
 use crate::consume::step::DeliveryToken;
 use crate::engine::enqueue::is_busy;
 use crate::engine::reading::message;

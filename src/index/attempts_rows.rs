@@ -3,8 +3,8 @@
 use crate::format::{
     ATTEMPTS_ROW_LEN, ATTEMPTS_ROWS, ATTEMPTS_SLOT_LEN, Attempts, Place, index_at,
 };
-use crate::index::extents::Extents;
 use crate::index::image::IndexImage;
+use crate::index::index_extents::Extents;
 use crate::index::{AcksRowIs, Index};
 use crate::storage::sheet::Sheet;
 use crate::storage::{Storage, StorageFile};

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::consumer::mmq_consumer;
-use super::delivery::mmq_delivery;
 use super::guard::{Answer, guard};
 use super::handle::{Handle, body, take};
+use super::mmq_consumer::mmq_consumer;
+use super::mmq_delivery::mmq_delivery;
+use super::mmq_status::mmq_status;
 use super::queue::mmq_queue;
 use super::reads::{Reader, ReaderBody};
-use super::status::mmq_status;
 use crate::redelivery::Redelivery;
 
 /// Milliseconds as C gives them; 0 and below: none.

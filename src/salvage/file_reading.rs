@@ -1,9 +1,9 @@
 //! From record to record in one segment file.
 
-use super::find::{SalvageSet, SegmentRemains};
+use super::find_files::{SalvageSet, SegmentRemains};
+use super::findings::SalvagedFile;
 use super::missing::{Missing, MissingFor};
 use super::patient::Patient;
-use super::report::SalvagedFile;
 use crate::error::GapCause;
 use crate::format::{ALIGN, FRAGMENT_HEADER_LEN, Fragment, Kind, Seal, Spot};
 use crate::segment::scan::{Intact, ReadAhead, Scan};

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use super::guard::{Answer, guard, guard_or, invalid};
 use super::handle::{Handle, Retired, RetiredShared, body, free, give};
-use super::status::mmq_status;
+use super::mmq_status::mmq_status;
 use crate::options::{OnFull, Options};
 
 /// How a queue is opened. mmq_options_new makes the options, mmq_options_set_... change them,

@@ -2,14 +2,14 @@
 
 use std::ffi::{CString, c_char, c_int, c_void};
 
-use super::gap::mmq_gap;
 use super::guard::{Answer, guard, guard_or, invalid};
 use super::handle::{Handle, Retired, RetiredShared, body, free, give};
-use super::message::mmq_message;
+use super::mmq_gap::mmq_gap;
+use super::mmq_message::mmq_message;
+use super::mmq_status::mmq_status;
 use super::pointers::{Buffer, out, text};
 use super::queue::mmq_queue;
 use super::reads::{self, ReaderBody};
-use super::status::mmq_status;
 use crate::consume::step::Read;
 use crate::consumer::Consumer;
 use crate::options::Start;
