@@ -181,12 +181,8 @@ pub(crate) struct Checkpoint {
     pub(crate) expired_seq: u64,
     /// The mark of a clean end.
     pub(crate) clean: bool,
-    /// How many numbers right before `seq` the segment at `position` is to state as missing.
-    pub(crate) gap: u64,
-    /// How many of these, at their end, were only reserved.
-    pub(crate) reserved: u64,
-    /// The `GapCause` number of the others.
-    pub(crate) cause: u8,
+    /// The numbers right before `seq` that the segment at `position` is to state as missing.
+    pub(crate) missing: MissingBefore,
     /// No message below this number is held.
     pub(crate) retained_from: u64,
 }
@@ -209,14 +205,14 @@ impl Checkpoint {
             (at::NEXT_LIFE, self.next_life),
             (at::DROPPED_SEQ, self.dropped_seq),
             (at::EXPIRED_SEQ, self.expired_seq),
-            (at::DURABLE_GAP, self.gap),
-            (at::DURABLE_RESERVED, self.reserved),
+            (at::DURABLE_GAP, self.missing.gap),
+            (at::DURABLE_RESERVED, self.missing.reserved),
             (at::RETAINED_FROM, self.retained_from),
         ] {
             LittleEndian::write_u64(&mut bytes[offset..], value);
         }
         LittleEndian::write_u32(&mut bytes[at::CLEAN..], u32::from(self.clean));
-        LittleEndian::write_u32(&mut bytes[at::DURABLE_CAUSE..], self.cause.into());
+        LittleEndian::write_u32(&mut bytes[at::DURABLE_CAUSE..], self.missing.cause.into());
         let crc = !crc32c(crc32c(u32::MAX, queue_id), &bytes[..at::CHECKPOINT_CRC]);
         LittleEndian::write_u32(&mut bytes[at::CHECKPOINT_CRC..], crc);
         bytes
@@ -241,10 +237,12 @@ impl Checkpoint {
             dropped_seq: u64_at(at::DROPPED_SEQ),
             expired_seq: u64_at(at::EXPIRED_SEQ),
             clean: LittleEndian::read_u32(&bytes[at::CLEAN..]) == 1,
-            gap: u64_at(at::DURABLE_GAP),
-            reserved: u64_at(at::DURABLE_RESERVED),
+            missing: MissingBefore {
+                gap: u64_at(at::DURABLE_GAP),
+                reserved: u64_at(at::DURABLE_RESERVED),
+                cause: LittleEndian::read_u32(&bytes[at::DURABLE_CAUSE..]) as u8,
+            },
             retained_from: u64_at(at::RETAINED_FROM),
-            cause: LittleEndian::read_u32(&bytes[at::DURABLE_CAUSE..]) as u8,
         };
         let Checkpoint { number, seq, reservation, next_life, dropped_seq, expired_seq, .. } =
             checkpoint;
@@ -252,8 +250,7 @@ impl Checkpoint {
             .into_iter()
             .all(|n| n < LIMIT)
             && is_position(checkpoint.position)
-            && checkpoint.gap <= seq
-            && checkpoint.reserved <= checkpoint.gap
+            && checkpoint.missing.is_sound(seq)
             && checkpoint.retained_from < LIMIT;
         sound.then_some(checkpoint)
     }

@@ -40,18 +40,14 @@ pub(crate) struct SegmentHeader {
     /// A dead letter lies only in segments of [`Version::Origins`].
     pub(crate) version: Version,
     pub(crate) state: SegmentState,
-    /// A `GapCause` number; meaningful when `gap_before` is not zero.
-    pub(crate) cause: u8,
     pub(crate) queue_id: [u8; 16],
     /// The number of this use of the slot.
     pub(crate) life: u64,
     /// Position of the first byte behind the header.
     pub(crate) base: u64,
     pub(crate) first_seq: u64,
-    /// How many numbers right before `first_seq` are missing.
-    pub(crate) gap_before: u64,
-    /// How many of the missing numbers, at their end, were only reserved.
-    pub(crate) reserved: u64,
+    /// The numbers missing right before `first_seq`.
+    pub(crate) missing: MissingBefore,
     /// Everything below this number was given back when the header was written.
     pub(crate) retained_from: u64,
     /// When the segment's first message was written, in milliseconds since 1970. Later than that
@@ -88,7 +84,7 @@ impl SegmentHeader {
     pub(crate) fn beginning(&self) -> Spot {
         Spot {
             position: self.base,
-            seq: if self.gap_before > self.reserved { self.missing_from() } else { self.first_seq },
+            seq: if self.missing.is_reserved() { self.first_seq } else { self.missing_from() },
         }
     }
 
@@ -99,7 +95,7 @@ impl SegmentHeader {
 
     /// The first of the numbers missing before the segment, or else the segment's first number.
     pub(crate) fn missing_from(&self) -> u64 {
-        self.first_seq.saturating_sub(self.gap_before)
+        self.missing.first(self.first_seq)
     }
 
     /// Whether the two are of one segment in one life, with the same first record.
@@ -120,15 +116,10 @@ impl SegmentHeader {
     /// This header, or with the gap of the index's row when that is longer: then the file could not
     /// be written when the gap was stated. `row` is of the same life.
     pub(crate) fn with_more_missing(self, row: &SegmentHeader) -> SegmentHeader {
-        if row.gap_before <= self.gap_before || !self.begins_as(row) {
+        if row.missing.gap <= self.missing.gap || !self.begins_as(row) {
             return self;
         }
-        SegmentHeader {
-            gap_before: row.gap_before,
-            reserved: row.reserved,
-            cause: row.cause,
-            ..self
-        }
+        SegmentHeader { missing: row.missing, ..self }
     }
 
     /// The CRC state that every fragment of this segment starts from.
@@ -162,18 +153,18 @@ impl SegmentHeader {
             SegmentState::Live => 1,
             SegmentState::Spare => 2,
         };
-        bytes[at::CAUSE] = self.cause;
+        bytes[at::CAUSE] = self.missing.cause;
         bytes[at::QUEUE_ID..at::QUEUE_ID + 16].copy_from_slice(&self.queue_id);
         for (offset, value) in [
             (at::LIFE, self.life),
             (at::BASE, self.base),
             (at::FIRST_SEQ, self.first_seq),
-            (at::GAP_BEFORE, self.gap_before),
+            (at::GAP_BEFORE, self.missing.gap),
             (at::CREATED, self.created),
             (at::LENGTH, self.length),
             (at::ALLOCATED, self.allocated),
             (at::DISK, self.disk),
-            (at::RESERVED, self.reserved),
+            (at::RESERVED, self.missing.reserved),
             (at::RETAINED_FROM, self.retained_from),
         ] {
             LittleEndian::write_u64(&mut bytes[offset..], value);
@@ -208,13 +199,15 @@ impl SegmentHeader {
                 2 => SegmentState::Spare,
                 _ => return Err(Invalid::Damaged),
             },
-            cause: bytes[at::CAUSE],
             queue_id,
             life: u64_at(at::LIFE),
             base: u64_at(at::BASE),
             first_seq: u64_at(at::FIRST_SEQ),
-            gap_before: u64_at(at::GAP_BEFORE),
-            reserved: u64_at(at::RESERVED),
+            missing: MissingBefore {
+                gap: u64_at(at::GAP_BEFORE),
+                reserved: u64_at(at::RESERVED),
+                cause: bytes[at::CAUSE],
+            },
             retained_from: u64_at(at::RETAINED_FROM),
             created: u64_at(at::CREATED),
             until: match LittleEndian::read_u32(&bytes[at::SPAN..]) {
@@ -232,8 +225,7 @@ impl SegmentHeader {
             && header.disk <= 2 * MAX_SEGMENT_LEN
             && is_position(header.base)
             && header.first_seq < LIMIT
-            && header.gap_before <= header.first_seq
-            && header.reserved <= header.gap_before
+            && header.missing.is_sound(header.first_seq)
             && header.life < LIMIT
             && header.retained_from < LIMIT
             && header.created < LIMIT;

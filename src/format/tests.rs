@@ -130,13 +130,11 @@ fn header() -> SegmentHeader {
     SegmentHeader {
         version: Version::Plain,
         state: SegmentState::Live,
-        cause: 2,
         queue_id: *b"0123456789abcdef",
         life: 7,
         base: 4096,
         first_seq: 1000,
-        gap_before: 5,
-        reserved: 0,
+        missing: MissingBefore { gap: 5, reserved: 0, cause: 2 },
         retained_from: 0,
         created: 1_700_000_000_000,
         until: 1_700_000_001_250,
@@ -197,9 +195,7 @@ fn the_bytes_of_version_1_are_these() {
         dropped_seq: 9,
         expired_seq: 10,
         clean: true,
-        gap: 0,
-        reserved: 0,
-        cause: 0,
+        missing: MissingBefore::default(),
         retained_from: 0,
     };
     assert_eq!(hex(&checkpoint.encode(b"0123456789abcdef")[188..]), "59628c93");
@@ -239,9 +235,7 @@ fn what_is_encoded_is_decoded() {
         dropped_seq: 9,
         expired_seq: 10,
         clean: true,
-        gap: 5,
-        reserved: 4,
-        cause: 1,
+        missing: MissingBefore { gap: 5, reserved: 4, cause: 1 },
         retained_from: 2,
     };
     let id = [7; 16];

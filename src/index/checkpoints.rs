@@ -44,7 +44,7 @@ impl<S: Storage> Index<S> {
                     || run.next.is_some_and(|next| next.base == stated.base)
             };
             let stated = stated.filter(at_its_base).unwrap_or_default();
-            (next.gap, next.reserved, next.cause) = (stated.gap, stated.reserved, stated.cause);
+            next.missing = stated.missing;
         }
         checkpoints.number += 1;
         next.number = checkpoints.number;

@@ -3,7 +3,7 @@
 
 use byteorder::{ByteOrder, LittleEndian};
 
-use crate::format::{LIMIT, RUN_LEN, Spot, is_position, run_at as at};
+use crate::format::{LIMIT, MissingBefore, RUN_LEN, Spot, is_position, run_at as at};
 use crate::index::losses::Evicted;
 use crate::memory::checksum::crc32c;
 
@@ -13,12 +13,8 @@ pub(crate) struct Next {
     pub(crate) base: u64,
     /// The next segment's first number.
     pub(crate) seq: u64,
-    /// How many numbers are missing right before `seq`.
-    pub(crate) gap: u64,
-    /// How many of the missing numbers, at their end, were only reserved.
-    pub(crate) reserved: u64,
-    /// The `GapCause` number of the other missing numbers.
-    pub(crate) cause: u8,
+    /// The numbers missing right before `seq`.
+    pub(crate) missing: MissingBefore,
 }
 
 impl Next {
@@ -31,13 +27,11 @@ impl Next {
     /// beginning and behind some of the missing numbers. `None` where none is missing before it.
     pub(crate) fn cut_at(self, spot: Spot) -> Option<Next> {
         let behind = self.seq.checked_sub(spot.seq)?;
-        let is_within = spot.position <= self.base && behind < self.gap;
+        let is_within = spot.position <= self.base && behind < self.missing.gap;
         is_within.then(|| Next {
             base: spot.position,
             seq: spot.seq,
-            gap: self.gap - behind,
-            reserved: self.reserved.saturating_sub(behind),
-            ..self
+            missing: self.missing.without_last(behind),
         })
     }
 }
@@ -58,7 +52,7 @@ impl Run {
         let mut bytes = [0; RUN_LEN];
         let next = self.next.unwrap_or_default();
         LittleEndian::write_u32(&mut bytes[at::RUN_FLAGS..], self.flags);
-        LittleEndian::write_u32(&mut bytes[at::RUN_CAUSE..], next.cause.into());
+        LittleEndian::write_u32(&mut bytes[at::RUN_CAUSE..], next.missing.cause.into());
         for (offset, value) in [
             (at::RUN_NEXT_LIFE, self.next_life),
             (at::RUN_RESERVATION, self.reservation),
@@ -66,8 +60,8 @@ impl Run {
             (at::RUN_EXPIRED_SEQ, self.evicted.expired),
             (at::RUN_NEXT_BASE, next.base),
             (at::RUN_NEXT_SEQ, next.seq),
-            (at::RUN_NEXT_GAP, next.gap),
-            (at::RUN_NEXT_RESERVED, next.reserved),
+            (at::RUN_NEXT_GAP, next.missing.gap),
+            (at::RUN_NEXT_RESERVED, next.missing.reserved),
         ] {
             LittleEndian::write_u64(&mut bytes[offset..], value);
         }
@@ -86,9 +80,11 @@ impl Run {
         let next = Next {
             base: u64_at(at::RUN_NEXT_BASE),
             seq: u64_at(at::RUN_NEXT_SEQ),
-            gap: u64_at(at::RUN_NEXT_GAP),
-            reserved: u64_at(at::RUN_NEXT_RESERVED),
-            cause: LittleEndian::read_u32(&bytes[at::RUN_CAUSE..]) as u8,
+            missing: MissingBefore {
+                gap: u64_at(at::RUN_NEXT_GAP),
+                reserved: u64_at(at::RUN_NEXT_RESERVED),
+                cause: LittleEndian::read_u32(&bytes[at::RUN_CAUSE..]) as u8,
+            },
         };
         let run = Run {
             flags: LittleEndian::read_u32(&bytes[at::RUN_FLAGS..]),
@@ -105,8 +101,7 @@ impl Run {
             .into_iter()
             .all(|n| n < LIMIT)
             && is_position(next.base)
-            && next.gap <= next.seq
-            && next.reserved <= next.gap;
+            && next.missing.is_sound(next.seq);
         sound.then_some(run)
     }
 }
@@ -123,7 +118,11 @@ mod tests {
             next_life: 4,
             reservation: 5,
             evicted: Evicted { dropped: 6, expired: 7 },
-            next: Some(Next { base: 16, seq: 17, gap: 15, reserved: 14, cause: 2 }),
+            next: Some(Next {
+                base: 16,
+                seq: 17,
+                missing: MissingBefore { gap: 15, reserved: 14, cause: 2 },
+            }),
         }
     }
 
@@ -162,8 +161,11 @@ mod tests {
             next(Next { base: LIMIT, ..known }),
             next(Next { base: 17, ..known }),
             next(Next { seq: LIMIT, ..known }),
-            next(Next { gap: known.seq + 1, ..known }),
-            next(Next { reserved: known.gap + 1, ..known }),
+            next(Next { missing: MissingBefore { gap: known.seq + 1, ..known.missing }, ..known }),
+            next(Next {
+                missing: MissingBefore { reserved: known.missing.gap + 1, ..known.missing },
+                ..known
+            }),
         ];
         for run in absurd {
             assert_eq!(Run::decode(&run.encode(ID), ID), None, "{run:?}");

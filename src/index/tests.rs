@@ -11,8 +11,8 @@ use rustix::io::Errno;
 
 use super::*;
 use crate::format::{
-    ACKS_SLOT_LEN, CONSUMER_ROWS, Checkpoint, ConsumerAt, PLACE_SLOT_LEN, Place, SEGMENT_ROWS,
-    SegmentHeader, SegmentState, Spot, live_at, numbers,
+    ACKS_SLOT_LEN, CONSUMER_ROWS, Checkpoint, ConsumerAt, MissingBefore, PLACE_SLOT_LEN, Place,
+    SEGMENT_ROWS, SegmentHeader, SegmentState, Spot, live_at, numbers,
 };
 use crate::index::image::Live;
 use crate::index::run::Next;
@@ -269,13 +269,11 @@ fn header(slot: u32) -> SegmentHeader {
     SegmentHeader {
         version: Version::Plain,
         state: SegmentState::Live,
-        cause: 0,
         queue_id: ID,
         life: u64::from(slot) + 1,
         base: 65536 * u64::from(slot),
         first_seq: u64::from(slot),
-        gap_before: 0,
-        reserved: 0,
+        missing: MissingBefore::default(),
         retained_from: 0,
         created: 0,
         until: 0,

@@ -240,15 +240,8 @@ impl<F: StorageFile> Onlooker<F> {
 
     fn pass_to_first(&mut self, row: &Row) -> Option<Reported> {
         let header = &row.header;
-        let (stated_from, reserved_from) =
-            (header.missing_from(), header.first_seq - header.reserved);
-        if self.at.seq < stated_from {
-            return self.pass_to(stated_from, None);
-        }
-        if self.at.seq < reserved_from {
-            return self.pass_to(reserved_from, Some(GapCause::from_number(header.cause)));
-        }
-        self.pass_to(header.first_seq, Some(GapCause::Reserved))
+        let (end, cause) = header.missing.next_end(header.first_seq, self.at.seq);
+        self.pass_to(end, cause)
     }
 
     fn pass_to_end(&mut self) -> Option<Reported> {

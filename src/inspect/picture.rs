@@ -97,7 +97,7 @@ impl Picture {
     /// Where a new consumer would begin.
     pub(crate) fn oldest(&self) -> Spot {
         match self.live.first() {
-            Some(row) if row.header.gap_before > row.header.reserved => {
+            Some(row) if !row.header.missing.is_reserved() => {
                 Spot { position: row.header.base, seq: row.header.missing_from() }
             }
             Some(_) => self.first,

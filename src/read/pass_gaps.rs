@@ -29,16 +29,10 @@ pub(super) fn pass_to(
 /// Moves `spot` to the first number of a segment. The numbers between were lost with the segments
 /// before, or this segment's header states that they are missing.
 pub(super) fn pass_to_first(spot: &mut Spot, gaps: &Gaps, header: &SegmentHeader) -> Result<()> {
-    let stated_from = header.first_seq - header.gap_before;
-    if spot.seq < stated_from {
-        // The next read meets the rest: `spot` is still before the segment.
-        return pass_to(spot, gaps, stated_from, None);
-    }
-    let reserved_from = header.first_seq - header.reserved;
-    if spot.seq < reserved_from {
-        return pass_to(spot, gaps, reserved_from, Some(GapCause::from_number(header.cause)));
-    }
-    pass_to(spot, gaps, header.first_seq, Some(GapCause::Reserved))
+    // When this passes less than all of them, `spot` is still before the segment, and the next read
+    // meets the rest.
+    let (end, cause) = header.missing.next_end(header.first_seq, spot.seq);
+    pass_to(spot, gaps, end, cause)
 }
 
 /// Moves `spot` to `end`, the end of what is visible: no message is left between. When numbers are

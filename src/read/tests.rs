@@ -5,7 +5,7 @@ use super::pass_gaps::{pass_to, pass_to_end, pass_to_first};
 use super::*;
 use crate::engine::Engine;
 use crate::error::{Gap, GapCause};
-use crate::format::{SEGMENT_HEADER_LEN, SegmentHeader, segment_name};
+use crate::format::{MissingBefore, SEGMENT_HEADER_LEN, SegmentHeader, segment_name};
 use crate::index::losses::Evicted;
 use crate::options::Options;
 use crate::segment::geometry::LENGTH_HERE;
@@ -188,9 +188,8 @@ fn numbers_are_passed_over_cause_by_cause() {
 fn what_a_segment_states_to_be_missing_before_it_has_the_cause_it_states() {
     let (_, queue) = open(&small(), 64 << 10);
     queue.enqueue(b"the segment is made").unwrap();
-    let (first_seq, gap_before, reserved) = (20, 10, 4);
-    let cause = GapCause::Unflushed.number();
-    let header = SegmentHeader { first_seq, gap_before, reserved, cause, ..first_header(&queue) };
+    let missing = MissingBefore { gap: 10, reserved: 4, cause: GapCause::Unflushed.number() };
+    let header = SegmentHeader { first_seq: 20, missing, ..first_header(&queue) };
     let gaps = Gaps::new(Vec::new(), Evicted::default());
     let mut spot = Spot { position: 0, seq: 5 };
     let causes = [GapCause::Damaged, GapCause::Unflushed, GapCause::Reserved];

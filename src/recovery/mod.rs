@@ -17,7 +17,7 @@ mod walked;
 use std::ops::Range;
 
 use crate::error::{Error, Gap, GapCause, Result};
-use crate::format::{self, Spot};
+use crate::format::{self, MissingBefore, Spot};
 use crate::index::Index;
 use crate::index::image::{ConsumerRow, IndexImage};
 use crate::index::losses::Evicted;
@@ -161,15 +161,16 @@ fn mend<S: Storage>(storage: &S, known: &mut Known<S>, end: &mut End) -> Result<
     let behind_evicted = |spot: Spot| Spot { seq: spot.seq.max(evicted), ..spot };
     if let Some(checkpoint) = image.checkpoint {
         let is_stated = rows.live.iter().any(|row| row.header.base == checkpoint.position);
-        let gap = if is_stated { 0 } else { checkpoint.gap.min(checkpoint.seq) };
-        let lost_from = Spot { position: checkpoint.position, seq: checkpoint.seq - gap };
+        let missing = if is_stated { MissingBefore::default() } else { checkpoint.missing };
+        let seq = missing.first(checkpoint.seq);
+        let lost_from = Spot { position: checkpoint.position, seq };
         let waiting =
             image.consumers.iter().any(|consumer| consumer.place.position < start.position);
         if lost_from.position < start.position && lost_from.seq < start.seq && waiting {
             // The segments between the checkpoint and the first one that exists are lost. A
             // consumer that has not passed them must get them as a gap.
             restate(storage, index, &mut rows.live, behind_evicted(lost_from), *start)?;
-        } else if gap > 0 && lost_from.position == start.position && walked.tail != *start {
+        } else if missing.gap > 0 && lost_from.position == start.position && walked.tail != *start {
             // The segment that was to state what is missing is lost: the next one states it.
             let next =
                 rows.live.iter().map(|row| row.header.base).find(|base| *base > lost_from.position);
@@ -277,7 +278,7 @@ fn discard_unused<S: Storage>(
     let retained_from = first_retained(image, *belief, rows.retained_from);
     let is_unused = |at: usize| match rows.live.get(at + 1) {
         Some(behind) => behind.header.missing_from() <= retained_from,
-        None => tail.next.is_some_and(|next| next.seq - next.gap <= retained_from),
+        None => tail.next.is_some_and(|next| next.missing.first(next.seq) <= retained_from),
     };
     let count = (0..rows.live.len()).take_while(|at| is_unused(*at)).count();
     rows.stale.extend(rows.live.drain(..count));

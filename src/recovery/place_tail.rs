@@ -3,7 +3,9 @@
 use std::ops::Range;
 
 use crate::error::{GapCause, Result};
-use crate::format::{self, FRAGMENT_HEADER_LEN, Kind, Place, SEGMENT_HEADER_LEN, Spot};
+use crate::format::{
+    self, FRAGMENT_HEADER_LEN, Kind, MissingBefore, Place, SEGMENT_HEADER_LEN, Spot,
+};
 use crate::index::Index;
 use crate::index::image::{ConsumerRow, IndexImage};
 use crate::index::run::Next;
@@ -77,14 +79,19 @@ impl Stated {
         let missing = Next {
             base: 0,
             seq: end,
-            gap: before.gap + (end - from),
-            reserved: end - known_end,
-            cause: cause.number(),
+            missing: MissingBefore {
+                gap: before.missing.gap + (end - from),
+                reserved: end - known_end,
+                cause: cause.number(),
+            },
         };
-        if known_end > from || before.gap == 0 {
+        if known_end > from || before.missing.gap == 0 {
             return missing;
         }
-        Next { reserved: before.reserved + missing.reserved, cause: before.cause, ..missing }
+        let MissingBefore { reserved, cause, .. } = before.missing;
+        let of_both = missing.missing;
+        let of_both = MissingBefore { reserved: reserved + of_both.reserved, cause, ..of_both };
+        Next { missing: of_both, ..missing }
     }
 }
 
@@ -131,8 +138,9 @@ pub(super) fn pending(
     // The tail may stand within the missing numbers. Those that were evicted do not count among
     // them.
     let seq = tail.seq.max(evicted(image, belief).end());
-    let follows =
-        |next: &Next| (next.seq - next.gap..=next.seq).contains(&seq) && tail.position <= next.base;
+    let follows = |next: &Next| {
+        (next.missing.first(next.seq)..=next.seq).contains(&seq) && tail.position <= next.base
+    };
     let is_there =
         |base: u64| live.iter().any(|row| row.header.base == base && !begins_behind(row, tail));
     let of_run = image
@@ -143,14 +151,12 @@ pub(super) fn pending(
     let of_checkpoint = image.checkpoint.filter(|checkpoint| {
         let is_tail = tail.position == checkpoint.position && tail.seq == checkpoint.seq;
         // An exact live part has it in the run record.
-        belief != Belief::Cache && is_tail && checkpoint.gap > 0 && !is_there(tail.position)
+        belief != Belief::Cache && is_tail && checkpoint.missing.gap > 0 && !is_there(tail.position)
     });
     let of_checkpoint = of_checkpoint.map(|checkpoint| Next {
         base: checkpoint.position,
         seq: checkpoint.seq,
-        gap: checkpoint.gap,
-        reserved: checkpoint.reserved,
-        cause: checkpoint.cause,
+        missing: checkpoint.missing,
     });
     let next = of_run.or(of_checkpoint);
     (next, next.filter(|next| next.seq > tail.seq).map_or(tail, |next| next.spot()))
@@ -172,7 +178,7 @@ pub(super) fn close_tail<S: Storage>(
     tail: Spot,
     stated: u64,
     pending: Option<Next>,
-    missing: Next,
+    begins: Next,
 ) -> Result<Option<Next>> {
     let at = rows.partition_point(|row| row.header.end() <= tail.position);
     let row = rows.get(at).filter(|row| row.header.base <= tail.position);
@@ -180,8 +186,8 @@ pub(super) fn close_tail<S: Storage>(
         fill(storage, row, Kind::Padding, tail, row.header.end())?;
     }
     if (rows.is_empty() || planted!(TailWrittenOn))
-        && missing.gap == 0
-        && missing.seq == tail.seq
+        && begins.missing.gap == 0
+        && begins.seq == tail.seq
         && stated <= tail.position
     {
         return Ok(None);
@@ -189,14 +195,14 @@ pub(super) fn close_tail<S: Storage>(
     let reach =
         format::align_up(tail.position).max(row.map_or(0, |row| row.header.end())).max(stated);
     let base = match pending {
-        Some(pending) if pending.seq == missing.seq && pending.base >= reach => pending.base,
-        _ if missing.gap > 0 => {
+        Some(pending) if pending.seq == begins.seq && pending.base >= reach => pending.base,
+        _ if begins.missing.gap > 0 => {
             reach.max(pending.map_or(0, |pending| pending.base)) + format::ALIGN
         }
         // Never zero: in the run record a base of zero means that there is no next segment.
         _ => reach.max(format::ALIGN),
     };
-    Ok(Some(Next { base, ..missing }))
+    Ok(Some(Next { base, ..begins }))
 }
 
 /// Cuts the file of the segment that was closed at the `tail` to what it holds. Each start of a
@@ -295,17 +301,17 @@ pub(super) fn state_lost_beginning<S: Storage>(
             seq: tail.seq,
             ..Next::default()
         });
-        let is_stated = retained_from >= before.seq - before.gap;
+        let is_stated = retained_from >= before.missing.first(before.seq);
         return Ok(if is_stated {
             next
         } else {
-            Some(Next { gap: before.seq - retained_from, cause, ..before })
+            let gap = before.seq - retained_from;
+            Some(Next { missing: MissingBefore { gap, cause, ..before.missing }, ..before })
         });
     };
     let mut header = first.header;
     if retained_from < header.missing_from() {
-        header.gap_before = header.first_seq - retained_from;
-        header.cause = cause;
+        (header.missing.gap, header.missing.cause) = (header.first_seq - retained_from, cause);
         write_header(storage, index, first, header)?;
     }
     Ok(next)

@@ -3,10 +3,10 @@
 use std::io;
 use std::ops::Range;
 
-use crate::error::{Error, Gap, GapCause, Result};
+use crate::error::{Error, Gap, Result};
 use crate::format::{
-    self, FLAG_BEGUN, FLAG_CHANGING, FRAGMENT_HEADER_LEN, INDEX_NAME, SEGMENT_HEADER_LEN,
-    SegmentHeader, Spot,
+    self, FLAG_BEGUN, FLAG_CHANGING, FRAGMENT_HEADER_LEN, INDEX_NAME, MissingBefore,
+    SEGMENT_HEADER_LEN, SegmentHeader, Spot,
 };
 use crate::index::image::Live;
 use crate::index::run::{Next, Run};
@@ -114,7 +114,7 @@ pub(super) fn publish<S: Storage>(
 /// the `next` segment: the mark is stored before the run record that states them, and alone it
 /// would say that they are damaged.
 fn mark_at(durable: Spot, next: Option<Next>) -> Spot {
-    let stated_from = next.map_or(u64::MAX, |next| next.seq - next.gap);
+    let stated_from = next.map_or(u64::MAX, |next| next.missing.first(next.seq));
     let most = stated_from;
     Spot { seq: durable.seq.min(most), ..durable }
 }
@@ -245,7 +245,7 @@ fn next_life<S: Storage>(known: &Known<S>) -> u64 {
 
 /// The gaps that the headers of the `live` segments state, and those before the `next` segment.
 pub(super) fn missing_numbers(live: &[Row], next: Option<Next>) -> Vec<Gap> {
-    let before_next = next.map(|next| gaps_of(next.seq, next.gap, next.reserved, next.cause));
+    let before_next = next.map(|next| gaps_of(next.missing, next.seq));
     let headers = live.iter().flat_map(|row| gaps_before(&row.header));
     without_overlap(headers.chain(before_next.into_iter().flatten()))
 }
@@ -265,18 +265,11 @@ fn without_overlap(stated: impl Iterator<Item = Gap>) -> Vec<Gap> {
 }
 
 fn gaps_before(header: &SegmentHeader) -> impl Iterator<Item = Gap> + use<> {
-    gaps_of(header.first_seq, header.gap_before, header.reserved, header.cause)
+    gaps_of(header.missing, header.first_seq)
 }
 
-/// The `gap` numbers before `end`, of which the last `reserved` were only reserved.
-fn gaps_of(end: u64, gap: u64, reserved: u64, cause: u8) -> impl Iterator<Item = Gap> + use<> {
-    let (first, between) = (end - gap, end - reserved);
-    let gaps = [(first, between, GapCause::from_number(cause)), (between, end, GapCause::Reserved)];
-    gaps.into_iter().filter(|(first, end, _)| first < end).map(|(first, end, cause)| Gap {
-        first,
-        last: end - 1,
-        cause,
-    })
+fn gaps_of(missing: MissingBefore, end: u64) -> impl Iterator<Item = Gap> {
+    missing.pieces(end).map(|(first, end, cause)| Gap { first, last: end - 1, cause })
 }
 
 /// Bytes of disk that the files take that are neither the index nor a segment.

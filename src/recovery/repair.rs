@@ -145,8 +145,8 @@ pub(super) fn restate<S: Storage>(
             continue;
         }
         let mut header = row.header;
-        header.gap_before = header.first_seq - from.seq;
-        header.cause = GapCause::Unflushed.number();
+        header.missing.gap = header.first_seq - from.seq;
+        header.missing.cause = GapCause::Unflushed.number();
         write_header(storage, index, row, header)?;
     }
     Ok(())

@@ -11,8 +11,8 @@ use super::repair::{Holds, discard, repair};
 use super::*;
 use crate::engine::Engine;
 use crate::format::{
-    Checkpoint, FLAG_CHANGING, INDEX_NAME, Place, SegmentHeader, SegmentState, index_at, numbers,
-    segment_name,
+    Checkpoint, FLAG_CHANGING, INDEX_NAME, MissingBefore, Place, SegmentHeader, SegmentState,
+    index_at, numbers, segment_name,
 };
 use crate::index::IndexFile;
 use crate::index::image::Live;
@@ -232,7 +232,7 @@ fn a_hole_that_was_mended_is_none_for_any_later_walk() {
     // Segments that begin in the hole state what is missing before them, also on the disk.
     for rows in [rows, live(&disk.power_cut_losing_all())] {
         let begin: Vec<_> =
-            rows.iter().map(|row| row.header).filter(|header| header.gap_before > 0).collect();
+            rows.iter().map(|row| row.header).filter(|header| header.missing.gap > 0).collect();
         assert!(
             !begin.is_empty() && begin.iter().all(|header| header.missing_from() == 60),
             "{begin:?}"
@@ -249,9 +249,16 @@ fn behind_a_sealed_tail_no_old_record_is_found() {
     damage(&disk, 4);
     let tail = walked(&disk, false).tail;
     let first = &live(&disk)[..1];
-    let missing = Next { seq: 10, gap: 6, ..Next::default() };
+    let missing = Next {
+        seq: 10,
+        missing: MissingBefore { gap: 6, ..MissingBefore::default() },
+        ..Next::default()
+    };
     let next = close_tail(&disk, first, tail, 0, None, missing).unwrap().unwrap();
-    assert_eq!((next.seq, next.gap, next.base), (10, 6, first[0].header.end() + format::ALIGN));
+    assert_eq!(
+        (next.seq, next.missing.gap, next.base),
+        (10, 6, first[0].header.end() + format::ALIGN)
+    );
     let rules = WalkRules { search: true, whole_before: false, published: u64::MAX };
     let found = walk(&disk, first, &[], Spot::default(), rules).unwrap();
     assert_eq!(
@@ -268,7 +275,7 @@ fn behind_a_sealed_tail_no_old_record_is_found() {
     // Where no number is missing, the next message begins another segment, too (R3).
     let complete = Next { seq: tail.seq, ..Next::default() };
     let next = close_tail(&disk, first, tail, tail.position, None, complete).unwrap().unwrap();
-    assert_eq!((next.seq, next.gap, next.base), (4, 0, first[0].header.end()));
+    assert_eq!((next.seq, next.missing.gap, next.base), (4, 0, first[0].header.end()));
 }
 
 /// How the next segment begins is not forgotten for a file that is to be discarded. Everything
@@ -358,7 +365,7 @@ fn what_is_missing_behind_the_tail_is_what_was_stated_and_what_was_reserved_each
     let missing = |durable, found, before, evicted| {
         let next =
             stated(durable).missing_behind(Spot { position: 0, seq: found }, before, 20, evicted);
-        (next.seq, next.gap, next.reserved, next.cause)
+        (next.seq, next.missing.gap, next.missing.reserved, next.missing.cause)
     };
     let (damaged, unflushed) = (GapCause::Damaged.number(), GapCause::Unflushed.number());
     assert_eq!(missing(6, 5, None, 0), (20, 15, 12, damaged));
@@ -367,7 +374,8 @@ fn what_is_missing_behind_the_tail_is_what_was_stated_and_what_was_reserved_each
     assert_eq!(missing(6, 5, None, 7), (20, 13, 12, unflushed));
     assert_eq!(missing(6, 9, None, 0), (20, 11, 11, unflushed));
     // Numbers that were missing there before still are.
-    let before = Next { base: 8, seq: 9, gap: 3, reserved: 1, cause: damaged };
+    let before =
+        Next { base: 8, seq: 9, missing: MissingBefore { gap: 3, reserved: 1, cause: damaged } };
     assert_eq!(missing(6, 9, Some(before), 0), (20, 14, 12, damaged));
 }
 

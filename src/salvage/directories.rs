@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use super::missing::Missing;
 use crate::error::{Error, Result};
 use crate::format::{
-    self, Checkpoint, FORMAT_VERSION, INDEX_NAME, Invalid, SEGMENT_MAGIC, SEGMENT_PREFIX,
-    SegmentHeader, Spot,
+    self, FORMAT_VERSION, INDEX_NAME, Invalid, SEGMENT_MAGIC, SEGMENT_PREFIX, SegmentHeader, Spot,
 };
 use crate::index::IndexFile;
 use crate::index::image::IndexImage;
@@ -172,14 +171,13 @@ pub(super) fn owed(directories: &[Directory], queue_id: Option<[u8; 16]>) -> Exp
         if let Some(checkpoint) = &index.checkpoint {
             owed.retained_from = owed.retained_from.max(checkpoint.retained_from);
             evicted = Evicted::of(checkpoint);
-            let Checkpoint { seq, gap, reserved, cause, .. } = *checkpoint;
-            owed.stated.extend(Missing::before(seq, gap, reserved, cause));
+            owed.stated.extend(Missing::before(checkpoint.missing, checkpoint.seq));
         }
         if let Some(run) = index.live.run {
             evicted =
                 [evicted, run.evicted].into_iter().max_by_key(Evicted::end).unwrap_or(evicted);
             if let Some(next) = run.next {
-                owed.stated.extend(Missing::before(next.seq, next.gap, next.reserved, next.cause));
+                owed.stated.extend(Missing::before(next.missing, next.seq));
             }
         }
         owed.evicted = if evicted.end() > owed.evicted.end() { evicted } else { owed.evicted };

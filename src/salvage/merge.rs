@@ -178,13 +178,7 @@ impl Merge {
         match self.wreck.open(at) {
             Ok(file) => {
                 if let Some(header) = remains.header {
-                    let (gap, reserved) = (header.gap_before, header.reserved);
-                    self.stated.extend(Missing::before(
-                        header.first_seq,
-                        gap,
-                        reserved,
-                        header.cause,
-                    ));
+                    self.stated.extend(Missing::before(header.missing, header.first_seq));
                 }
                 let reading = FileReading::new(at, file, remains);
                 self.go_on(Box::new(reading), FileReading::advance);

@@ -1,6 +1,7 @@
 //! Numbers that the files say are missing.
 
 use crate::error::GapCause;
+use crate::format::MissingBefore;
 
 /// Numbers that are missing, from `first` up to `end`, and why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,12 +12,10 @@ pub(super) struct Missing {
 }
 
 impl Missing {
-    /// The `gap` numbers before `seq`, of which the last ones were only `reserved`.
-    pub(super) fn before(seq: u64, gap: u64, reserved: u64, cause: u8) -> [Missing; 2] {
-        let (first, from) = (seq.saturating_sub(gap), seq.saturating_sub(reserved));
-        let why = MissingFor::Stated(GapCause::from_number(cause));
-        let reserved = MissingFor::Stated(GapCause::Reserved);
-        [Missing { first, end: from, why }, Missing { first: from, end: seq, why: reserved }]
+    /// What a file states as missing before `end`.
+    pub(super) fn before(missing: MissingBefore, end: u64) -> impl Iterator<Item = Missing> {
+        let why = MissingFor::Stated;
+        missing.pieces(end).map(move |(first, end, cause)| Missing { first, end, why: why(cause) })
     }
 
     /// One number: the owner used the segment of a piece of it again.

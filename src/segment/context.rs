@@ -1,7 +1,7 @@
 //! What the allocator needs for one call: limits, how a segment begins, how many spares it keeps.
 
 use crate::error::{Error, Result};
-use crate::format::{self, Spot};
+use crate::format::{self, MissingBefore, Spot};
 use crate::index::Index;
 use crate::index::losses::Evicted;
 use crate::segment::pool::Pool;
@@ -26,9 +26,7 @@ pub(super) const BUSY_SEGMENT: u64 = 4 << 20;
 pub(crate) struct Plan {
     pub(crate) base: u64,
     pub(crate) first_seq: u64,
-    pub(crate) gap_before: u64,
-    pub(crate) reserved: u64,
-    pub(crate) cause: u8,
+    pub(crate) missing: MissingBefore,
     /// Bytes behind the header that the first record needs.
     pub(crate) need: u64,
     /// Bytes before the tail that a consumer has still to read.

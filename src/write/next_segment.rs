@@ -186,9 +186,7 @@ impl<F: StorageFile> Writer<F> {
         let plan = Plan {
             base: next.base,
             first_seq,
-            gap_before: next.gap,
-            reserved: next.reserved,
-            cause: next.cause,
+            missing: next.missing,
             need: need.total,
             backlog: state.backlog(self.tail.at.position),
             whole: need.whole,

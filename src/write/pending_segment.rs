@@ -25,7 +25,7 @@ impl PendingSegment {
     /// The number behind the last message in the tail's segment. Numbers from it on may be missing:
     /// the next segment will state them.
     pub(super) fn retained_end(&self, committed: Spot) -> u64 {
-        self.next.map_or(committed.seq, |next| next.seq - next.gap)
+        self.next.map_or(committed.seq, |next| next.missing.first(next.seq))
     }
 
     /// Notes that the tail's segment was evicted and that the one behind it begins as `next` says.

@@ -9,8 +9,8 @@ use crate::consume::step::Read;
 use crate::engine::reading;
 use crate::error::Error;
 use crate::format::{
-    INDEX_NAME, QUARANTINE_SUFFIX, SEGMENT_HEADER_LEN, SegmentHeader, index_at, segment_name,
-    segment_slot,
+    INDEX_NAME, MissingBefore, QUARANTINE_SUFFIX, SEGMENT_HEADER_LEN, SegmentHeader, index_at,
+    segment_name, segment_slot,
 };
 use crate::options::Options;
 use crate::tests::sim::{Call, SimStorage};
@@ -175,7 +175,11 @@ fn a_row_with_other_numbers_states_nothing_of_the_file() {
         let image = dies(&queue.core.storage);
         let bytes = image.read_file(&segment_name(0));
         let header = SegmentHeader::decode(bytes.first_chunk().unwrap()).unwrap();
-        let row = SegmentHeader { first_seq: 100, gap_before: 90, ..header };
+        let row = SegmentHeader {
+            first_seq: 100,
+            missing: MissingBefore { gap: 90, ..header.missing },
+            ..header
+        };
         image.corrupt(INDEX_NAME, index_at::SEGMENTS, &row.encode());
         let reported = take_all(&open(image, &options()).unwrap()).unwrap();
         assert_eq!(reported.iter().flatten().count(), 20);

@@ -95,7 +95,7 @@ fn a_checkpoint_with_numbers_beyond_the_limit_is_refused() {
         ("seq", |checkpoint, value| checkpoint.seq = value),
         ("reservation", |checkpoint, value| checkpoint.reservation = value),
         ("next life", |checkpoint, value| checkpoint.next_life = value),
-        ("gap", |checkpoint, value| checkpoint.gap = value),
+        ("gap", |checkpoint, value| checkpoint.missing.gap = value),
         ("dropped", |checkpoint, value| checkpoint.dropped_seq = value),
     ];
     for (field, change) in fields {
