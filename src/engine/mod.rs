@@ -14,7 +14,6 @@ mod operations;
 mod read_lanes;
 pub(crate) mod reading;
 mod room;
-mod run_figures;
 mod statistics;
 pub(crate) mod wait;
 mod waited_for;
@@ -24,7 +23,6 @@ use std::sync::atomic::Ordering;
 
 use consumer_table::Consumers;
 use held::{OpenHere, is_open_here};
-use run_figures::figures_of_run;
 use waited_for::{WaitedFor, may_wait};
 
 use crate::commit::Core;
@@ -32,7 +30,7 @@ use crate::commit::storage_worker;
 use crate::engine::operations::Operations;
 use crate::error::{Error, Result};
 use crate::events;
-use crate::format::{Figures, NumberRange};
+use crate::format::{Figures, NumberRange, padded};
 use crate::memory::page_size;
 use crate::options::Options;
 use crate::recovery::{Ended, Recovered, recover};
@@ -128,8 +126,7 @@ impl<S: Storage> Engine<S> {
         let ended = recovered.ended;
         let ages = options.max_age.map(Ages::new);
         let writer = Writer::new(tail, recovered.next, reservation, ages);
-        let figures = figures_of_run(options, open_here.0);
-        let state = state(storage, options, ages, &figures, recovered);
+        let state = state(storage, options, ages, open_here.0, recovered);
         let core = Arc::new(Core::new(state, writer));
         core.segments.note_found_unsynced(&core.storage, durable.position, tail.position);
         core.note_oldest();
@@ -334,7 +331,7 @@ fn state<S: Storage>(
     storage: S,
     options: &Options,
     ages: Option<Ages>,
-    figures: &Figures,
+    opened_at: u64,
     recovered: Recovered<S>,
 ) -> State<S> {
     let Recovered { tail, durable, found, evicted, .. } = recovered;
@@ -347,6 +344,7 @@ fn state<S: Storage>(
     );
     let small_flushes = options.flush_every_ops.is_some_and(|operations| operations < 10_000)
         || options.flush_every.is_some_and(|period| period.as_millis() < 100);
+    let library = padded(env!("CARGO_PKG_VERSION"));
     let oldest_seq = found.live.first().map_or(tail.seq, |row| row.header.first_seq);
     State::new(Parts {
         segments: Segments::new(found, recovered.opened),
@@ -362,7 +360,7 @@ fn state<S: Storage>(
         oldest_seq: oldest_seq.max(evicted.end()).min(tail.seq),
         known_gaps: recovered.known_gaps,
         evicted,
-        figures: *figures,
+        figures: Figures { opened_at, library, ..Figures::default() },
         index: recovered.index,
         storage,
     })

@@ -95,7 +95,7 @@ impl<S: Storage> Engine<S> {
         if core.forked() {
             return Stats::default();
         }
-        let PlaceCounts { consumers, taken, .. } = core.places.count();
+        let PlaceCounts { consumers, taken } = core.places.count();
         let stand = match self.existing_default() {
             Some(consumer) => consumer.stand(core),
             None => Stand { place: self.lowest_place(), ..Stand::default() },

@@ -12,39 +12,17 @@ pub(crate) mod figures_at {
     pub(crate) const FIGURES_NUMBER: usize = 8;
     pub(crate) const STORED_AT: usize = 16;
     pub(crate) const OPENED_AT: usize = 24;
-    pub(crate) const ARENA_SIZE: usize = 32;
-    pub(crate) const MAX_BYTES: usize = 40;
-    pub(crate) const MIN_FREE_BYTES: usize = 48;
-    pub(crate) const MAX_MAPPED_ARENAS: usize = 56;
-    pub(crate) const FLUSH_EVERY_OPS: usize = 64;
-    pub(crate) const FLUSH_EVERY: usize = 72;
-    pub(crate) const MAX_AGE: usize = 80;
-    pub(crate) const ON_FULL: usize = 88;
-    pub(crate) const FULL_WAIT: usize = 96;
     pub(crate) const ENQUEUED: usize = 104;
     pub(crate) const TAKEN: usize = 112;
-    pub(crate) const IN_FLIGHT: usize = 120;
     pub(crate) const FLUSHES: usize = 128;
-    pub(crate) const FLUSH_TIME: usize = 136;
     pub(crate) const LONGEST_FLUSH: usize = 144;
-    pub(crate) const GAPS_REPORTED: usize = 152;
-    pub(crate) const LOST_DAMAGED: usize = 160;
-    pub(crate) const LOST_UNFLUSHED: usize = 168;
-    pub(crate) const LOST_DROPPED: usize = 176;
-    pub(crate) const LOST_EXPIRED: usize = 184;
-    pub(crate) const RESERVED_NUMBERS: usize = 192;
+    pub(crate) const LOST: usize = 160;
     pub(crate) const REFUSED: usize = 200;
-    pub(crate) const WAIT_TIME: usize = 208;
-    pub(crate) const MAPPED_BYTES: usize = 216;
     pub(crate) const ERROR_AT: usize = 224;
     pub(crate) const ERROR_NUMBER: usize = 232;
     pub(crate) const LIBRARY: usize = 240;
     pub(crate) const ERROR_TEXT: usize = 256;
     pub(crate) const DROPPED: usize = 320;
-    pub(crate) const EXPIRED: usize = 328;
-    pub(crate) const REJECTED_MESSAGES: usize = 336;
-    pub(crate) const LOST_REJECTED: usize = 344;
-    pub(crate) const UNCLAIMED: usize = 352;
     pub(crate) const FIGURES_CRC: usize = 508;
 }
 /// Length of one of the two copies in bytes: a sector.
@@ -53,9 +31,8 @@ pub(crate) const FIGURES_LEN: usize = 512;
 /// Makes [`Figures`] from its words of eight bytes and where each stands.
 macro_rules! figures {
     ($($(#[$doc:meta])* $field:ident: $at:ident,)+) => {
-        /// What the holder counts since it opened the queue, and the options that it opened it
-        /// with, as of the last time that it stored them. Times of day are milliseconds since 1970,
-        /// durations nanoseconds.
+        /// What the holder counts since it opened the queue, as of the last time that it stored
+        /// it. Times of day are milliseconds since 1970, durations nanoseconds.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub(crate) struct Figures {
             $($(#[$doc])* pub(crate) $field: u64,)+
@@ -105,54 +82,21 @@ figures! {
     number: FIGURES_NUMBER,
     stored_at: STORED_AT,
     opened_at: OPENED_AT,
-    arena_size: ARENA_SIZE,
-    /// 0: no limit.
-    max_bytes: MAX_BYTES,
-    min_free_bytes: MIN_FREE_BYTES,
-    /// 0: no cap.
-    max_mapped_arenas: MAX_MAPPED_ARENAS,
-    /// 0: no flush by operations.
-    flush_every_ops: FLUSH_EVERY_OPS,
-    /// 0: no flush by time.
-    flush_every: FLUSH_EVERY,
-    /// 0: messages do not expire.
-    max_age: MAX_AGE,
-    /// 1 reject, 2 wait, 3 drop the oldest.
-    on_full: ON_FULL,
-    /// How long at most with `on_full` 2; all ones: for ever.
-    full_wait: FULL_WAIT,
     enqueued: ENQUEUED,
     /// Taken or skipped, by all consumers.
     taken: TAKEN,
-    /// Of all consumers.
-    in_flight: IN_FLIGHT,
     flushes: FLUSHES,
-    flush_time: FLUSH_TIME,
     longest_flush: LONGEST_FLUSH,
-    gaps_reported: GAPS_REPORTED,
-    lost_damaged: LOST_DAMAGED,
-    lost_unflushed: LOST_UNFLUSHED,
-    lost_dropped: LOST_DROPPED,
-    lost_expired: LOST_EXPIRED,
-    reserved_numbers: RESERVED_NUMBERS,
+    /// Messages in the gaps reported that were damaged, or that a power cut took.
+    lost: LOST,
     /// Calls that were refused because the queue or the disk was full.
     refused: REFUSED,
-    /// How long calls waited for room, all together.
-    wait_time: WAIT_TIME,
-    mapped_bytes: MAPPED_BYTES,
     /// When the last failed flush failed; 0: none has.
     error_at: ERROR_AT,
     /// The system's number of that error; 0: it has none.
     error_number: ERROR_NUMBER,
-    /// Messages dropped to make room, counted when it happened.
+    /// Messages dropped to make room or because they were too old, counted when it happened.
     dropped: DROPPED,
-    /// Likewise, messages that were too old.
-    expired: EXPIRED,
-    /// Messages that were rejected, counted when it happened.
-    rejected: REJECTED_MESSAGES,
-    lost_rejected: LOST_REJECTED,
-    /// Messages that no consumer had claimed when the first one was made behind them.
-    unclaimed: UNCLAIMED,
 }
 
 impl Figures {

@@ -78,8 +78,8 @@ pub struct Snapshot {
     pub consumers: Vec<ConsumerSnapshot>,
     /// Numbers that are known to be missing, in order.
     pub gaps: Vec<Gap>,
-    /// What its owner counts, and its options; of a queue that nobody has, what the last owner
-    /// stored. `None` where it stored nothing: an earlier version of the library.
+    /// What its owner counts; of a queue that nobody has, what the last owner stored. `None` where
+    /// it stored nothing: an earlier version of the library.
     pub owner: Option<OwnerFigures>,
     /// With [`QueueState::Cut`]: how many of the messages were found behind the last checkpoint.
     pub found_behind: Option<u64>,

@@ -34,7 +34,9 @@ use committed_tail::SharedTail;
 pub(crate) use interrupt::Began;
 pub(crate) use known_gaps::Gaps;
 pub(crate) use places::{PlaceCell, PlaceCounts, Places};
-pub(crate) use run_counts::{FlushTotals, FullTotals, nanos};
+#[cfg(feature = "capi")]
+pub(crate) use run_counts::nanos;
+pub(crate) use run_counts::{FlushTotals, FullTotals};
 pub(crate) use space::{LOOK_FOR_ROOM, Space};
 use tasks::Tasks;
 pub(crate) use tasks::flush_failed;

@@ -29,7 +29,6 @@ pub(crate) struct PlaceCounts {
     pub(crate) consumers: u64,
     /// Messages taken in this run, by removed consumers too.
     pub(crate) taken: u64,
-    pub(crate) in_flight: u64,
 }
 
 impl PlaceCell {
@@ -115,7 +114,6 @@ impl Places {
         PlaceCounts {
             consumers: cells.iter().filter(|cell| !cell.is_stand_in).count() as u64,
             taken: taken + self.removed_taken.load(Ordering::Acquire),
-            in_flight: cells.iter().map(|cell| cell.in_flight.load(Ordering::Relaxed)).sum(),
         }
     }
 

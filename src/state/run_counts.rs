@@ -1,7 +1,7 @@
-//! What this run counts beside the figures that follow from numbers and positions, and how it is
-//! stored in the index for those who look from outside.
+//! What this run counts beside the figures that follow from numbers and positions, and how eight of
+//! all figures are stored in the index for those who look from outside.
 //!
-//! It is stored on slow ways alone: when the queue is opened or closed, a flush ends, a gap is
+//! They are stored on slow ways alone: when the queue is opened or closed, a flush ends, a gap is
 //! reported, a segment begins or a call is refused, and after each work of the storage worker. A
 //! store that the disk refuses is left out, and nothing else changes.
 
@@ -64,7 +64,6 @@ impl<S: Storage> State<S> {
     #[cold]
     pub(crate) fn count_unclaimed(&self, consumer: &str, unclaimed: Range<u64>) {
         self.gaps.count_unclaimed(self.storage.path(), consumer, unclaimed);
-        self.store_figures();
     }
 
     /// Counts a call that is refused because the queue or the disk is full.
@@ -105,29 +104,15 @@ impl<S: Storage> State<S> {
     /// The figures as they are now; `last` has those that stay.
     fn count_figures(&self, last: &Figures) -> Figures {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let counted = self.places.count();
-        let [damaged, unflushed, dropped, expired, reserved, rejected] = &self.gaps.lost;
+        let [damaged, unflushed, ..] = &self.gaps.lost;
         let mut now = Figures {
             enqueued: load(&self.committed.seq).saturating_sub(self.found_tail.seq),
-            taken: counted.taken,
-            in_flight: counted.in_flight,
+            taken: self.places.count().taken,
             flushes: load(&self.flush_totals.count),
-            flush_time: load(&self.flush_totals.nanos),
             longest_flush: load(&self.flush_totals.longest),
-            gaps_reported: load(&self.gaps.reported),
-            lost_damaged: load(damaged),
-            lost_unflushed: load(unflushed),
-            lost_dropped: load(dropped),
-            lost_expired: load(expired),
-            lost_rejected: load(rejected),
-            reserved_numbers: load(reserved),
-            dropped: load(&self.gaps.dropped),
-            expired: load(&self.gaps.expired),
-            rejected: load(&self.gaps.rejected),
-            unclaimed: load(&self.gaps.unclaimed),
+            lost: load(damaged) + load(unflushed),
+            dropped: load(&self.gaps.dropped) + load(&self.gaps.expired),
             refused: load(&self.full_totals.refused),
-            wait_time: load(&self.full_totals.waited_nanos),
-            mapped_bytes: self.pool.mapped_bytes(),
             ..*last
         };
         // Not every sync that fails is a flush of messages.

@@ -1,7 +1,5 @@
 //! What a queue says of itself, for programs. Fields are only ever added.
 
-use std::time::Duration;
-
 use mmq::{ConsumerSnapshot, Gap, GapCause, HandedOut, Origin, OwnerFigures, QueueState, Snapshot};
 
 use crate::framing::gap_cause;
@@ -98,34 +96,17 @@ pub(crate) fn object(snapshot: &Snapshot, rates: Option<&Rates>) -> Object {
 
 /// What the owner counts, or the last one counted, since it opened the queue.
 fn counted_of(counted: &OwnerFigures) -> Object {
-    let seconds = |time: Duration| time.as_secs_f64();
     Object::new()
         .with_time("stored_at", counted.stored_at)
         .with_time("opened_at", counted.opened_at)
         .with("library", counted.library.as_str())
-        .with("arena_size", counted.arena_size)
-        .with("max_bytes", counted.max_bytes)
-        .with("min_free_bytes", counted.min_free_bytes)
-        .with("max_age_seconds", counted.max_age.map(seconds))
-        .with("flush_every_ops", counted.flush_every_ops)
-        .with("flush_every_seconds", counted.flush_every.map(seconds))
         .with("enqueued", counted.enqueued)
         .with("taken", counted.taken)
-        .with("in_flight", counted.in_flight)
         .with("flushes", counted.flushes)
-        .with("flush_seconds", seconds(counted.flush_time))
-        .with("longest_flush_seconds", seconds(counted.longest_flush))
+        .with("longest_flush_seconds", counted.longest_flush.as_secs_f64())
         .with("refused", counted.refused)
-        .with("wait_seconds", seconds(counted.wait_time))
-        .with("lost_damaged", counted.lost_damaged)
-        .with("lost_unflushed", counted.lost_unflushed)
-        .with("lost_dropped", counted.lost_dropped)
-        .with("lost_expired", counted.lost_expired)
-        .with("lost_rejected", counted.lost_rejected)
+        .with("lost", counted.lost)
         .with("dropped", counted.dropped)
-        .with("expired", counted.expired)
-        .with("rejected", counted.rejected)
-        .with("unclaimed", counted.unclaimed)
         .with("last_flush_error", counted.last_flush_error.as_deref())
 }
 

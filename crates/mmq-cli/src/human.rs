@@ -67,14 +67,6 @@ pub(crate) fn block(
         line("set aside", paint.bad(&count(snapshot.set_aside_files, "damaged file")));
     }
     if let Some(owner) = &snapshot.owner {
-        if let Some(most) = owner.max_bytes {
-            line("limit", sizes.of(most));
-        }
-        if owner.in_flight > 0 {
-            let when = owner.stored_at.map(times::rfc3339);
-            let when = when.map(|when| format!(" at {when}")).unwrap_or_default();
-            line("in flight", format!("{} with workers{when}", count(owner.in_flight, "message")));
-        }
         if owner.refused > 0 {
             line("refused", format!("{} for want of room", count(owner.refused, "call")));
         }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use mmq::Queue;
 
-use crate::looking::{number, stat, text};
+use crate::looking::{stat, text};
 use crate::run::{check, ends, given, on, said};
 
 /// A queue that a program made, and nobody has read.
@@ -82,15 +82,4 @@ fn who_gives_up_nothing_is_not_asked() {
     assert_eq!(add(&["add", "first", "--at", "first"]), "");
     assert_eq!(add(&["add", "late", "--at", "last"]), "", "the first one has claimed all");
     assert_eq!(text("take", dir, &["--consumer", "first"]), "a\nb\nc\n");
-}
-
-#[test]
-fn what_was_given_up_unclaimed_is_in_the_figures() {
-    let dir = crate::support::tempdir().unwrap();
-    unread(dir.path());
-    ends(on("consumers", dir.path(), &["add", "late", "--at", "last", "--yes"]), 0);
-    assert_eq!(number(&stat(dir.path())["counted"]["unclaimed"]), 3);
-    let metrics = text("stat", dir.path(), &["--prometheus", "--label", "q"]);
-    let line = "mmq_given_up_messages_total{queue=\"q\",cause=\"unclaimed\"} 3\n";
-    assert!(metrics.contains(line), "{metrics}");
 }

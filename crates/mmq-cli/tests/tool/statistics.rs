@@ -65,34 +65,6 @@ fn the_figures_are_those_of_the_queue() {
 }
 
 #[test]
-fn rejected_messages_are_counted_and_reported() {
-    let dir = crate::support::tempdir().unwrap();
-    let path = dir.path().join("q");
-    let queue = Queue::open(&path).unwrap();
-    queue.enqueue_batch(["a", "b", "c", "d"]).unwrap();
-    let workers = queue.consumer("workers").unwrap();
-    for job in (0..3).map(|_| workers.receive().unwrap().unwrap()).collect::<Vec<_>>() {
-        job.reject().unwrap();
-    }
-    assert!(matches!(workers.receive(), Err(mmq::Error::Gap(gap)) if gap.first == 0));
-    let seen = || {
-        let counted = &stat(&path)["counted"];
-        (number(&counted["rejected"]), number(&counted["lost_rejected"]))
-    };
-    assert_eq!(seen(), (3, 1));
-    let metrics = text("stat", &path, &["--prometheus", "--label", "q"]);
-    assert!(metrics.contains("\nmmq_disk_free_bytes{queue=\"q\"} "), "{metrics}");
-    for line in [
-        "mmq_rejected_messages_total{queue=\"q\"} 3\n",
-        "mmq_lost_messages_total{queue=\"q\",cause=\"rejected\"} 1\n",
-    ] {
-        assert!(metrics.contains(line), "{line}{metrics}");
-    }
-    queue.close().unwrap();
-    assert_eq!(seen(), (3, 1), "also of the last owner");
-}
-
-#[test]
 fn limits_make_the_status_1_and_are_named() {
     let dir = crate::support::tempdir().unwrap();
     let queue = Queue::open(dir.path()).unwrap();
@@ -338,22 +310,4 @@ fn two_queues_never_have_one_label() {
     ends(on("stat", dir.path(), &[twice, "--prometheus", "--label", "a", "--label", "a"]), 2);
     ends(on("stat", dir.path(), &[twice, "--prometheus", "--label", "a", "--label", "b"]), 0);
     ends(on("stat", dir.path(), &[twice]), 0);
-}
-
-#[test]
-fn what_is_with_workers_and_what_was_taken_is_shown() {
-    let dir = crate::support::tempdir().unwrap();
-    let path = dir.path().join("q");
-    let queue = Queue::open(&path).unwrap();
-    queue.enqueue_batch(["a", "b", "c", "d"]).unwrap();
-    queue.dequeue().unwrap().unwrap();
-    let held = [queue.receive().unwrap().unwrap(), queue.receive().unwrap().unwrap()];
-    queue.flush().unwrap();
-    let metrics = text("stat", &path, &["--prometheus", "--label", "q"]);
-    for line in ["mmq_in_flight{queue=\"q\"} 2\n", "mmq_taken_total{queue=\"q\"} 1\n"] {
-        assert!(metrics.contains(line), "{line}{metrics}");
-    }
-    let shown = text("stat", &path, &[]);
-    assert!(shown.contains("  in flight  2 messages with workers at 20"), "{shown}");
-    drop(held);
 }

@@ -58,19 +58,21 @@ fn what_the_owner_counts_is_shown() {
     let queue = Options::new().max_bytes(128 << 10).open(dir.path()).unwrap();
     let message = vec![b'x'; 4000];
     while queue.enqueue(&message).is_ok() {}
+    queue.dequeue().unwrap().unwrap();
     queue.flush().unwrap();
     let (stats, seen) = (queue.stats(), stat(dir.path()));
     let counted = &seen["counted"];
-    assert_eq!(number(&counted["max_bytes"]), 128 << 10);
     assert_eq!(number(&counted["refused"]), stats.refused);
     assert_eq!(number(&counted["flushes"]), stats.flushes);
     assert_eq!(number(&counted["enqueued"]), stats.enqueued);
+    assert_eq!([&counted["lost"], &counted["dropped"]].map(number), [0, 0]);
     assert_eq!(counted["last_flush_error"], Value::Null);
     let metrics = text("stat", dir.path(), &["--prometheus", "--label", "q"]);
     for line in [
-        "mmq_max_disk_bytes{queue=\"q\"} 131072\n",
-        "mmq_refused_total{queue=\"q\",reason=\"full\"} 1\n",
-        "mmq_lost_messages_total{queue=\"q\",cause=\"damaged\"} 0\n",
+        "mmq_disk_free_bytes{queue=\"q\"} ",
+        "mmq_refused_total{queue=\"q\"} 1\n",
+        "mmq_taken_total{queue=\"q\"} 1\n",
+        "mmq_lost_messages_total{queue=\"q\"} 0\n",
     ] {
         assert!(metrics.contains(line), "{line}{metrics}");
     }

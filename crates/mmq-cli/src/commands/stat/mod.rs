@@ -38,9 +38,9 @@ of the queue are those of its own consumer, and all it holds before that one's f
 elsewhere block after block with the time, with --json an object a line.
 
 Where attempts are stored (mmq each --dead, and programs that set a redelivery) a consumer shows
-what was handed out to its workers and is not done, now, and how often the first of it came back. Of
-all consumers together, what is in flight, taken, refused and lost is what the process that has the
-queue stored last, at `stored_at`. Since when a worker has a message that process alone knows.
+what was handed out to its workers and is not done, now, and how often the first of it came back.
+What was taken, refused, dropped and lost since the queue was opened is what the process that has it
+stored last, at `stored_at`. Since when a worker has a message that process alone knows.
 
 No line is wider than the terminal; elsewhere COLUMNS sets a width.
 

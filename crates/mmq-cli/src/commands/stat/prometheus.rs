@@ -4,42 +4,75 @@
 
 use std::time::UNIX_EPOCH;
 
-use mmq::{ConsumerSnapshot, OwnerFigures, QueueState, Snapshot};
+use mmq::{ConsumerSnapshot, QueueState, Snapshot};
 
 use super::Polled;
 use crate::figures;
 use crate::metrics;
 
-/// The value of a figure of a queue.
-type OfQueue = fn(&Snapshot) -> f64;
+/// The value of a figure of a queue; `None` where nobody knows it.
+type OfQueue = fn(&Snapshot) -> Option<f64>;
 /// The value of a figure of a consumer; `None` where there is none now.
 type OfConsumer = fn(&ConsumerSnapshot) -> Option<f64>;
 
-/// A sample of what the owner counts: a label of its own, and the value.
-type Sample = (Option<(&'static str, &'static str)>, fn(&OwnerFigures) -> Option<f64>);
-
-const QUEUES: [(&str, &str, &str, OfQueue); 10] = [
+const QUEUES: [(&str, &str, &str, OfQueue); 16] = [
     ("mmq_owned", "gauge", "1: a process has the queue open", |of| {
-        f64::from(u8::from(of.state == QueueState::Owned))
+        Some(f64::from(u8::from(of.state == QueueState::Owned)))
     }),
     ("mmq_poisoned", "gauge", "1: a flush failed, and writing is refused", |of| {
-        f64::from(u8::from(of.poisoned))
+        Some(f64::from(u8::from(of.poisoned)))
     }),
     ("mmq_messages", "gauge", "Messages that wait for the queue's own consumer", |of| {
-        of.messages as f64
+        Some(of.messages as f64)
     }),
-    ("mmq_bytes", "gauge", "Bytes of the segments that they take", |of| of.bytes as f64),
-    ("mmq_disk_bytes", "gauge", "Bytes of disk that all files take", |of| of.disk_bytes as f64),
-    ("mmq_segments", "gauge", "Segments that hold messages", |of| of.segments as f64),
+    ("mmq_bytes", "gauge", "Bytes of the segments that they take", |of| Some(of.bytes as f64)),
+    ("mmq_disk_bytes", "gauge", "Bytes of disk that all files take", |of| {
+        Some(of.disk_bytes as f64)
+    }),
+    ("mmq_segments", "gauge", "Segments that hold messages", |of| Some(of.segments as f64)),
     ("mmq_spare_segments", "gauge", "Drained segments kept for reuse", |of| {
-        of.spare_segments as f64
+        Some(of.spare_segments as f64)
     }),
     ("mmq_set_aside_files", "gauge", "Damaged files that openings set aside", |of| {
-        of.set_aside_files as f64
+        Some(of.set_aside_files as f64)
     }),
-    ("mmq_enqueued_total", "counter", "The number of the next message", |of| of.next_seq as f64),
+    ("mmq_enqueued_total", "counter", "The number of the next message", |of| {
+        Some(of.next_seq as f64)
+    }),
     ("mmq_undurable_messages", "gauge", "Messages that a power cut may take", |of| {
-        figures::undurable(of) as f64
+        Some(figures::undurable(of) as f64)
+    }),
+    (
+        "mmq_disk_free_bytes",
+        "gauge",
+        "Bytes of disk that are free; absent where nobody knows",
+        |of| Some(of.free_bytes? as f64),
+    ),
+    (
+        "mmq_lost_messages_total",
+        "counter",
+        "Messages lost to damage and power cuts since the owner opened the queue, reported to \
+         consumers",
+        |of| Some(of.owner.as_ref()?.lost as f64),
+    ),
+    (
+        "mmq_given_up_messages_total",
+        "counter",
+        "Messages dropped or too old since the owner opened the queue that a consumer had yet to \
+         read",
+        |of| Some(of.owner.as_ref()?.dropped as f64),
+    ),
+    (
+        "mmq_taken_total",
+        "counter",
+        "Messages that consumers took or skipped since the owner opened the queue",
+        |of| Some(of.owner.as_ref()?.taken as f64),
+    ),
+    ("mmq_flushes_total", "counter", "Flushes since the owner opened the queue", |of| {
+        Some(of.owner.as_ref()?.flushes as f64)
+    }),
+    ("mmq_refused_total", "counter", "Calls refused since the owner opened the queue", |of| {
+        Some(of.owner.as_ref()?.refused as f64)
     }),
 ];
 
@@ -56,75 +89,6 @@ const CONSUMERS: [(&str, &str, OfConsumer); 4] = [
         "mmq_consumer_oldest_timestamp_seconds",
         "When the segment of its oldest message was begun; absent when none waits",
         |of| of.oldest_time?.duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs_f64()),
-    ),
-];
-
-/// What the owner counts; absent where it has stored nothing.
-const OWNERS: [(&str, &str, &str, &[Sample]); 9] = [
-    (
-        "mmq_max_disk_bytes",
-        "gauge",
-        "The limit of disk; absent without one",
-        &[(None, |of| of.max_bytes.map(|most| most as f64))],
-    ),
-    (
-        "mmq_lost_messages_total",
-        "counter",
-        "Messages lost since the owner opened the queue, reported to consumers",
-        &[
-            (Some(("cause", "damaged")), |of| Some(of.lost_damaged as f64)),
-            (Some(("cause", "unflushed")), |of| Some(of.lost_unflushed as f64)),
-            (Some(("cause", "dropped")), |of| Some(of.lost_dropped as f64)),
-            (Some(("cause", "expired")), |of| Some(of.lost_expired as f64)),
-            (Some(("cause", "rejected")), |of| Some(of.lost_rejected as f64)),
-        ],
-    ),
-    (
-        "mmq_given_up_messages_total",
-        "counter",
-        "Messages given up since the owner opened the queue that a consumer had yet to read, \
-         or none had claimed",
-        &[
-            (Some(("cause", "dropped")), |of| Some(of.dropped as f64)),
-            (Some(("cause", "expired")), |of| Some(of.expired as f64)),
-            (Some(("cause", "unclaimed")), |of| Some(of.unclaimed as f64)),
-        ],
-    ),
-    (
-        "mmq_rejected_messages_total",
-        "counter",
-        "Messages rejected since the owner opened the queue: dead letters, or given up",
-        &[(None, |of| Some(of.rejected as f64))],
-    ),
-    (
-        "mmq_taken_total",
-        "counter",
-        "Messages that consumers took or skipped since the owner opened the queue",
-        &[(None, |of| Some(of.taken as f64))],
-    ),
-    (
-        "mmq_in_flight",
-        "gauge",
-        "Messages that are with workers: handed out and not yet acknowledged or given back",
-        &[(None, |of| Some(of.in_flight as f64))],
-    ),
-    (
-        "mmq_flushes_total",
-        "counter",
-        "Flushes since the owner opened the queue",
-        &[(None, |of| Some(of.flushes as f64))],
-    ),
-    (
-        "mmq_flush_seconds_total",
-        "counter",
-        "Time that they took",
-        &[(None, |of| Some(of.flush_time.as_secs_f64()))],
-    ),
-    (
-        "mmq_refused_total",
-        "counter",
-        "Calls refused since the owner opened the queue",
-        &[(Some(("reason", "full")), |of| Some(of.refused as f64))],
     ),
 ];
 
@@ -153,25 +117,8 @@ pub(super) fn text(asked: &[Polled]) -> String {
     for (name, kind, help, value) in QUEUES {
         family(&mut text, name, kind, help);
         for (label, snapshot) in &queues {
-            sample(&mut text, name, &[("queue", label)], value(snapshot));
-        }
-    }
-    let free = "mmq_disk_free_bytes";
-    family(&mut text, free, "gauge", "Bytes of disk that are free; absent where nobody knows");
-    for (label, snapshot) in &queues {
-        if let Some(bytes) = snapshot.free_bytes {
-            sample(&mut text, free, &[("queue", label)], bytes as f64);
-        }
-    }
-    for (name, kind, help, values) in OWNERS {
-        family(&mut text, name, kind, help);
-        for (label, snapshot) in &queues {
-            let Some(owner) = &snapshot.owner else { continue };
-            for (own, value) in values {
-                let labels: Vec<_> = [("queue", *label)].into_iter().chain(*own).collect();
-                if let Some(value) = value(owner) {
-                    sample(&mut text, name, &labels, value);
-                }
+            if let Some(value) = value(snapshot) {
+                sample(&mut text, name, &[("queue", label)], value);
             }
         }
     }
