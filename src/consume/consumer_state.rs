@@ -1,7 +1,8 @@
 //! A consumer's state in the queue: its cursor and its stored place, under its own lock.
 //!
-//! A plain consumer's place follows its cursor. A consumer with deliveries has a [`Ledger`] too,
-//! and its place stays at the lowest message that is not acknowledged: `slow.rs` has its reads.
+//! The place of a consumer without deliveries follows its cursor. A consumer with deliveries has a
+//! [`Ledger`] too, and its place stays at the lowest message that is not acknowledged (`slow.rs`
+//! has its reads).
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -30,7 +31,7 @@ pub(crate) struct LockedState<S: Storage> {
     pub(super) place_row: PlaceRow<S::File>,
     /// The place as last stored.
     pub(crate) stored: Spot,
-    /// Reads take the long way: there is a ledger or a descriptor, or the consumer does not exist,
+    /// Reads take the slow path: there is a ledger or a descriptor, or the consumer does not exist,
     /// or the run has ended.
     pub(crate) special: bool,
     pub(crate) existence: Existence,
@@ -41,33 +42,33 @@ pub(crate) struct LockedState<S: Storage> {
     pub(crate) ready: Option<Arc<Ready>>,
 }
 
-/// One consumer as the engine has it.
+/// One consumer of an open queue.
 #[derive(Debug)]
 pub(crate) struct ConsumerState<S: Storage> {
     name: String,
     /// The number of its row in the index.
     pub(crate) row: u32,
     pub(crate) cell: Arc<PlaceCell>,
-    /// As [`LockedState::existence`], for the default consumer's next read.
+    /// Whether [`LockedState::existence`] is `Exists`, readable without the lock.
     pub(super) exists: AtomicBool,
-    /// How often it was removed. Only the default consumer may be made again.
+    /// How often this consumer was removed. Only the default consumer can be created again.
     pub(super) removals: AtomicU64,
     /// There is a ledger: the number of messages does not follow from the place alone.
     pub(crate) has_ledger: AtomicBool,
-    /// The delivery worker is to be woken for leases, delays and dead letters.
+    /// The delivery worker must wake for this consumer's leases, delays and dead letters.
     pub(crate) has_redelivery: AtomicBool,
-    /// Where rejected messages go, or are about to go, for who looks for circles of queues without
-    /// `locked`.
+    /// The queues that take, or are about to take, the rejected messages. A check for cycles of
+    /// dead-letter queues reads this without taking `locked`.
     pub(super) leads_to: Mutex<Vec<Weak<dyn DeadLetters>>>,
-    /// Its moves when another consumer last looked for an idle one.
+    /// The move count that the last search for idle consumers saw.
     pub(super) moves_seen: AtomicU64,
-    /// The descriptor, once it was asked for. `locked` has it too.
+    /// The descriptor, once a caller asked for it; `locked` has it too.
     pub(crate) ready: OnceLock<Arc<Ready>>,
     pub(crate) locked: Padded<Mutex<LockedState<S>>>,
 }
 
 impl<S: Storage> ConsumerState<S> {
-    /// A consumer that [begins](Self::begin) later.
+    /// A consumer that does not exist yet; [`begin`](Self::begin) makes it exist.
     pub(crate) fn new(name: &str, row: u32, place_row: PlaceRow<S::File>) -> ConsumerState<S> {
         ConsumerState {
             name: name.to_owned(),
@@ -115,9 +116,10 @@ impl<S: Storage> ConsumerState<S> {
         self.cell.seq.load(Ordering::Acquire)
     }
 
-    /// Finds the next message and hands it to `delivery`. Unless `what` is [`Read::Look`], steps
-    /// over a message that `delivery` took. With [`Check::Later`], `delivery` gets a payload that
-    /// may not be checked yet. A default consumer that does not exist begins by `if_gone`.
+    /// Finds the next message and passes it to `delivery`. Steps over the message if `delivery`
+    /// took it, unless `what` is [`Read::Look`]. With [`Check::Later`], `delivery` may get a
+    /// payload whose checksum is not verified yet. `if_gone` creates the default consumer if it
+    /// does not exist.
     #[inline(always)]
     pub(crate) fn step<D: Deliver<S>>(
         &self,
@@ -158,29 +160,29 @@ impl<S: Storage> ConsumerState<S> {
         Step { outcome, crossed: locked.cursor.take_crossed(), moved }
     }
 
-    /// Stores where the cursor stands, and counts the move.
+    /// Stores the cursor's spot as the place, and counts the move.
     #[inline(always)]
     pub(super) fn store_move(&self, locked: &mut LockedState<S>) {
         locked.store(&self.cell, locked.cursor.spot());
         self.cell.count_move();
     }
 
-    /// Runs `look` under the lock: no segment from the place on is given back meanwhile.
+    /// Runs `look` under the lock: meanwhile no segment from the place on is reclaimed.
     pub(crate) fn with_locked<R>(&self, look: impl FnOnce(&LockedState<S>) -> R) -> R {
         look(&self.locked.lock())
     }
 
-    /// Moves the consumer to `spot`, and calls off its deliveries.
+    /// Moves the consumer to `spot`, and cancels its deliveries.
     pub(crate) fn move_to(&self, core: &Core<S>, spot: Spot) -> Result<()> {
         core.check_readable()?;
         let mut locked = self.locked.lock();
         locked.check(core, self)?;
-        // Before the place moves: messages that come again must not count as done by ranges that
-        // this run or an earlier one stored.
+        // Cleared before the place moves: ranges stored by this or an earlier run must not make
+        // messages count as done that the consumer gets again.
         if let Err(error) = core.index.clear_acks(self.row, AcksRowIs::Kept) {
             let place = locked.stored;
             if let Some(ledger) = &mut locked.ledger {
-                // The place stays; the acknowledgements beyond it are stored again.
+                // The place did not move, so the acknowledgements beyond it are stored again.
                 ledger.store(place, || None);
             }
             return Err(error);
@@ -198,7 +200,7 @@ impl<S: Storage> ConsumerState<S> {
     }
 }
 
-/// The gap that a read reports.
+/// Returns the gap if the read's outcome is one.
 #[inline]
 pub(crate) fn reported<R>(outcome: &Result<Option<R>, Box<Error>>) -> Option<Gap> {
     match outcome {
@@ -210,17 +212,17 @@ pub(crate) fn reported<R>(outcome: &Result<Option<R>, Box<Error>>) -> Option<Gap
     }
 }
 
-/// What one look for a message came to.
+/// The outcome of one search for a message.
 enum Offered<R> {
     Delivered(R),
     Nothing,
-    /// The payload is damaged, or must be checked before it is delivered.
+    /// The payload is damaged, or its checksum must be verified before the delivery.
     Unchecked,
 }
 
 impl<S: Storage> LockedState<S> {
-    /// Finds the next message and hands it to `delivery`. Unless `what` is [`Read::Look`], steps
-    /// over a message that `delivery` took.
+    /// Finds the next message and passes it to `delivery`. Steps over the message if `delivery`
+    /// took it, unless `what` is [`Read::Look`].
     #[inline(always)]
     fn offer<D: Deliver<S>>(
         &mut self,
@@ -233,7 +235,7 @@ impl<S: Storage> LockedState<S> {
             Ok(Some(record)) => record,
             Ok(None) => return Ok(Offered::Nothing),
             Err(error) if what == Read::TakeMore && matches!(*error, Error::Gap(_)) => {
-                // The next read meets the gap again: back to the place.
+                // Rewinds the cursor to the place, so that the next read meets the gap again.
                 if !planted!(GapOfABatchNotReported) {
                     self.cursor.move_to(self.stored);
                 }
@@ -252,7 +254,7 @@ impl<S: Storage> LockedState<S> {
         Ok(Offered::Delivered(delivered))
     }
 
-    /// As [`offer`](Self::offer), with payloads that are checked before they are delivered.
+    /// Like [`offer`](Self::offer), but verifies each payload before it delivers it.
     #[cold]
     #[inline(never)]
     fn offer_checked<D: Deliver<S>>(
@@ -270,13 +272,14 @@ impl<S: Storage> LockedState<S> {
         }
     }
 
-    /// Where the next message is looked for that was not handed out.
+    /// The spot of the next message that was never delivered: in the oldest stretch, or at the
+    /// cursor.
     pub(crate) fn next_spot(&self) -> Spot {
         let left = self.ledger.as_ref().and_then(|ledger| ledger.stretches.first());
         left.map_or(self.cursor.spot(), |left| left.spot)
     }
 
-    /// Stores the place: in the index for the next opening, in the cell for this run's threads.
+    /// Stores the place in the index for the next opening, and in the cell for this run's threads.
     #[inline(always)]
     pub(crate) fn store(&mut self, cell: &PlaceCell, spot: Spot) {
         if planted!(PlacePublishedBeforeStored) {
@@ -289,14 +292,14 @@ impl<S: Storage> LockedState<S> {
         cell.position.store(spot.position, Ordering::Release);
     }
 
-    /// An error when the consumer does not exist or the queue is closed: its row in the index may
-    /// then belong to another one.
+    /// Fails when the consumer does not exist or the queue is closed: its row in the index may then
+    /// belong to another consumer.
     pub(crate) fn check(&self, core: &Core<S>, consumer: &ConsumerState<S>) -> Result<()> {
         core.check_readable()?;
         if !self.exists() { Err(consumer.unknown(core)) } else { Ok(()) }
     }
 
-    /// Whether a read that needs no allowance would return a message, a gap or an error.
+    /// Whether a read that ignores the limit on messages in flight would return something.
     pub(crate) fn has_waiting(&self, core: &Core<S>) -> bool {
         if self.existence == Existence::NotYet {
             return self.would_find(core) || core.check_readable().is_err();
@@ -304,12 +307,13 @@ impl<S: Storage> LockedState<S> {
         let spot = self.cursor.spot();
         self.is_over(core)
             || spot.position < core.visible.position.load(Ordering::Acquire)
-            // Numbers may be missing right before the end.
+            // The last numbers before the end may be missing: a gap to report.
             || spot.seq < core.visible.seq.load(Ordering::Acquire)
             || self.ledger.as_ref().is_some_and(|ledger| ledger.has_something())
     }
 
-    /// Whether every kind of read would, one that needs an allowance too.
+    /// Whether every kind of read would return something, also one that respects the limit on
+    /// messages in flight.
     pub(crate) fn has_news(&self, core: &Core<S>) -> bool {
         let is_allowed = |ledger: &Ledger<S::File>| {
             ledger.has_rejected_to_report()
@@ -320,13 +324,13 @@ impl<S: Storage> LockedState<S> {
             || self.ledger.as_deref().is_none_or(is_allowed) && self.has_waiting(core)
     }
 
-    /// Every read is refused.
+    /// Whether every read fails.
     fn is_over(&self, core: &Core<S>) -> bool {
         self.existence == Existence::Removed || core.check_readable().is_err()
     }
 
-    /// Makes the descriptor, if there is one, readable or not, as [`has_news`](Self::has_news)
-    /// says.
+    /// Makes the descriptor, if there is one, readable if [`has_news`](Self::has_news), else not
+    /// readable.
     #[inline]
     pub(crate) fn note_ready(&self, core: &Core<S>) {
         if let Some(ready) = &self.ready {

@@ -1,5 +1,5 @@
-//! What becomes of deliveries: they are acknowledged, given back or rejected, their leases end, and
-//! dead letters go to another queue.
+//! Ends deliveries: acknowledges, returns or rejects them, ends their leases, and takes out dead
+//! letters for another queue.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -25,12 +25,12 @@ pub(crate) struct DeadLetter {
     pub(crate) seq: u64,
     pub(crate) attempts: u32,
     pub(crate) message: Message,
-    /// It is in the other queue, which could not make it durable.
+    /// The other queue took it but could not flush it.
     pub(crate) is_put: bool,
     epoch: u64,
 }
 
-/// A dead letter without its message.
+/// Identifies a dead letter after its message is released.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DeadLetterStub {
     pub(crate) seq: u64,
@@ -38,19 +38,19 @@ pub(crate) struct DeadLetterStub {
     epoch: u64,
 }
 
-/// The rejected messages of a consumer, and where they go.
+/// Rejected messages of a consumer, and the queue that is to take them.
 pub(crate) type DeadLetterBatch = (Arc<dyn DeadLetters>, Vec<DeadLetter>);
 
-/// So many dead letters, and about so many bytes of them, go at a time: they are copies, or keep
-/// their segments.
+/// The most dead letters, and about the most bytes of them, in one batch: they are copies, or keep
+/// their segments from being reclaimed.
 const DEAD_LETTERS: usize = 64;
 const DEAD_LETTER_BYTES: usize = if cfg!(test) { 64 << 10 } else { 16 << 20 };
-/// A dead letter that could not go is tried again after this long, where no delay is set.
+/// The retry time of a dead letter that the other queue did not take, where no backoff is set.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
 
 impl<S: Storage> ConsumerState<S> {
-    /// Acknowledges a delivery. Returns whether the place left a segment behind; `None` when the
-    /// delivery was called off or is done already.
+    /// Acknowledges a delivery. Returns whether the place left a segment; `None` when the delivery
+    /// is void or is done already.
     pub(crate) fn acknowledge(
         &self,
         core: &Core<S>,
@@ -63,7 +63,7 @@ impl<S: Storage> ConsumerState<S> {
         self.end_delivery(&mut locked, core, seq, handed)
     }
 
-    /// As [`acknowledge`](Self::acknowledge). The caller has checked that it may.
+    /// Acknowledges a delivery under the lock. The caller has checked that the consumer exists.
     fn end_delivery(
         &self,
         locked: &mut LockedState<S>,
@@ -88,8 +88,8 @@ impl<S: Storage> ConsumerState<S> {
         Ok(Some(self.store_progress(locked, core, before, Done::Message)))
     }
 
-    /// Gives a delivery back, whose message comes again: after `delay`, or else as the rules say.
-    /// False when the delivery was called off.
+    /// Returns a delivery, whose message comes again: after `delay`, or else by the rules. Returns
+    /// false when the delivery is void.
     pub(crate) fn give_back(
         &self,
         core: &Core<S>,
@@ -111,7 +111,7 @@ impl<S: Storage> ConsumerState<S> {
             && exists
             && ledger.check_lease(seq, handed).is_ok()
             && ledger.give_back(seq, delay);
-        // One that comes too late may have found that its lease has ended.
+        // A call that comes too late may have ended the lease.
         if is_given_back || handed.is_leased() {
             self.note_change(locked, core);
         }
@@ -131,7 +131,7 @@ impl<S: Storage> ConsumerState<S> {
         Ok(())
     }
 
-    /// A message is handed out no more. False when its delivery was called off or is done already.
+    /// Rejects a message. Returns false when its delivery is void or is done already.
     pub(crate) fn reject(&self, core: &Core<S>, seq: u64, handed: DeliveryToken) -> Result<bool> {
         core.check_readable()?;
         let mut locked = self.locked.lock();
@@ -150,8 +150,8 @@ impl<S: Storage> ConsumerState<S> {
         Ok(is_rejected)
     }
 
-    /// Has the lease of a delivery end `by` from now. One without a lease, or that was called off,
-    /// stays as it is.
+    /// Moves the end of a delivery's lease to `by` from now. Changes nothing if the delivery has no
+    /// lease or is void.
     pub(crate) fn extend(
         &self,
         core: &Core<S>,
@@ -169,17 +169,17 @@ impl<S: Storage> ConsumerState<S> {
         let checked = ledger.check_lease(seq, handed);
         if handed.is_leased() {
             if checked.is_ok() {
-                // A time that overflows the clock is for ever.
+                // A time that overflows the clock means no end.
                 ledger.extend(seq, now().checked_add(by));
             }
-            // Other leases may have ended, too.
+            // The check may have ended other leases, too.
             self.note_change(locked, core);
         }
         checked
     }
 
-    /// Sets when messages come again. Returns the rules of before, which may hold another queue:
-    /// the caller drops them without a lock.
+    /// Sets the redelivery rules. Returns the previous rules, which may hold another queue: the
+    /// caller drops them without holding a lock.
     pub(crate) fn set_redelivery(&self, core: &Core<S>, rules: Rules) -> Result<Rules> {
         core.check_readable()?;
         let mut locked = self.locked.lock();
@@ -193,7 +193,7 @@ impl<S: Storage> ConsumerState<S> {
         Ok(before)
     }
 
-    /// Takes over the row of attempts, if there is one for this consumer that is not taken over.
+    /// Loads this consumer's row of attempts from the index, unless that was done before.
     fn take_up_attempts(&self, core: &Core<S>, locked: &mut LockedState<S>) -> Result<()> {
         let (place, has_lanes) = (locked.stored.seq, locked.lanes.is_some());
         let ledger = self.ledger(locked);
@@ -201,7 +201,8 @@ impl<S: Storage> ConsumerState<S> {
             self.has_redelivery.store(true, Ordering::Release);
             match core.index.attempts_row(self.row, self.name()) {
                 Some(row) => {
-                    // Before anything changes. (Without lanes they come in their order.)
+                    // Read before anything changes. (Without lanes the cursor meets these messages
+                    // in order.)
                     let is_left = |seq: &u64| *seq >= place && !ledger.is_passed(*seq);
                     let counted = row.1.counts.iter().map(|(seq, _)| *seq);
                     let counted = counted.filter(|seq| has_lanes && is_left(seq));
@@ -215,7 +216,7 @@ impl<S: Storage> ConsumerState<S> {
         Ok(())
     }
 
-    /// Does what is due: the delivery worker calls it.
+    /// Ends the leases and delays that are due; the delivery worker calls this.
     pub(crate) fn look_at_deliveries(&self, core: &Core<S>) {
         let mut locked = self.locked.lock();
         let locked = &mut *locked;
@@ -228,7 +229,7 @@ impl<S: Storage> ConsumerState<S> {
         }
     }
 
-    /// When the delivery worker is to look next, if it does not know yet.
+    /// When the delivery worker is to look next; `None` if it was notified already.
     pub(crate) fn time_to_notify(&self) -> Option<Instant> {
         if !self.has_redelivery.load(Ordering::Acquire) {
             return None;
@@ -248,7 +249,8 @@ impl<S: Storage> ConsumerState<S> {
         locked.ledger.as_ref()?.redelivery.as_ref()?.next_due()
     }
 
-    /// The rejected messages, if they go to another queue, as `message` makes them.
+    /// Takes a batch of rejected messages, converted by `message`, if another queue is to take
+    /// them.
     pub(crate) fn take_dead_letters(
         &self,
         core: &Core<S>,
@@ -267,7 +269,7 @@ impl<S: Storage> ConsumerState<S> {
             ledger.again.move_to(Spot { position: open.position, seq });
             let found = loop {
                 match ledger.again.find(core) {
-                    // The record is looked for again, checked.
+                    // The next round finds the record again and verifies its checksum first.
                     Ok(Some(record)) => {
                         if let Some(message) = message(&mut ledger.again, record) {
                             break Ok(message);
@@ -298,7 +300,7 @@ impl<S: Storage> ConsumerState<S> {
         Some((other_queue, dead_letters))
     }
 
-    /// Dead letters that were to be tried again later are tried now: the queue is being closed.
+    /// Makes postponed dead letters due now, because the queue is being closed.
     pub(crate) fn dead_letters_at_once(&self) {
         let mut locked = self.locked.lock();
         if let Some(ledger) = &mut locked.ledger {
@@ -306,20 +308,20 @@ impl<S: Storage> ConsumerState<S> {
         }
     }
 
-    /// A dead letter is durable in the other queue: its message is done. True when the place left a
-    /// segment behind.
+    /// Makes a message done whose dead letter is durable in the other queue. Returns whether the
+    /// place left a segment.
     pub(crate) fn finish_dead_letter(&self, core: &Core<S>, dead_letter: DeadLetterStub) -> bool {
         let DeadLetterStub { seq, epoch, .. } = dead_letter;
         let handed = DeliveryToken::new(0, epoch, 0);
         let mut locked = self.locked.lock();
-        // A close lets dead letters under way end, as long as the epoch is theirs: else they would
-        // go twice.
+        // No check that the queue is open: a dead letter under way while the queue closes must end
+        // here as long as its epoch is current, or it would be sent twice.
         let may = locked.exists();
         may && matches!(self.end_delivery(&mut locked, core, seq, handed), Ok(Some(true)))
     }
 
-    /// A dead letter could not go: it is tried again. `put_into` is the queue that took it and
-    /// could not make it durable.
+    /// Schedules another attempt for a dead letter. `put_into` is the queue that took it but could
+    /// not flush it.
     pub(crate) fn dead_letter_failed(&self, dead_letter: DeadLetterStub, put_into: Option<usize>) {
         let DeadLetterStub { seq, attempts, epoch } = dead_letter;
         let mut locked = self.locked.lock();
@@ -330,12 +332,12 @@ impl<S: Storage> ConsumerState<S> {
             let delay = ledger.redelivery().rules.delay(attempts);
             let delay = if delay.is_zero() { TRY_AGAIN } else { delay };
             let now = now();
-            // (A delay that overflows the clock is for messages that come again.)
+            // (A backoff may overflow the clock; a dead letter then uses the default retry time.)
             ledger.dead_letter_failed(seq, now.checked_add(delay).unwrap_or(now + TRY_AGAIN));
         }
     }
 
-    /// A dead letter can never go: the next read reports its message as a gap.
+    /// Has the next read report a gap for a dead letter that the other queue can never take.
     pub(crate) fn dead_letter_refused(&self, core: &Core<S>, dead_letter: DeadLetterStub) {
         let DeadLetterStub { seq, epoch, .. } = dead_letter;
         let mut locked = self.locked.lock();
@@ -346,18 +348,18 @@ impl<S: Storage> ConsumerState<S> {
         self.note_change(locked, core);
     }
 
-    /// Where the consumer's rejected messages go, or are about to go. Takes no lock that is held
-    /// for long.
+    /// The queues that take, or are about to take, the consumer's rejected messages. Takes no lock
+    /// that any thread holds for long.
     pub(crate) fn dead_letters(&self) -> Vec<Arc<dyn DeadLetters>> {
         self.leads_to.lock().iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Rejected messages are about to go there.
+    /// Registers `queue` before the consumer's rejected messages go there.
     pub(crate) fn lead_to(&self, queue: &Arc<dyn DeadLetters>) {
         self.leads_to.lock().push(Arc::downgrade(queue));
     }
 
-    /// They go there no more.
+    /// Removes one registration of `queue`.
     pub(crate) fn lead_no_more_to(&self, queue: &Arc<dyn DeadLetters>) {
         let mut leads_to = self.leads_to.lock();
         let queue = Arc::downgrade(queue);
@@ -366,7 +368,8 @@ impl<S: Storage> ConsumerState<S> {
         }
     }
 
-    /// After messages were given back or rejected, or a lease has ended.
+    /// Updates counters and descriptor after messages were returned or rejected, or a lease has
+    /// ended.
     pub(super) fn note_change(&self, locked: &mut LockedState<S>, core: &Core<S>) {
         if let Some(redelivery) = locked.ledger.as_mut().and_then(|it| it.redelivery.as_mut()) {
             while let Some(seq) = redelivery.take_rejection() {
@@ -379,7 +382,7 @@ impl<S: Storage> ConsumerState<S> {
 }
 
 impl DeadLetter {
-    /// What remains of it once the message is released.
+    /// Releases the message and keeps what identifies it.
     pub(crate) fn stub(self) -> DeadLetterStub {
         DeadLetterStub { seq: self.seq, attempts: self.attempts, epoch: self.epoch }
     }

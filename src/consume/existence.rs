@@ -1,8 +1,8 @@
-//! How a consumer begins to exist, and how it is removed.
+//! Creates and removes a consumer.
 //!
 //! The default consumer has a state as long as the queue is open: a program may look at its
-//! messages, and ask for its descriptor, before it has read anything. It gets its place in the
-//! index, and keeps messages in the queue, from the first call that reads, and until it is removed.
+//! messages, and ask for its descriptor, before it reads anything. The first call that reads gives
+//! it a place in the index; from then until its removal it keeps messages in the queue.
 
 use std::sync::atomic::Ordering;
 
@@ -23,19 +23,19 @@ impl<S: Storage> ConsumerState<S> {
         self.exists.load(Ordering::Acquire)
     }
 
-    /// How often the consumer was removed. A call that waits notes the count when it begins, and
-    /// ends when the count has changed. A removal raises the count before it wakes the waiters.
+    /// How often the consumer was removed. A waiting call notes the count when it begins, and ends
+    /// when the count has changed. A removal raises the count before it wakes the waiters.
     pub(crate) fn removals(&self) -> u64 {
         self.removals.load(Ordering::SeqCst)
     }
 
-    /// Before the default consumer begins: where the index stores its place.
+    /// Sets where the index stores the default consumer's place, before that consumer begins.
     pub(crate) fn set_row(&self, place_row: PlaceRow<S::File>) {
         self.locked.lock().place_row = place_row;
     }
 
-    /// The consumer begins to exist at `spot`, which the index has. `moves` is 1 when that is new
-    /// to the index.
+    /// Makes the consumer exist at `spot`, which the index has. `moves` is 1 when the index did not
+    /// have that place before.
     pub(crate) fn begin(&self, spot: Spot, moves: u64, ledger: Option<Ledger<S::File>>) {
         let mut locked = self.locked.lock();
         self.cell.begin(spot, moves);
@@ -50,9 +50,9 @@ impl<S: Storage> ConsumerState<S> {
         self.exists.store(true, Ordering::Release);
     }
 
-    /// Takes the consumer out of the queue: its place keeps no segment any more. After an error it
-    /// is gone all the same. Returns its rules too, which may hold another queue: the caller lets
-    /// go of them without a lock, for that queue may be closed by it.
+    /// Removes the consumer from the queue: its place keeps no segment any more, even after an
+    /// error. Returns its rules too, which may hold another queue: the caller drops them without
+    /// holding a lock, for that may close the other queue.
     pub(crate) fn remove(&self, core: &Core<S>) -> (Result<()>, Option<Rules>) {
         let rules = {
             let mut locked = self.locked.lock();
@@ -80,7 +80,8 @@ impl<S: Storage> LockedState<S> {
         self.existence == Existence::Exists
     }
 
-    /// As [`check`](Self::check), for a call that looks: the default consumer may not exist.
+    /// Fails when the consumer was removed or the queue is closed, for a call that only looks: the
+    /// default consumer need not exist.
     pub(crate) fn check_not_removed(
         &self,
         core: &Core<S>,
@@ -92,7 +93,7 @@ impl<S: Storage> LockedState<S> {
         }
     }
 
-    /// Whether the default consumer, if it began now, would find something.
+    /// Whether the default consumer would find a message if it began now.
     pub(super) fn would_find(&self, core: &Core<S>) -> bool {
         let end = core.visible.spot();
         core.oldest(end).seq < end.seq

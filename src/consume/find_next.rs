@@ -1,5 +1,5 @@
-//! Finds the next message the long way: one that was given back, one that was left behind, or the
-//! next one at the cursor.
+//! Finds the next message on the slow path: a returned one, a skipped one, or the next one at the
+//! cursor.
 
 use crate::commit::Core;
 use crate::consume::consumer_state::LockedState;
@@ -11,35 +11,36 @@ use crate::format::Spot;
 use crate::read::{Cursor, Record};
 use crate::storage::Storage;
 
-/// Which cursor a message was found at.
+/// The cursor that found a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FoundAt {
-    /// The consumer's own.
+    /// The consumer's own cursor.
     Ahead,
-    /// The lanes' own, which reads the stretch of this index.
+    /// The lanes' cursor, in the stretch with this index.
     Behind(usize),
-    /// The ledger's own, which reads messages that were given back.
+    /// The ledger's cursor, which reads returned messages.
     Again,
 }
 
-/// A message that was given back, read again.
+/// The outcome of reading a returned message again.
 enum Returned {
     Found(Record),
-    /// The message is gone, with those that follow in the gap.
+    /// The message is lost, with those that follow in the gap.
     Lost(Gap),
 }
 
-/// What one look at a cursor's spot came to.
+/// The outcome of one search at a cursor's spot.
 enum LookedAt {
     Found(Record),
-    /// The message there is passed over: the next look goes on behind it.
+    /// The consumer must not get the message there; the search goes on behind it.
     Passed,
     /// There is no message, or a gap that a later read reports.
     Nothing,
 }
 
-/// The next message of the lane; `None` when there is none, or no allowance. A gap is reported
-/// when it is met, unless the caller has messages to hand over first ([`Read::TakeMore`]).
+/// Finds the next message of the lane; `None` when there is none or the limits allow none. Reports
+/// a gap as soon as it meets one, unless the caller must first deliver the messages that it has
+/// ([`Read::TakeMore`]).
 pub(super) fn find_in_lane<S: Storage>(
     locked: &mut LockedState<S>,
     core: &Core<S>,
@@ -93,8 +94,8 @@ pub(super) fn find_in_lane<S: Storage>(
     }
 }
 
-/// Looks for a message at `cursor`. Numbers from `end` on, which lies behind the cursor, are not
-/// the caller's.
+/// Looks for a message at `cursor`. `end`, which lies after the cursor, limits the search: numbers
+/// from `end` on do not belong to the lane.
 fn look_at<S: Storage>(
     cursor: &mut Cursor<S::File>,
     ledger: Option<&mut Ledger<S::File>>,
@@ -132,7 +133,7 @@ fn look_at<S: Storage>(
         },
     };
     if (what == Read::TakeMore && !planted!(GapOfABatchNotReported)) || !is_all {
-        // The next read meets it again.
+        // Rewinds, so that the next read meets the gap again.
         cursor.move_to(before);
     }
     if what == Read::TakeMore {
@@ -148,7 +149,7 @@ fn look_at<S: Storage>(
     Err(Error::Gap(reported))
 }
 
-/// The lane's oldest message that was given back, read anew.
+/// Reads the lane's oldest returned message again.
 fn find_again<S: Storage>(
     ledger: &mut Ledger<S::File>,
     core: &Core<S>,

@@ -1,9 +1,9 @@
-//! Two lanes over one consumer: what is fresh, as it comes, and beside it the backlog.
+//! Reads a consumer in two lanes: fresh messages as they come, and beside them the backlog.
 //!
-//! The consumer's cursor reads the fresh lane. When its next message is no longer fresh it jumps to
-//! the end of the queue, and what waited is left behind as a stretch (`stretches`). The backlog is
-//! the stretches, which have a cursor of their own, and what was handed out before the last jump
-//! and comes again.
+//! The consumer's cursor reads the fresh lane. When its next message is no longer fresh, the cursor
+//! jumps to the end of the queue, and the messages that it skips become a stretch (`stretches`).
+//! The backlog consists of the stretches, which have a cursor of their own, and of the returned
+//! messages that were delivered before the last jump.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -21,24 +21,24 @@ use crate::read::Cursor;
 use crate::storage::{Storage, StorageFile};
 use crate::threads::now;
 
-/// What a read in lanes came to beside its message.
+/// What a read in lanes reports beside its message.
 #[derive(Debug, Default)]
 pub(crate) struct LaneLook {
-    /// When the backlog's rate allows the message that it holds back.
+    /// When the backlog's rate allows its next message.
     pub(crate) again: Option<Instant>,
-    /// The fresh lane has left messages behind, for who waits for the backlog.
+    /// The fresh lane has skipped messages: a reader that waits for the backlog must wake.
     pub(crate) has_jumped: bool,
 }
 
 impl<S: Storage> ConsumerState<S> {
-    /// The consumer is read in lanes from now on, by `rules`.
+    /// Sets lane `rules`: from now on the consumer is read in lanes.
     pub(crate) fn set_lanes(&self, core: &Core<S>, rules: LaneRules) -> Result<()> {
         core.check_readable()?;
         let mut locked = self.locked.lock();
         let locked = &mut *locked;
         locked.check(core, self)?;
         let counted = self.ledger(locked).counted();
-        // Before anything changes.
+        // Read before anything changes.
         let counted = spots_of_counted(core, counted.into_iter())?;
         let begun = (core.visible.seq.load(Ordering::Acquire), core.storage.now());
         match &mut locked.lanes {
@@ -58,7 +58,7 @@ impl<S: Storage> ConsumerState<S> {
         Ok(())
     }
 
-    /// Hands out the next message of the lanes: of one, or of both as they share.
+    /// Delivers the next message of one lane, or of both by their share.
     pub(crate) fn receive_in_lanes<D: Deliver<S> + Copy>(
         &self,
         core: &Core<S>,
@@ -105,7 +105,7 @@ impl<S: Storage> ConsumerState<S> {
         (Step { crossed, ..Step::of(Ok(None)) }, DeliveryToken::default())
     }
 
-    /// Leaves what waits behind, and returns its numbers.
+    /// Skips all visible messages at the cursor, and returns their numbers.
     pub(crate) fn jump(&self, core: &Core<S>) -> Result<Range<u64>> {
         core.check_readable()?;
         let mut locked = self.locked.lock();
@@ -116,7 +116,7 @@ impl<S: Storage> ConsumerState<S> {
         Ok(left)
     }
 
-    /// The numbers of what was left behind and has yet to be handed out, the oldest first.
+    /// The numbers of the skipped messages that are yet to be delivered, oldest first.
     pub(crate) fn backlog(&self, core: &Core<S>) -> Vec<Range<u64>> {
         if core.check_readable().is_err() {
             return Vec::new();
@@ -130,7 +130,7 @@ impl<S: Storage> ConsumerState<S> {
 }
 
 impl<S: Storage> LockedState<S> {
-    /// When the rate allows the next message of the backlog, if not now and there is one.
+    /// When the rate allows the next message of the backlog, if it has one and must wait.
     fn backlog_due(&self) -> Option<Instant> {
         let ledger = self.ledger.as_ref()?;
         let waits = ledger.first_returned(Lane::Backlog).is_some();
@@ -138,13 +138,13 @@ impl<S: Storage> LockedState<S> {
         (at > now()).then_some(at)
     }
 
-    /// True when something is the backlog's that was not before.
+    /// Moves messages that are no longer fresh to the backlog. Returns whether there were any.
     fn jump_if_behind(&mut self, core: &Core<S>) -> bool {
         let (Some(lanes), Some(ledger)) = (&mut self.lanes, &mut self.ledger) else {
             return false;
         };
         let mut is_more = false;
-        // What was given back is fresh for no longer than the rest.
+        // Returned messages stop being fresh at the same age as the others.
         while let Some((seq, open)) = ledger.first_returned(Lane::Fresh)
             && lanes.is_behind(core, Spot { position: open.position, seq })
         {
@@ -157,7 +157,7 @@ impl<S: Storage> LockedState<S> {
         is_more
     }
 
-    /// Whether a lane has a message that may be handed out, although the oldest one may not.
+    /// Whether a lane has a message that may be delivered, although the oldest one may not.
     pub(super) fn has_allowed(&self, core: &Core<S>, ledger: &Ledger<S::File>) -> bool {
         let Some(lanes) = &self.lanes else {
             return false;
@@ -170,11 +170,11 @@ impl<S: Storage> LockedState<S> {
             || left.is_some_and(|(_, left)| ledger.may_hand_out(Lane::Backlog, left.spot.seq))
     }
 
-    /// Moves the cursor to the end of what is visible, and leaves what lies before it behind.
+    /// Moves the cursor to the end of the visible messages, and makes a stretch of what it skips.
     fn jump(&mut self, core: &Core<S>) -> Range<u64> {
         let (spot, end) = (self.cursor.spot(), core.visible_end());
-        // The default consumer has no lanes when it was removed and has begun again. Nothing would
-        // read what is left behind.
+        // A default consumer that was removed and created again has no lanes. Nothing would read
+        // the skipped messages.
         let (Some(_), Some(ledger)) = (&self.lanes, &mut self.ledger) else {
             return spot.seq..spot.seq;
         };
@@ -186,8 +186,8 @@ impl<S: Storage> LockedState<S> {
         left.spot.seq..left.end.max(spot.seq)
     }
 
-    /// What an earlier run left behind: the numbers from the cursor to the highest one that is done
-    /// which are not. The cursor goes on behind that one.
+    /// Restores the stretches of an earlier run: the numbers from the cursor to the highest done
+    /// number that are not done. The cursor moves behind that number.
     fn take_up_stretches(&mut self, core: &Core<S>) -> Result<()> {
         let at = self.cursor.spot();
         let Some(ledger) = self.ledger.as_deref_mut() else {
@@ -197,7 +197,8 @@ impl<S: Storage> LockedState<S> {
             ledger.stretches.set(Vec::new(), at.seq);
             return Ok(());
         };
-        // Messages may have been evicted since: the cursor meets that gap, and what is done in it.
+        // The messages may have been evicted since: the cursor meets that gap, and the done numbers
+        // in it.
         let Some(behind) = spot_of(core, last + 1)? else {
             ledger.stretches.set(Vec::new(), at.seq);
             return Ok(());
@@ -211,7 +212,7 @@ impl<S: Storage> LockedState<S> {
             }
         };
         for NumberRange { first, last } in ledger.done.not_in(at.seq, last) {
-            // One that lies in a gap: the stretch before it leads there.
+            // A part that begins in a gap: the stretch before it leads there.
             let found = if first == at.seq { Some(at) } else { spot_of(core, first)? };
             add(found.filter(|spot| spot.seq == first), last + 1);
         }
@@ -223,8 +224,8 @@ impl<S: Storage> LockedState<S> {
         Ok(())
     }
 
-    /// What an earlier run counted comes again first, as what is given back does. While the row of
-    /// counts is full nothing else may be handed out, so it must not lie behind something else.
+    /// Returns messages that an earlier run counted, so that they come first. While the row of
+    /// counts is full no other message may be delivered, so none may stand before them.
     pub(super) fn take_back(&mut self, core: &Core<S>, counted: Vec<(u64, Option<Spot>)>) {
         let (Some(ledger), Some(_)) = (&mut self.ledger, &self.lanes) else {
             return;
@@ -232,14 +233,14 @@ impl<S: Storage> LockedState<S> {
         for (seq, spot) in counted {
             match spot {
                 Some(spot) => ledger.take_back(spot, segment_end(core, spot)),
-                // It is lost: the read that meets the gap reports it.
+                // The message is lost: the read that meets the gap reports it.
                 None => ledger.forget_count(seq),
             }
         }
     }
 }
 
-/// Where the messages begin that an earlier run `counted`; `None` for one that is lost.
+/// The spots of the messages that an earlier run `counted`; `None` for a lost message.
 pub(super) fn spots_of_counted<S: Storage>(
     core: &Core<S>,
     counted: impl Iterator<Item = u64>,
@@ -248,8 +249,8 @@ pub(super) fn spots_of_counted<S: Storage>(
     counted.map(spot).collect()
 }
 
-/// Where the message begins; `None` for one that is no longer held. The consumer's place keeps the
-/// segments: the caller holds its lock.
+/// The spot of the message; `None` if the queue no longer retains it. The caller holds the
+/// consumer's lock, so the consumer's place keeps the segments.
 fn spot_of<S: Storage>(core: &Core<S>, seq: u64) -> Result<Option<Spot>> {
     match Cursor::spot_of(core, seq, core.visible_end()) {
         Ok(spot) => Ok(Some(spot)),
@@ -258,14 +259,14 @@ fn spot_of<S: Storage>(core: &Core<S>, seq: u64) -> Result<Option<Spot>> {
     }
 }
 
-/// The end of the segment that the spot lies in; the spot's position when it is in none.
+/// The end of the segment that contains the spot; the spot's position if no segment does.
 fn segment_end<S: Storage>(core: &Core<S>, spot: Spot) -> u64 {
     let list = core.segments.list();
     let at = list.live.partition_point(|row| row.header.end() <= spot.position);
     list.live.get(at).map_or(spot.position, |row| row.header.end())
 }
 
-/// The stretch that a read looks into first, if it looks into any.
+/// The stretch that a read of the lane searches first, if any.
 pub(super) fn next_stretch<F: StorageFile>(
     ledger: &Ledger<F>,
     lane: Lane,

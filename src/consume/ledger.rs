@@ -1,11 +1,11 @@
-//! The messages that a consumer has handed out and that are not acknowledged yet.
+//! The messages that a consumer has delivered and that are not acknowledged yet.
 //!
-//! Every number from the stored place up to the cursor is either *open* (handed out, given back, or
+//! Every number from the stored place up to the cursor is either *open* (in flight, returned, or
 //! rejected), *done* (acknowledged, taken, or reported as a gap), or *left* in a stretch that the
-//! cursor passed by. The stored place is the lowest number that is open or left; with none it is
-//! the cursor's spot. Done numbers beyond the place are kept as ranges, whose count the open
-//! messages and the stretches between them bound. After a reopening, ranges may lie beyond the
-//! cursor, which steps over the messages in them. (What is handed out in vain: `returns.rs`.)
+//! cursor skipped. The stored place is the lowest number that is open or left; with none it is the
+//! cursor's spot. Done numbers beyond the place are kept as ranges, at most one more than there are
+//! open messages and stretches between them. After a reopening, ranges may lie beyond the cursor,
+//! which steps over the messages in them. (`returns.rs` has returns and rejections.)
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,70 +21,70 @@ use crate::index::AcksRow;
 use crate::read::Cursor;
 use crate::storage::StorageFile;
 
-/// Where a message is that was handed out and is not done.
+/// The state of a message that was delivered and is not done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DeliveryState {
-    /// With a worker.
+    /// A worker has it.
     Out,
-    /// Given back: it comes again.
+    /// Returned: the next read delivers it again.
     Back,
-    /// Given back: it comes again after a while.
+    /// Returned: a read delivers it again once its delay is over.
     Delayed,
-    /// It comes no more: it goes to the dead letters, or a read reports it as a gap.
+    /// Never delivered again: it goes to the dead-letter queue, or a read reports it as a gap.
     Rejected,
 }
 
-/// A message that was handed out and is not done.
+/// A message that was delivered and is not done.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Open {
     pub(crate) position: u64,
-    /// End of the segment that its record begins in.
+    /// End of the segment in which its record begins.
     segment_end: u64,
-    /// How often it was handed out.
+    /// How often it was delivered.
     pub(crate) attempts: u32,
     pub(super) state: DeliveryState,
-    /// When its lease or its delay ends, or its dead letter is tried again.
+    /// When its lease or its delay ends, or when the next attempt to move its dead letter is due.
     pub(super) due: Option<Instant>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Ledger<F> {
-    /// Raised by each seek, and at the end of the run: both call off the deliveries of earlier
-    /// epochs.
+    /// Each seek and the end of the run raise it: deliveries of earlier epochs are void.
     pub(crate) epoch: u64,
-    /// The most messages in flight; `None`: any number.
+    /// The most messages in flight; `None`: no limit.
     pub(crate) limit: Option<u32>,
     pub(super) open: BTreeMap<u64, Open>,
-    /// The open numbers that come again.
+    /// Open messages that the next reads deliver again.
     pub(super) returned: BTreeSet<u64>,
-    /// The open numbers that come no more, and that nobody has begun to deal with.
+    /// Rejected messages not yet moved to the dead-letter queue or reported as a gap.
     pub(super) rejected: BTreeSet<u64>,
-    /// Those of which no dead letter can go: the next read reports them as gaps.
+    /// Rejected messages that the dead-letter queue can never take: the next reads report them as
+    /// gaps.
     pub(super) unsendable: BTreeSet<u64>,
-    /// How many messages are with workers, and how many come again after a while.
+    /// How many messages workers have, and how many wait for the end of a delay.
     out: usize,
     delayed: usize,
     /// The done numbers beyond the place.
     pub(super) done: Ranges,
-    /// The messages that were left behind.
+    /// The messages that the cursor skipped.
     pub(super) stretches: Stretches,
-    /// Messages below this number may be open although they were not read: an earlier run was
-    /// handed them. Whoever reads them passes over them, also when they are done.
+    /// Messages below this number may be open although this run's cursor has not read them: an
+    /// earlier run delivered them. The cursor steps over them, also when they are done.
     pub(super) taken_back_below: u64,
-    /// Reads the messages that were given back.
+    /// Reads the returned messages.
     pub(crate) again: Cursor<F>,
     /// Where `done` is stored.
     acks_row: Option<AcksRow<F>>,
-    /// Changes since the index refused a row; 0: it may be asked for one.
+    /// Changes since the index refused a row for `done`; at 0 the ledger may ask for one.
     refused: u32,
-    /// `done` differs from what is stored.
+    /// `done` differs from the stored ranges.
     changed: bool,
     /// `None` until the consumer wants leases, delays or counts.
     pub(crate) redelivery: Option<Box<Redeliveries<F>>>,
 }
 
 impl<F: StorageFile> Ledger<F> {
-    /// A ledger with the numbers in `done` done.
+    /// A ledger in which the numbers in `done` are done.
     pub(crate) fn new(done: &[NumberRange], acks_row: Option<AcksRow<F>>) -> Ledger<F> {
         let mut ranges = Ranges::default();
         for numbers in done {
@@ -110,13 +110,13 @@ impl<F: StorageFile> Ledger<F> {
         }
     }
 
-    /// The messages that were handed out and are neither done nor given back.
+    /// The messages that workers have, and the rejected ones.
     pub(crate) fn in_flight(&self) -> usize {
         self.open.len() - self.returned.len() - self.delayed
     }
 
-    /// Whether a message of the lane may be handed out now: the oldest that was given back, or else
-    /// `next`.
+    /// Whether a read may deliver the next message of the lane now: the lane's oldest returned
+    /// message, or else `next`.
     pub(crate) fn may_hand_out(&self, lane: Lane, next: u64) -> bool {
         if self.limit.is_some_and(|limit| self.in_flight() >= limit as usize) {
             return false;
@@ -130,7 +130,7 @@ impl<F: StorageFile> Ledger<F> {
         }
     }
 
-    /// The lane's oldest message that was given back.
+    /// The lane's oldest returned message.
     pub(crate) fn first_returned(&self, lane: Lane) -> Option<(u64, Open)> {
         let from = self.stretches.fresh_from();
         let seq = match lane {
@@ -141,8 +141,8 @@ impl<F: StorageFile> Ledger<F> {
         self.open.get(seq).map(|open| (*seq, *open))
     }
 
-    /// The spot of the lowest message that is open or left, and the end of the segment that it
-    /// begins in.
+    /// The spot of the lowest message that is open or left, and the end of the segment in which it
+    /// begins.
     fn lowest_and_its_end(&self) -> Option<(Spot, u64)> {
         let open = self.open.first_key_value();
         let open =
@@ -159,12 +159,12 @@ impl<F: StorageFile> Ledger<F> {
         self.lowest_and_its_end().map(|(spot, _)| spot)
     }
 
-    /// The end of the segment that the lowest open or left message begins in.
+    /// The end of the segment in which the lowest open or left message begins.
     pub(crate) fn lowest_segment_end(&self) -> Option<u64> {
         self.lowest_and_its_end().map(|(_, end)| end)
     }
 
-    /// Opens a message that is handed out for the first time since the opening.
+    /// Opens a message that this run delivers for the first time.
     pub(crate) fn hand_out(
         &mut self,
         seq: u64,
@@ -179,13 +179,13 @@ impl<F: StorageFile> Ledger<F> {
         handed
     }
 
-    /// A message as it is before this run has handed it out.
+    /// The entry of a message that this run has not delivered before.
     pub(super) fn opened(&self, seq: u64, position: u64, segment_end: u64) -> Open {
         let attempts = self.redelivery.as_ref().map_or(0, |redelivery| redelivery.count(seq));
         Open { position, segment_end, attempts, state: DeliveryState::Out, due: None }
     }
 
-    /// Hands a message out that comes again.
+    /// Delivers a returned message again.
     pub(crate) fn hand_out_again(&mut self, seq: u64, now: Option<Instant>) -> DeliveryToken {
         let Some(mut open) = self.open.get(&seq).copied() else {
             return DeliveryToken::default();
@@ -198,8 +198,7 @@ impl<F: StorageFile> Ledger<F> {
         handed
     }
 
-    /// Before this returns it is stored that the message is handed out, beside those that are with
-    /// workers already.
+    /// Counts the attempt. Write-ahead: the index records the delivery before this returns.
     fn begin_attempt(&mut self, seq: u64, open: &mut Open, now: Option<Instant>) -> DeliveryToken {
         open.attempts = open.attempts.saturating_add(1);
         if let Some(redelivery) = &mut self.redelivery {
@@ -216,8 +215,8 @@ impl<F: StorageFile> Ledger<F> {
         DeliveryToken::new(open.attempts, self.epoch, leased | backlog)
     }
 
-    /// Opens the message at the cursor as rejected, if it is to be handed out no more. False when
-    /// it may be.
+    /// Opens the message at the cursor as rejected if it must not be delivered again. Returns false
+    /// if it may be delivered.
     pub(crate) fn keep_rejected(&mut self, seq: u64, position: u64, segment_end: u64) -> bool {
         let is_spent = self.redelivery.as_ref().is_some_and(|redelivery| redelivery.is_spent(seq));
         if is_spent {
@@ -229,7 +228,7 @@ impl<F: StorageFile> Ledger<F> {
         is_spent
     }
 
-    /// Moves an open message to another state, in which it is until `due`.
+    /// Moves an open message to another state, which lasts until `due`.
     pub(super) fn put(&mut self, seq: u64, state: DeliveryState, due: Option<Instant>) {
         let Some(open) = self.open.get_mut(&seq) else {
             return;
@@ -247,7 +246,7 @@ impl<F: StorageFile> Ledger<F> {
                 self.returned.insert(seq);
             }
             DeliveryState::Rejected => {
-                // One that is tried again later is not there until then.
+                // A dead letter with a retry time joins `rejected` only at that time.
                 if due.is_none() {
                     self.rejected.insert(seq);
                 }
@@ -269,7 +268,7 @@ impl<F: StorageFile> Ledger<F> {
         }
     }
 
-    /// Makes an open message done. False when it is not open.
+    /// Makes an open message done. Returns false if it is not open.
     pub(crate) fn finish(&mut self, seq: u64) -> bool {
         let Entry::Occupied(open) = self.open.entry(seq) else {
             return false;
@@ -284,8 +283,8 @@ impl<F: StorageFile> Ledger<F> {
         true
     }
 
-    /// Makes numbers done of which none is open. Before the lowest message that is open or left
-    /// nothing is kept.
+    /// Makes the numbers done; none of them may be open. Ranges before the lowest message that is
+    /// open or left are not kept.
     pub(crate) fn note_done(&mut self, first: u64, last: u64) {
         if let Some(redelivery) = &mut self.redelivery {
             redelivery.note_done(first, last);
@@ -297,13 +296,13 @@ impl<F: StorageFile> Ledger<F> {
         }
     }
 
-    /// Whether a read passes over the message: it is done, or was handed out.
+    /// Whether the cursor steps over the message: it is done, or open.
     pub(crate) fn is_passed(&self, seq: u64) -> bool {
         self.done.contains(seq) || self.open.contains_key(&seq)
     }
 
-    /// The messages that were given back are lost in `gap`, which begins at the lowest of them:
-    /// makes them done, and returns the gap to report, as far as their numbers follow each other.
+    /// Makes the returned messages that `gap` covers done, beginning at its first one and while
+    /// their numbers are consecutive. Returns the gap to report.
     pub(crate) fn lose_returned(&mut self, gap: &Gap) -> Gap {
         let mut last = gap.first;
         while last < gap.last && self.returned.contains(&(last + 1)) {
@@ -315,7 +314,7 @@ impl<F: StorageFile> Ledger<F> {
         Gap { last, ..*gap }
     }
 
-    /// The pieces of a gap that are not done, so not reported yet, nor open.
+    /// The pieces of a gap that are neither done (hence not reported yet) nor open.
     pub(crate) fn unreported_of(&self, gap: Gap) -> Vec<Gap> {
         let mut passed = self.done.clone();
         for (seq, _) in self.open.range(gap.first..=gap.last) {
@@ -325,8 +324,8 @@ impl<F: StorageFile> Ledger<F> {
         pieces.map(|NumberRange { first, last }| Gap { first, last, cause: gap.cause }).collect()
     }
 
-    /// Makes a piece of a gap done that was reported, while more of the gap is left: the place
-    /// stays before the gap.
+    /// Makes a reported piece of a gap done while other pieces are unreported: the place stays
+    /// before the gap.
     pub(crate) fn note_piece_reported(&mut self, piece: &Gap) {
         if let Some(redelivery) = &mut self.redelivery {
             redelivery.note_done(piece.first, piece.last);
@@ -340,8 +339,8 @@ impl<F: StorageFile> Ledger<F> {
         self.done.iter()
     }
 
-    /// Calls off all deliveries, and forgets what is done and what was left. The caller has cleared
-    /// the stored ranges. The consumer goes on at the number `to`.
+    /// Cancels all deliveries and clears the done ranges and the stretches. The caller has cleared
+    /// the stored ranges. The consumer continues at the number `to`.
     pub(crate) fn clear(&mut self, to: u64) {
         self.epoch += 1;
         self.open.clear();
@@ -362,35 +361,38 @@ impl<F: StorageFile> Ledger<F> {
         self.changed = false;
     }
 
-    /// Forgets what lies before `place`. True when the rest differs from what is stored.
+    /// Drops the done ranges before `place`. Returns whether the rest differs from the stored
+    /// ranges.
     pub(crate) fn forget_before(&mut self, place: Spot) -> bool {
         self.done.forget_before(place.seq);
         self.changed
     }
 
-    /// Stores the done ranges beyond `place`, the stored place. Asks `make_row` for a row when
-    /// there is none.
+    /// Stores the done ranges beyond `place`, the stored place. Calls `make_row` for a row if there
+    /// is none.
     pub(crate) fn store(&mut self, place: Spot, make_row: impl FnOnce() -> Option<AcksRow<F>>) {
         if self.acks_row.is_none() && self.refused == 0 {
             self.acks_row = make_row();
         }
         match &mut self.acks_row {
             Some(row) => {
-                // Of a consumer with a backlog the highest ranges are kept, not the lowest: what
-                // does not fit comes again as the backlog's then, and not as fresh.
+                // With a backlog the highest ranges are kept, not the lowest: after a reopening,
+                // messages of the ranges that do not fit come again in the backlog, not as fresh
+                // ones.
                 let all = self.stretches.is_empty();
                 let from = if all { 0 } else { Acks::highest_that_fit(self.done.iter().rev()) };
                 row.store(place.seq, self.done.iter_from(from));
                 self.changed = false;
             }
-            // The ranges stay in memory alone. Every 1024th change asks for a row again: space may
-            // have been given back.
+            // The ranges stay in memory only. Every 1024th change asks for a row again, for the
+            // index may have space by then.
             None => self.refused = (self.refused + 1) % 1024,
         }
     }
 
-    /// The consumer was removed: its rows are given to others, and one that begins again has no
-    /// limit and no rules. (The epoch stays, by which older deliveries are known.)
+    /// Clears the ledger of a removed consumer: other consumers get its rows, and a consumer that
+    /// is created again has no limit and no rules. (The epoch stays, so that deliveries from before
+    /// the removal are void.)
     #[must_use = "it may hold another queue, which the caller drops without a lock"]
     pub(crate) fn release(&mut self) -> Option<Box<Redeliveries<F>>> {
         self.clear(0);

@@ -1,17 +1,21 @@
-//! One consumer.
+//! One consumer: its cursor, its stored place, and the deliveries that it has not acknowledged.
 //!
-//! | File | Its data | What it does |
+//! | File | What it holds | What it does |
 //! |---|---|---|
-//! | `consumer_state` | `ConsumerState`, and `LockedState` under its lock | the quick way to the next message |
-//! | `step` | `Read`, `Lane`, `Step`: what the parts of a read hand to each other | |
-//! | `slow`, `find` | | the long way, with deliveries, lanes or a descriptor |
-//! | `ledger`, `ranges` | `Ledger`: the numbers that are open and done | |
-//! | `deliveries`, `returns` | | ends, extends and returns deliveries |
-//! | `redelivery_state` | `Rules`, `Redeliveries`: attempts, leases, dead letters | |
-//! | `two_lanes`, `stretches` | `TwoLanes`: the rules of lanes, and which is next; what was left behind | |
-//! | `lane_choice` | | reads in lanes, leaves a backlog behind |
+//! | `consumer_state` | `ConsumerState`, `LockedState` | reads on the fast path, moves the place |
+//! | `step` | `Read`, `Lane`, `Step`: parameters and result of a read | |
+//! | `slow` | `Stand`: a snapshot of a consumer | reads on the slow path, stores progress |
+//! | `find_next` | | finds the next message on the slow path |
+//! | `ledger` | `Ledger`: open and done numbers | counts the messages in flight |
+//! | `ranges` | `Ranges`: disjoint number ranges | |
+//! | `deliveries` | `DeadLetter` | acknowledges, extends, returns, rejects deliveries |
+//! | `returns` | | the ledger's side of returns, rejections and leases |
+//! | `redelivery_state` | `Rules`, `Redeliveries`: attempts and timers | stores the attempts |
+//! | `two_lanes` | `TwoLanes`: the lane rules | chooses the lane whose turn it is |
+//! | `stretches` | `Stretches`: the skipped messages | |
+//! | `lane_choice` | | reads in lanes, skips a backlog |
 //! | `release` | | closes what a consumer keeps open between reads |
-//! | `existence` | | begins and removes a consumer |
+//! | `existence` | | creates and removes a consumer |
 
 pub(crate) mod consumer_state;
 pub(crate) mod deliveries;

@@ -1,4 +1,4 @@
-//! Numbers as ranges.
+//! A set of sequence numbers, kept as ranges.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ impl Ranges {
         self.iter_from(0)
     }
 
-    /// The ranges that begin at that number or behind it.
+    /// The ranges that begin at `first` or after it.
     pub(super) fn iter_from(
         &self,
         first: u64,

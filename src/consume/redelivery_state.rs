@@ -1,13 +1,15 @@
-//! What becomes of messages that were handed out in vain: the ends of leases and delays, counts of
-//! attempts, and what a death of the process says of the messages that were handed out.
+//! Messages that were delivered without an acknowledgement: ends of leases and delays, attempt
+//! counts, and which messages a crashed process had in flight.
 //!
-//! It is stored before a message is handed out that it is: all messages below a mark may have been,
-//! and each that was handed out in vain has its count. So the messages between the consumer's place
-//! and the mark that are not done may have ended a process that died. They come again one at a
-//! time, and only a death with one of them alone counts against it.
+//! Write-ahead: before a delivery the consumer persists a high-water mark (every message below it
+//! may be in flight), and one attempt count per failed message. So after a crash, each message
+//! between the consumer's place and the mark that is not done is a suspect: it may have killed the
+//! process. The consumer delivers suspects one at a time, and a crash counts as an attempt only for
+//! a message that was in flight alone.
 //!
-//! While messages are left behind, the mark would pass them, and they would be suspected. It stays
-//! then, and each message beyond it that is handed out is listed among the counts, with a bit.
+//! While the cursor has skipped messages, raising the mark would make suspects of them. The mark
+//! stays then, and each message beyond it that is delivered is marked by a bit in its count
+//! (`LISTED`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -20,32 +22,31 @@ use crate::format::{Attempts, LISTED, Origin, REJECTED};
 use crate::index::AttemptsRow;
 use crate::storage::StorageFile;
 
-/// Where rejected messages go: another queue.
+/// The other queue that takes rejected messages.
 pub(crate) trait DeadLetters: Send + Sync {
-    /// Puts in the payload of a message, and where it comes from. Never waits for room, and not
-    /// for long for a lock.
+    /// Enqueues a message's payload and its origin. Never waits for space, nor long for a lock.
     fn put(&self, payload: &[u8], origin: &Origin) -> Result<()>;
 
-    /// Makes what was put in durable.
+    /// Makes the enqueued dead letters durable.
     fn flush(&self) -> Result<()>;
 
-    /// An error when nothing can ever go there: the queue is the parent process's.
+    /// Fails when the queue can never take a dead letter: it belongs to the parent process.
     fn check(&self) -> Result<()> {
         Ok(())
     }
 
-    /// A number that names the queue within the process.
+    /// Identifies the queue within the process.
     fn id(&self) -> usize;
 
-    /// Where the rejected messages of that queue's own consumers go.
+    /// The dead-letter queues of that queue's own consumers.
     fn dead_letters(&self) -> Vec<Arc<dyn DeadLetters>>;
 }
 
-/// When a message comes again.
+/// When a message is delivered again.
 #[derive(Clone, Default)]
 pub(crate) struct Rules {
     pub(crate) lease: Option<Duration>,
-    /// The first delay, and the longest.
+    /// The first delay and the longest.
     pub(crate) backoff: Option<(Duration, Duration)>,
     pub(crate) max_attempts: Option<u32>,
     pub(crate) dead_letters: Option<Arc<dyn DeadLetters>>,
@@ -63,7 +64,7 @@ impl fmt::Debug for Rules {
 }
 
 impl Rules {
-    /// How long a message stays away that was handed out in vain so often.
+    /// The delay before the next delivery of a message that failed `attempts` times.
     pub(crate) fn delay(&self, attempts: u32) -> Duration {
         let Some((first, longest)) = self.backoff else {
             return Duration::ZERO;
@@ -74,30 +75,30 @@ impl Rules {
     }
 }
 
-/// The part of a ledger for a consumer that wants leases, delays or counts.
+/// The part of a ledger for a consumer that uses leases, delays or attempt counts.
 #[derive(Debug)]
 pub(crate) struct Redeliveries<F> {
     pub(crate) rules: Rules,
-    /// When something is due for an open message.
+    /// When a lease, a delay or a dead letter's retry time ends, and for which open message.
     timers: BTreeSet<(Instant, u64)>,
-    /// The earliest time that the delivery worker was notified of, which has yet to come.
+    /// The earliest time, not yet past, that the delivery worker knows of.
     notified: Option<Instant>,
-    /// How often messages were handed out in vain that are not done.
+    /// Messages that are not done, with how often each was delivered without an acknowledgement.
     counts: BTreeMap<u64, u32>,
     /// The counts from this number on did not fit into the row.
     stored_below: u64,
     row: Option<AttemptsRow<F>>,
-    /// Messages below this number may have been handed out.
+    /// The persisted high-water mark: messages below this number may have been delivered.
     below: u64,
-    /// The message that was handed out while no other was with a worker, as it is stored.
+    /// The message, as stored, that was delivered while no worker had another one.
     alone: Option<u64>,
-    /// Messages below this number may have ended a process, and so may `suspects`: each goes out
-    /// alone.
+    /// Messages below this number are suspects (they may have killed a process), and so are those
+    /// in `suspects`: each is delivered alone.
     suspects_below: u64,
     suspects: BTreeSet<u64>,
-    /// Messages that were rejected and are not counted yet.
+    /// Rejected messages that the statistics do not count yet.
     rejections: Vec<u64>,
-    /// Dead letters that are in another queue, by its number, and that it could not make durable.
+    /// Dead letters that another queue took but could not flush, each with that queue's id.
     unflushed: BTreeMap<u64, usize>,
 }
 
@@ -125,8 +126,8 @@ impl<F: StorageFile> Redeliveries<F> {
         self.row.is_some()
     }
 
-    /// Takes over what an earlier run stored in the `row`. The consumer stands at `place`, with
-    /// `done` beyond it.
+    /// Takes over the attempts that an earlier run stored in `row`. The consumer is at `place`; the
+    /// numbers in `done` beyond it are done.
     pub(super) fn take_up(
         &mut self,
         row: AttemptsRow<F>,
@@ -146,7 +147,8 @@ impl<F: StorageFile> Redeliveries<F> {
         self.store();
     }
 
-    /// Stores what changed. What does not fit stays in memory, and nothing new goes out.
+    /// Stores the mark and the counts. Counts that do not fit stay in memory only; until they fit,
+    /// no message without a stored count is delivered.
     fn store(&mut self) {
         let counts = self.counts.iter().map(|(seq, count)| (*seq, *count));
         if let Some(row) = &mut self.row {
@@ -155,8 +157,8 @@ impl<F: StorageFile> Redeliveries<F> {
         }
     }
 
-    /// The run ends in order: what is with workers is not held against it. Returns the rules, which
-    /// may hold another queue: the caller drops them without a lock.
+    /// Ends the run in order: messages that workers have do not become suspects. Returns the rules,
+    /// which may hold another queue: the caller drops them without holding a lock.
     pub(crate) fn end_run(&mut self) -> Rules {
         (self.below, self.alone) = (0, None);
         self.counts.retain(|_, count| {
@@ -164,12 +166,12 @@ impl<F: StorageFile> Redeliveries<F> {
             *count != 0
         });
         self.store();
-        // Nothing is stored any more: the files may be another's.
+        // After the close the files may belong to another process.
         self.row = None;
         std::mem::take(&mut self.rules)
     }
 
-    /// A seek has called everything off, and the row was cleared.
+    /// Clears everything after a seek; the caller has cleared the row.
     pub(crate) fn clear(&mut self) {
         self.timers.clear();
         self.counts.clear();
@@ -179,18 +181,18 @@ impl<F: StorageFile> Redeliveries<F> {
         self.unflushed.clear();
     }
 
-    /// Replaces the rules. Dead letters that another queue could not make durable are put in anew.
+    /// Replaces the rules. Dead letters that another queue could not flush will be enqueued anew.
     pub(super) fn set_rules(&mut self, rules: Rules) -> Rules {
         self.unflushed.clear();
         std::mem::replace(&mut self.rules, rules)
     }
 
-    /// The dead letter is in that queue, which could not make it durable.
+    /// Notes that `queue` took the dead letter but could not flush it.
     pub(super) fn note_unflushed(&mut self, seq: u64, queue: usize) {
         self.unflushed.insert(seq, queue);
     }
 
-    /// Whether the dead letter is in that queue, and needs a flush alone.
+    /// Whether `queue` already has the dead letter, so that only a flush is missing.
     pub(super) fn is_put_into(&self, seq: u64, queue: usize) -> bool {
         self.unflushed.get(&seq) == Some(&queue)
     }
@@ -204,12 +206,12 @@ impl<F: StorageFile> Redeliveries<F> {
         self.counts.keys().copied()
     }
 
-    /// How often the message was handed out in vain.
+    /// How often the message was delivered without an acknowledgement.
     pub(crate) fn count(&self, seq: u64) -> u32 {
         self.counts.get(&seq).map_or(0, |count| count & !(REJECTED | LISTED))
     }
 
-    /// Whether the message is handed out no more.
+    /// Whether the message must not be delivered again.
     pub(crate) fn is_spent(&self, seq: u64) -> bool {
         let Some(count) = self.counts.get(&seq) else {
             return false;
@@ -217,7 +219,7 @@ impl<F: StorageFile> Redeliveries<F> {
         count & REJECTED != 0 || self.rules.max_attempts.is_some_and(|most| count & !LISTED >= most)
     }
 
-    /// Whether the message may be handed out while `out` others are with workers.
+    /// Whether the message may be delivered while workers have `out` others.
     pub(crate) fn may_go(&self, seq: u64, out: usize) -> bool {
         let suspect_is_out = out > 0 && self.alone.is_some_and(|seq| self.is_suspect(seq));
         out == 0 || !self.is_suspect(seq) && !suspect_is_out
@@ -227,19 +229,19 @@ impl<F: StorageFile> Redeliveries<F> {
         seq < self.suspects_below || self.suspects.contains(&seq)
     }
 
-    /// Whether the count of a message that comes again is stored.
+    /// Whether the count of a returned message is stored.
     pub(crate) fn is_stored(&self, seq: u64) -> bool {
         seq < self.stored_below
     }
 
-    /// Whether the message at the cursor may be counted: the counts that there are fit into the
-    /// row, or an earlier run handed it out, and its own count is stored.
+    /// Whether the message at the cursor may get a count: all present counts fit into the row, or
+    /// an earlier delivery left it a count and that one is stored.
     pub(crate) fn has_room(&self, next: u64) -> bool {
         let comes_again = self.is_suspect(next) || self.counts.contains_key(&next);
         self.stored_below == u64::MAX || comes_again && self.is_stored(next)
     }
 
-    /// Stores that the message is handed out, before it is, while so many others are with workers.
+    /// Write-ahead of a delivery: raises the mark. Workers have `others` more messages.
     pub(crate) fn note_handed_out(&mut self, seq: u64, others: usize) {
         let is_alone = others == 0 || planted!(InnocentsBlamed);
         let (below, alone) = (self.below.max(seq + 1), is_alone.then_some(seq));
@@ -249,8 +251,8 @@ impl<F: StorageFile> Redeliveries<F> {
         }
     }
 
-    /// As [`note_handed_out`](Self::note_handed_out), while messages below this one are left behind
-    /// that were not.
+    /// Write-ahead of a delivery while the cursor has skipped lower messages: marks this message
+    /// alone as delivered (`LISTED`), and leaves the mark.
     pub(crate) fn list_handed_out(&mut self, seq: u64, others: usize) {
         let alone = (others == 0).then_some(seq);
         let is_new = seq >= self.below && {
@@ -264,14 +266,14 @@ impl<F: StorageFile> Redeliveries<F> {
         }
     }
 
-    /// The message was given back: stores how often it was handed out in vain.
+    /// Stores the attempt count of a returned message.
     pub(crate) fn note_back(&mut self, seq: u64, attempts: u32) {
         self.set_count(seq, attempts.min(LISTED - 1));
     }
 
-    /// The message is handed out no more: stores that.
+    /// Stores that the message is rejected.
     pub(crate) fn note_rejected(&mut self, seq: u64, attempts: u32) {
-        // (One that an earlier run rejected was counted then.)
+        // An earlier run that rejected the message counted it then.
         if self.counts.get(&seq).is_none_or(|count| count & REJECTED == 0) {
             self.rejections.push(seq);
         }
@@ -285,7 +287,7 @@ impl<F: StorageFile> Redeliveries<F> {
         self.store();
     }
 
-    /// Messages are done. Their counts need no room any more.
+    /// Drops the counts of done messages, which frees space in the row.
     pub(crate) fn note_done(&mut self, first: u64, last: u64) {
         while let Some(seq) = self.unflushed.range(first..=last).next().map(|(seq, _)| *seq) {
             self.unflushed.remove(&seq);
@@ -317,7 +319,7 @@ impl<F: StorageFile> Redeliveries<F> {
         !self.timers.is_empty()
     }
 
-    /// The next message for which something was due by `now`.
+    /// Takes the next message with a timer that ended by `now`.
     pub(crate) fn take_due(&mut self, now: Instant) -> Option<u64> {
         let (due, seq) = *self.timers.first()?;
         (due <= now).then(|| {
@@ -326,16 +328,16 @@ impl<F: StorageFile> Redeliveries<F> {
         })
     }
 
-    /// The delivery worker looks: it has to be notified of the next time anew.
+    /// Called when the delivery worker looks: it must be notified of the next time again.
     pub(crate) fn worker_looks(&mut self) {
         self.notified = None;
     }
 
-    /// When the delivery worker is to look, if it was not notified of that already: at once, when
-    /// there are `dead_letters`.
+    /// When the delivery worker must look next, unless it knows that already; now, if there are
+    /// `dead_letters`.
     pub(crate) fn time_to_notify(&mut self, now: Instant, dead_letters: usize) -> Option<Instant> {
         let next = if dead_letters > 0 { now } else { self.next_due()? };
-        // Nobody may have been notified of one that is past: the worker may have ended.
+        // A time that is past proves nothing: the worker may have ended before it looked.
         if self.notified.is_some_and(|notified| notified <= next && notified > now) {
             return None;
         }
@@ -343,7 +345,7 @@ impl<F: StorageFile> Redeliveries<F> {
         Some(next)
     }
 
-    /// A rejection that is not counted yet.
+    /// Takes a rejection that the statistics do not count yet.
     pub(crate) fn take_rejection(&mut self) -> Option<u64> {
         self.rejections.pop()
     }

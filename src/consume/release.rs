@@ -1,4 +1,4 @@
-//! What a consumer keeps open between reads, and when it releases that.
+//! Closes the segments and views that a consumer keeps open between reads.
 
 use std::sync::atomic::Ordering;
 
@@ -8,21 +8,21 @@ use crate::read::Cursor;
 use crate::storage::Storage;
 
 impl<S: Storage> ConsumerState<S> {
-    /// Releases the segment and view when the segment is no longer part of the queue. Leaves a
-    /// busy consumer alone.
+    /// Releases segment and view if the segment is no longer part of the queue. Skips a consumer
+    /// whose lock is taken.
     pub(crate) fn release_if_drained(&self, core: &Core<S>) {
         if let Some(mut locked) = self.locked.try_lock() {
             locked.release_if_drained(core);
         }
     }
 
-    /// As [`release_if_drained`](Self::release_if_drained), but waits for a busy consumer.
+    /// Releases segment and view if the segment is no longer part of the queue. Waits for the lock.
     pub(crate) fn wait_and_release_if_drained(&self, core: &Core<S>) {
         self.locked.lock().release_if_drained(core);
     }
 
-    /// Releases segment and view when the consumer has not moved since the last call. Leaves a
-    /// busy consumer alone.
+    /// Releases segment and view if the consumer has not moved since the last call. Skips a
+    /// consumer whose lock is taken.
     pub(crate) fn release_if_idle(&self) {
         let moves = self.cell.moves.load(Ordering::Acquire);
         if self.moves_seen.swap(moves, Ordering::AcqRel) == moves
@@ -32,7 +32,7 @@ impl<S: Storage> ConsumerState<S> {
         }
     }
 
-    /// Releases the segments and views of all cursors. Leaves a busy consumer alone.
+    /// Releases the segments and views of all cursors. Skips a consumer whose lock is taken.
     pub(crate) fn release(&self) {
         if let Some(mut locked) = self.locked.try_lock() {
             locked.release();
@@ -42,29 +42,29 @@ impl<S: Storage> ConsumerState<S> {
         }
     }
 
-    /// Other consumers may have released a window: the next read asks for a better one.
+    /// Has the next read ask for a better window: other consumers may have released one.
     pub(crate) fn reconsider_window(&self) {
         let mut locked = self.locked.lock();
         locked.cursors().for_each(|cursor| cursor.reconsider_window());
     }
 
-    /// Releases everything, at the end of a run. Makes the descriptor readable.
+    /// Ends the run: releases everything and makes the descriptor readable.
     pub(crate) fn end_run(&self, core: &Core<S>) {
         let mut locked = self.locked.lock();
-        // A read that found the queue open and then waited for this lock checks once more.
+        // A read that found the queue open and then waited for this lock must check again.
         locked.special = true;
         locked.release();
         let mut rules = None;
         if let Some(ledger) = &mut locked.ledger {
             ledger.again.release();
-            // Nothing is stored any more: what becomes of a delivery or a dead letter from here on
-            // is not durable, and the files may be another's.
+            // After the close the files may belong to another process: nothing is stored, so
+            // deliveries and dead letters that end from here on are not durable.
             ledger.epoch += 1;
             rules = ledger.redelivery.as_mut().map(|redelivery| redelivery.end_run());
         }
         locked.note_ready(core);
         drop(locked);
-        // The other queue may be closed by this.
+        // Dropping the rules may close the other queue, so no lock is held.
         drop(rules);
     }
 }
@@ -81,7 +81,7 @@ impl<S: Storage> LockedState<S> {
         self.cursors().for_each(|cursor| cursor.release());
     }
 
-    /// Releases segment and view when the segment is no longer part of the queue.
+    /// Releases segment and view if the segment is no longer part of the queue.
     fn release_if_drained(&mut self, core: &Core<S>) {
         for cursor in self.cursors() {
             if let Some(life) = cursor.segment_life()

@@ -1,5 +1,5 @@
-//! The part of a ledger that deals with messages handed out in vain: they come again, at once or
-//! after a while, or they come no more.
+//! The ledger's side of failed deliveries: messages that come again, at once or after a delay, and
+//! messages that are rejected.
 
 use std::time::{Duration, Instant};
 
@@ -13,23 +13,23 @@ use crate::storage::StorageFile;
 use crate::threads::now;
 
 impl<F: StorageFile> Ledger<F> {
-    /// What the consumer wants of redelivery. It is made where it is missing.
+    /// The state of redelivery; the first call creates it.
     pub(crate) fn redelivery(&mut self) -> &mut Redeliveries<F> {
         self.redelivery.get_or_insert_with(Box::default)
     }
 
-    /// Takes over what an earlier run stored in the row of attempts.
+    /// Takes over the attempts that an earlier run stored in the row.
     pub(crate) fn take_up(&mut self, (row, stored): (AttemptsRow<F>, Attempts), place: u64) {
         self.redelivery.get_or_insert_with(Box::default).take_up(row, stored, place, &self.done);
     }
 
-    /// The numbers with a count that this run has not handed out.
+    /// The messages with a count that this run has not delivered.
     pub(crate) fn counted(&self) -> Vec<u64> {
         let counted = self.redelivery.iter().flat_map(|redelivery| redelivery.counted());
         counted.filter(|seq| !self.is_passed(*seq)).collect()
     }
 
-    /// A message that an earlier run handed out comes again, or is rejected as it was.
+    /// Returns a message that an earlier run delivered, or rejects it if that run did.
     pub(crate) fn take_back(&mut self, spot: Spot, segment_end: u64) {
         self.taken_back_below = self.taken_back_below.max(spot.seq + 1);
         if !self.keep_rejected(spot.seq, spot.position, segment_end) {
@@ -40,7 +40,7 @@ impl<F: StorageFile> Ledger<F> {
         }
     }
 
-    /// The message is lost: its count is not needed.
+    /// Drops the count of a lost message.
     pub(crate) fn forget_count(&mut self, seq: u64) {
         if let Some(redelivery) = &mut self.redelivery {
             redelivery.note_done(seq, seq);
@@ -52,8 +52,8 @@ impl<F: StorageFile> Ledger<F> {
         self.redelivery.as_ref().is_some_and(|it| it.has_timers() || it.rules.lease.is_some())
     }
 
-    /// Gives a message back, to come again after `delay`, or else as the rules say. False when it
-    /// is not with a worker.
+    /// Returns a message, which comes again after `delay`, or else by the rules. Returns false when
+    /// no worker has it.
     pub(crate) fn give_back(&mut self, seq: u64, delay: Option<Duration>) -> bool {
         let Some(open) = self.open.get(&seq).filter(|open| open.state == DeliveryState::Out) else {
             return false;
@@ -69,13 +69,13 @@ impl<F: StorageFile> Ledger<F> {
         if wait.is_zero() {
             self.put(seq, DeliveryState::Back, None);
         } else {
-            // A time that overflows the clock is for ever.
+            // A time that overflows the clock means no end.
             self.put(seq, DeliveryState::Delayed, now().checked_add(wait));
         }
         true
     }
 
-    /// An open message is handed out no more. False when it is not open, or rejected already.
+    /// Rejects an open message. Returns false when it is not open, or rejected already.
     pub(crate) fn reject(&mut self, seq: u64) -> bool {
         let Some(open) = self.open.get(&seq).filter(|open| open.state != DeliveryState::Rejected)
         else {
@@ -88,7 +88,7 @@ impl<F: StorageFile> Ledger<F> {
         true
     }
 
-    /// Rejects the messages that come again, though by new rules they were handed out too often.
+    /// Rejects the returned messages that have used up their attempts by the current rules.
     pub(crate) fn reject_spent(&mut self) {
         let Some(redelivery) = &self.redelivery else {
             return;
@@ -103,7 +103,7 @@ impl<F: StorageFile> Ledger<F> {
         }
     }
 
-    /// Does what was due by `now`: leases end, delays are over, dead letters are tried again.
+    /// Handles what is due by `now`: ends leases and delays, and retries dead letters.
     pub(crate) fn tick(&mut self, now: Instant) {
         while let Some(seq) = self.redelivery.as_mut().and_then(|it| it.take_due(now)) {
             let Some(open) = self.open.get_mut(&seq) else {
@@ -124,15 +124,15 @@ impl<F: StorageFile> Ledger<F> {
         }
     }
 
-    /// Does what is due, and returns the time, if a read needs it.
+    /// Handles what is due and returns the time, if a read needs the time.
     pub(crate) fn tick_if_needed(&mut self) -> Option<Instant> {
         let now = self.needs_clock().then(now)?;
         self.tick(now);
         Some(now)
     }
 
-    /// An error when the lease of the delivery has ended: the message is another worker's, or was,
-    /// or will be.
+    /// Fails when the lease of the delivery has ended. Another worker has, had or will get this
+    /// message: the caller's lease is void.
     pub(crate) fn check_lease(&mut self, seq: u64, handed: DeliveryToken) -> Result<()> {
         if !handed.is_leased() {
             return Ok(());
@@ -143,32 +143,32 @@ impl<F: StorageFile> Ledger<F> {
         if self.open.get(&seq).is_some_and(is_own) { Ok(()) } else { Err(Error::Expired) }
     }
 
-    /// How many rejected messages are to go to another queue.
+    /// How many rejected messages wait to go to another queue.
     pub(crate) fn pending_dead_letters(&self) -> usize {
         let go = self.redelivery.as_ref().is_some_and(|it| it.has_dead_letters());
         if go { self.rejected.len() } else { 0 }
     }
 
-    /// Another end of a lease that has not ended.
+    /// Replaces the end of a lease that has not ended.
     pub(crate) fn extend(&mut self, seq: u64, due: Option<Instant>) {
         self.put(seq, DeliveryState::Out, due);
     }
 
-    /// Takes the oldest rejected message, for its dead letter:
-    /// [`dead_letter_failed`](Self::dead_letter_failed) or [`finish`](Self::finish) follows.
+    /// Takes the oldest rejected message to make its dead letter. The caller then calls
+    /// [`dead_letter_failed`](Self::dead_letter_failed) or [`finish`](Self::finish).
     pub(crate) fn take_dead_letter(&mut self) -> Option<(u64, Open)> {
         let seq = self.rejected.pop_first()?;
         self.open.get(&seq).map(|open| (seq, *open))
     }
 
-    /// The dead letter is tried again at `due`.
+    /// Schedules the next attempt for the dead letter at `due`.
     pub(crate) fn dead_letter_failed(&mut self, seq: u64, due: Instant) {
         if self.open.get(&seq).is_some_and(|open| open.state == DeliveryState::Rejected) {
             self.put(seq, DeliveryState::Rejected, Some(due));
         }
     }
 
-    /// Reports a rejected message that has no other queue to go to as a gap: makes it done.
+    /// Reports a rejected message that no other queue takes as a gap, and makes it done.
     pub(crate) fn report_rejected(&mut self) -> Option<Gap> {
         let rejected = self.rejected.first().filter(|_| self.pending_dead_letters() == 0);
         let seq = *self.unsendable.first().or(rejected)?;
@@ -176,18 +176,18 @@ impl<F: StorageFile> Ledger<F> {
         Some(Gap { first: seq, last: seq, cause: GapCause::Rejected })
     }
 
-    /// Whether a read has something to report or to hand out that is not at the cursor.
+    /// Whether a read has a gap to report or a message to deliver that is not at the cursor.
     pub(crate) fn has_something(&self) -> bool {
         !self.returned.is_empty() || !self.stretches.is_empty() || self.has_rejected_to_report()
     }
 
-    /// Whether the next read reports a rejected message as a gap, also where none may be handed
-    /// out.
+    /// Whether the next read reports a rejected message as a gap, even when no message may be
+    /// delivered.
     pub(crate) fn has_rejected_to_report(&self) -> bool {
         !self.unsendable.is_empty() || self.rejected.len() > self.pending_dead_letters()
     }
 
-    /// Dead letters that were to be tried again later are tried now.
+    /// Makes all postponed dead letters due now.
     pub(crate) fn dead_letters_at_once(&mut self) {
         let waits =
             |(_, open): &(&u64, &Open)| open.state == DeliveryState::Rejected && open.due.is_some();
@@ -197,14 +197,14 @@ impl<F: StorageFile> Ledger<F> {
         }
     }
 
-    /// The other queue can never take the dead letter: a read reports the message as a gap.
+    /// Has a read report the message as a gap, for the other queue can never take it.
     pub(crate) fn dead_letter_refused(&mut self, seq: u64) {
         if self.open.get(&seq).is_some_and(|open| open.state == DeliveryState::Rejected) {
             self.unsendable.insert(seq);
         }
     }
 
-    /// A message that was rejected is gone: the next read reports it.
+    /// Returns a rejected message whose record is gone: the next read reports the gap.
     pub(crate) fn dead_letter_lost(&mut self, seq: u64) {
         self.put(seq, DeliveryState::Back, None);
     }

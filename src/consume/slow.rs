@@ -1,12 +1,11 @@
-//! Reading the long way: for a consumer with deliveries or with a descriptor.
+//! Reads on the slow path: for a consumer with deliveries or with a descriptor.
 //!
-//! The next message is the oldest one that was given back, or else the oldest one that was left
-//! behind, or else the next one at the cursor that is not done. Taking a message is receiving and
-//! acknowledging it at once.
+//! The next message is the oldest returned one, or else the oldest skipped one, or else the next
+//! one at the cursor that is not done. Taking a message receives and acknowledges it at once.
 //!
 //! The read that meets a gap reports it. When it cannot report all of it (an earlier read reported
-//! part, or the gap lies behind messages of a batch), the cursor and the stored place stay in front
-//! of the gap. The next read meets it again, also after a close or a kill.
+//! a part, or messages of a batch come before the gap), the cursor and the stored place stay in
+//! front of the gap. The next read meets it again, also after a close or a kill.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,7 +23,7 @@ use crate::storage::Storage;
 use crate::threads::MutexGuard;
 use crate::threads::ready::Ready;
 
-/// Where a consumer stood at one moment.
+/// A snapshot of a consumer.
 #[derive(Debug, Default)]
 pub(crate) struct Stand {
     pub(crate) place: Spot,
@@ -33,18 +32,18 @@ pub(crate) struct Stand {
     pub(crate) in_flight: u64,
 }
 
-/// What a call has done, to be counted.
+/// What a call has done, for the statistics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Done {
     Nothing,
-    /// A message was taken, or acknowledged.
+    /// The consumer took or acknowledged a message.
     Message,
     /// The read reported a gap.
     Gap(Gap),
 }
 
 impl<S: Storage> ConsumerState<S> {
-    /// The cursor moved, but not over a message: it met a gap.
+    /// Stores the place after the cursor moved over a gap, and counts the gap.
     #[cold]
     #[inline(never)]
     pub(super) fn pass_over<R>(
@@ -59,7 +58,7 @@ impl<S: Storage> ConsumerState<S> {
         }
     }
 
-    /// As [`step`](Self::step), the long way, with the consumer's lock.
+    /// Finds and delivers the next message on the slow path; the caller passes the consumer's lock.
     #[cold]
     #[inline(never)]
     pub(crate) fn step_slowly<D: Deliver<S>>(
@@ -76,7 +75,8 @@ impl<S: Storage> ConsumerState<S> {
                 let ended = step.moved || reported(&step.outcome).is_some();
                 drop(locked);
                 if ended && self.has_redelivery.load(Ordering::Acquire) {
-                    // Its attempts count no more, so another message may go out.
+                    // The end of this message's attempts may allow another message, so a waiting
+                    // reader wakes.
                     core.wake_reader(self.row);
                 }
                 step
@@ -85,7 +85,8 @@ impl<S: Storage> ConsumerState<S> {
         }
     }
 
-    /// The consumer's lock, once a default consumer that does not exist has begun by `if_gone`.
+    /// Returns the consumer's lock. `if_gone` creates the default consumer first if it does not
+    /// exist.
     fn existing<'a>(
         &'a self,
         mut locked: MutexGuard<'a, LockedState<S>>,
@@ -101,8 +102,8 @@ impl<S: Storage> ConsumerState<S> {
         Ok(locked)
     }
 
-    /// As [`step_slowly`](Self::step_slowly); the caller holds the consumer's lock. A message that
-    /// `delivery` did not take stays where it is.
+    /// Finds and delivers the next message on the slow path, while the caller holds the consumer's
+    /// lock. A message that `delivery` did not take stays at the cursor.
     #[cold]
     #[inline(never)]
     pub(crate) fn step_slow<D: Deliver<S>>(
@@ -115,7 +116,7 @@ impl<S: Storage> ConsumerState<S> {
         self.step_in_lane(locked, core, what, Lane::Oldest, delivery)
     }
 
-    /// As [`step_slow`](Self::step_slow), with a message of one lane.
+    /// Finds and delivers the next message of one lane, while the caller holds the consumer's lock.
     pub(super) fn step_in_lane<D: Deliver<S>>(
         &self,
         locked: &mut LockedState<S>,
@@ -125,7 +126,7 @@ impl<S: Storage> ConsumerState<S> {
         mut delivery: D,
     ) -> (Step<D::Delivered>, DeliveryToken) {
         // Checked before anything is stored: the index row of a removed consumer may belong to
-        // another one by now.
+        // another consumer by now.
         if let Err(error) = locked.check(core, self) {
             return (Step::of(Err(error.into())), DeliveryToken::default());
         }
@@ -140,7 +141,7 @@ impl<S: Storage> ConsumerState<S> {
                 Err(error) => break Err(error.into()),
             };
             let Some(delivered) = delivery.deliver(locked.cursor_at(at), record) else {
-                // The record is looked for again.
+                // `delivery` wants a verified payload: the next round finds the record again.
                 continue;
             };
             if what != Read::Look && D::took(&delivered) {
@@ -156,15 +157,15 @@ impl<S: Storage> ConsumerState<S> {
         let done = reported.map_or(if moved { Done::Message } else { Done::Nothing }, Done::Gap);
         let crossed = self.store_progress(locked, core, before, done);
         // The read may have met messages that an earlier run rejected: the caller wakes the
-        // delivery worker.
+        // delivery worker for them.
         let has_dead_letters =
             locked.ledger.as_ref().is_some_and(|ledger| ledger.pending_dead_letters() > 0);
         (Step { outcome, crossed: crossed || has_dead_letters, moved }, handed)
     }
 
-    /// Stores the place and the done ranges where they changed, and counts `done`. `before` is the
-    /// end of the segment that the lowest open message began in. True when the cursor or the place
-    /// left a segment behind.
+    /// Stores the place and the done ranges if they changed, and counts `done`. `before` is the end
+    /// of the segment in which the lowest open message began. Returns whether the cursor or the
+    /// place left a segment.
     pub(super) fn store_progress(
         &self,
         locked: &mut LockedState<S>,
@@ -174,7 +175,7 @@ impl<S: Storage> ConsumerState<S> {
     ) -> bool {
         let cursor = locked.cursor.spot();
         let spot = match &locked.ledger {
-            // (One that was taken back lies at the cursor or beyond it.)
+            // A message that an earlier run delivered may be open at the cursor or beyond it.
             Some(ledger) => ledger.lowest().map_or(cursor, |lowest| lowest.min(cursor)),
             _ => cursor,
         };
@@ -198,11 +199,11 @@ impl<S: Storage> ConsumerState<S> {
             }
         }
         self.note_change(locked, core);
-        // No `||`: the cursors' flags must be taken in any case.
+        // `|`, not `||`: the cursors' flags must be taken in any case.
         locked.take_crossed() | before.is_some_and(|end| spot.position >= end)
     }
 
-    /// Hands the next message out, to be acknowledged.
+    /// Delivers the next message, to be acknowledged later.
     pub(crate) fn receive<D: Deliver<S>>(
         &self,
         core: &Core<S>,
@@ -219,26 +220,26 @@ impl<S: Storage> ConsumerState<S> {
         self.step_slow(&mut locked, core, Read::Receive, delivery)
     }
 
-    /// The ledger. The first call makes it.
+    /// Returns the ledger; the first call creates it.
     pub(super) fn ledger<'a>(&self, locked: &'a mut LockedState<S>) -> &'a mut Ledger<S::File> {
         locked.special = true;
         self.has_ledger.store(true, Ordering::Release);
         locked.ledger.get_or_insert_with(|| Box::new(Ledger::new(&[], None)))
     }
 
-    /// How many messages are in flight, read without the lock.
+    /// The number of messages in flight, read without the lock.
     pub(crate) fn in_flight(&self, core: &Core<S>) -> u64 {
         if core.forked() { 0 } else { self.cell.in_flight.load(Ordering::Relaxed) }
     }
 
-    /// Publishes how many messages are in flight.
+    /// Publishes the number of messages in flight.
     pub(crate) fn count_in_flight(&self, locked: &LockedState<S>) {
         let in_flight = locked.ledger.as_ref().map_or(0, |ledger| ledger.in_flight() as u64);
         self.cell.in_flight.store(in_flight, Ordering::Relaxed);
     }
 
-    /// Messages between the place and the end of what is visible, without those that are done or
-    /// known to be missing.
+    /// The number of visible messages from the place on, without those that are done or known to be
+    /// missing.
     pub(crate) fn len(&self, core: &Core<S>) -> u64 {
         if core.forked() {
             return 0;
@@ -250,7 +251,7 @@ impl<S: Storage> ConsumerState<S> {
         counted.unwrap_or_else(|| core.len_from(self.seq(), std::iter::empty()))
     }
 
-    /// Where the consumer stands.
+    /// Takes a snapshot of the consumer.
     pub(crate) fn stand(&self, core: &Core<S>) -> Stand {
         let stand = self.glance(|locked| Stand {
             place: locked.stored,
@@ -264,13 +265,13 @@ impl<S: Storage> ConsumerState<S> {
         })
     }
 
-    /// Runs `look` under the lock when there is a ledger: the number of messages does not follow
-    /// from the place alone.
+    /// Runs `look` under the lock if there is a ledger: the number of messages does not follow from
+    /// the place alone then.
     fn glance<R>(&self, look: impl FnOnce(&LockedState<S>) -> R) -> Option<R> {
         self.has_ledger.load(Ordering::Acquire).then(|| look(&self.locked.lock()))
     }
 
-    /// Keeps the descriptor up to date from now on.
+    /// Stores the descriptor, which reads and producers keep up to date from now on.
     pub(crate) fn set_ready(&self, core: &Core<S>, ready: Arc<Ready>) {
         let _ = self.ready.set(Arc::clone(&ready));
         let mut locked = self.locked.lock();
@@ -289,13 +290,13 @@ impl<S: Storage> LockedState<S> {
         }
     }
 
-    /// Whether a cursor crossed the end of a segment, or wants something.
+    /// Whether a cursor left a segment, or needs a window or a descriptor.
     fn take_crossed(&mut self) -> bool {
         let behind = self.lanes.as_mut().is_some_and(|lanes| lanes.cursor.take_crossed());
         self.cursor.take_crossed() | behind
     }
 
-    /// Steps over the message that was found, and hands it out or makes it done.
+    /// Steps over the found message, and delivers it or makes it done.
     fn take(
         &mut self,
         at: FoundAt,

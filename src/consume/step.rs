@@ -1,4 +1,4 @@
-//! What the parts of a read hand to each other: how it reads, from which lane, and what came of it.
+//! Parameters and result of a read: how it reads, from which lane, and its outcome.
 
 use crate::error::{Error, Result};
 use crate::read::{Cursor, Record};
@@ -7,16 +7,16 @@ use crate::storage::Storage;
 /// What a read does with the message it finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Read {
-    /// Delivers it; it stays.
+    /// Delivers it without moving the cursor.
     Look,
     /// Delivers it and steps over it.
     Take,
-    /// As `Take`, for a batch that has messages already: stops in front of a gap as at the end of
+    /// Like `Take`, for a batch that has messages already: stops in front of a gap as at the end of
     /// the queue. A later read reports the gap.
     TakeMore,
     /// Steps over it without reading its payload.
     Skip,
-    /// Hands it out, to be acknowledged.
+    /// Delivers it, to be acknowledged later.
     Receive,
 }
 
@@ -32,19 +32,19 @@ pub(crate) enum Lane {
 /// Whether a consumer has a place in the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Existence {
-    /// The default consumer before its first read, and after it was removed.
+    /// The default consumer before its first read, and after its removal.
     NotYet,
     Exists,
-    /// For good: another consumer of the same name has another state.
+    /// Removed for good: another consumer of the same name has another state.
     Removed,
 }
 
-/// What a delivery must remember of the read that handed it out.
+/// What a delivery remembers of the read that made it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct DeliveryToken {
-    /// How often its message was handed out.
+    /// How often its message was delivered.
     pub(crate) attempts: u32,
-    /// The ledger's epoch: a seek begins another.
+    /// The ledger's epoch: each seek begins a new one.
     pub(crate) epoch: u64,
     /// [`LEASED`](Self::LEASED) and [`BACKLOG`](Self::BACKLOG). (With a `bool` here, an optional
     /// delivery is moved in pieces that do not match how it was written: 10 ns for each move.)
@@ -52,9 +52,9 @@ pub(crate) struct DeliveryToken {
 }
 
 impl DeliveryToken {
-    /// It has a lease.
+    /// The delivery has a lease.
     pub(crate) const LEASED: u32 = 1;
-    /// Its message had been left behind.
+    /// The message was in the backlog.
     pub(crate) const BACKLOG: u32 = 2;
 
     pub(crate) fn new(attempts: u32, epoch: u64, marks: u32) -> DeliveryToken {
@@ -70,41 +70,41 @@ impl DeliveryToken {
     }
 }
 
-/// Hands the message that a read found to its caller. (A trait, for a closure cannot be forced
-/// inline into the quick way.)
+/// Delivers a found message to the caller. (A trait, because a closure cannot be forced inline into
+/// the fast path.)
 pub(crate) trait Deliver<S: Storage> {
     type Delivered;
 
-    /// Delivers the record at the cursor. `None` when its unchecked payload turns out damaged, or
-    /// must be checked first: the read looks for the record again, checked.
+    /// Delivers the record at the cursor. `None` when its unverified payload turns out damaged, or
+    /// must be verified first: the read then finds the record again and verifies it.
     fn deliver(&mut self, cursor: &mut Cursor<S::File>, record: Record) -> Option<Self::Delivered>;
 
-    /// Whether the caller got the message. If not, no read steps over it.
+    /// Whether the caller got the message. If not, the read does not step over it.
     #[inline(always)]
     fn took(_: &Self::Delivered) -> bool {
         true
     }
 }
 
-/// Has the default consumer begin, for a read that finds that another thread has removed it. The
-/// caller holds no lock.
+/// Creates the default consumer for a read that finds that another thread removed it. The caller
+/// holds no lock.
 pub(crate) trait BeginsDefault {
     fn begin_default(&self) -> Result<()>;
 }
 
-/// The outcome of a read, and what the engine has to do next.
+/// The outcome of a read, and what the engine must do next.
 #[derive(Debug)]
 pub(crate) struct Step<R> {
     pub(crate) outcome: Result<Option<R>, Box<Error>>,
-    /// A segment was left behind and may be given back, or the cursor wants a window or a
-    /// descriptor, or dead letters are to go.
+    /// The cursor left a segment that may be reclaimed, or it needs a window or a descriptor, or
+    /// dead letters wait to be moved.
     pub(crate) crossed: bool,
     /// The place moved over a message.
     pub(crate) moved: bool,
 }
 
 impl<R> Step<R> {
-    /// Nothing was delivered, and nothing follows.
+    /// A step that delivered nothing and has no follow-up.
     pub(crate) fn of(outcome: Result<Option<R>, Box<Error>>) -> Step<R> {
         Step { outcome, crossed: false, moved: false }
     }

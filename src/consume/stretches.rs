@@ -1,29 +1,29 @@
-//! What a consumer's cursor has left behind: stretches of messages that were not handed out.
+//! Stretches: ranges of messages that a consumer's cursor skipped without a delivery.
 //!
-//! A jump moves the cursor to the end of the queue and leaves what waited as a stretch. Stretches
-//! are kept in memory alone. After an opening they are what lies between the place and the highest
-//! number that is done.
+//! A jump moves the cursor to the end of the queue and makes a stretch of the messages that it
+//! skips. Stretches are kept in memory only. An opening restores them as the numbers between the
+//! place and the highest done number that are not done.
 
 use std::collections::VecDeque;
 
 use crate::format::Spot;
 
-/// Messages that wait and were passed by. None of them is open, but what an earlier run was handed.
+/// A range of skipped messages. None of them is open, except those that an earlier run delivered.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LeftBehind {
-    /// The next message to hand out, or a gap before it.
+    /// The next message to deliver, or a gap before it.
     pub(crate) spot: Spot,
-    /// The end of the segment that the spot lies in; the spot's position where it is not known.
+    /// The end of the segment that contains the spot; the spot's position if that is not known.
     pub(crate) segment_end: u64,
-    /// The number behind the last one.
+    /// The number after the last one.
     pub(crate) end: u64,
 }
 
-/// The stretches in the order of their numbers. No two overlap. They are read from either end.
+/// The stretches in the order of their numbers. No two overlap. A read takes the first or the last.
 #[derive(Debug, Default)]
 pub(crate) struct Stretches {
     list: VecDeque<LeftBehind>,
-    /// Messages from this number on are fresh, the others are the backlog's.
+    /// Messages from this number on are fresh; lower ones belong to the backlog.
     fresh_from: u64,
 }
 
@@ -48,7 +48,7 @@ impl Stretches {
         self.list.iter()
     }
 
-    /// Whether the message is the backlog's.
+    /// Whether the message belongs to the backlog.
     pub(super) fn is_backlog(&self, seq: u64) -> bool {
         seq < self.fresh_from
     }
@@ -57,23 +57,23 @@ impl Stretches {
         self.fresh_from
     }
 
-    /// Messages below the number are not fresh any more.
+    /// Moves messages below the number to the backlog.
     pub(super) fn raise_fresh_from(&mut self, seq: u64) {
         self.fresh_from = self.fresh_from.max(seq);
     }
 
-    /// The cursor moves to the end of `stretch` and leaves it behind. Something waits in it.
+    /// Adds `stretch`, which is not empty; the caller moves the cursor to its end.
     pub(super) fn leave(&mut self, stretch: LeftBehind) {
         self.fresh_from = stretch.end;
         match self.list.back_mut() {
-            // Nothing was handed out between the two.
+            // No message was delivered between the two stretches.
             Some(last) if last.end == stretch.spot.seq => last.end = stretch.end,
             _ => self.list.push_back(stretch),
         }
     }
 
-    /// The messages of the stretch before `spot` were handed out or reported. One in which nothing
-    /// waits any more goes: true then.
+    /// Moves the start of a stretch to `spot`, after the messages before it were delivered or
+    /// reported. Removes a stretch that is empty then, and returns true.
     pub(super) fn advance(&mut self, at: usize, spot: Spot, segment_end: u64) -> bool {
         let Some(stretch) = self.list.get_mut(at) else {
             return true;
@@ -86,7 +86,7 @@ impl Stretches {
         is_over
     }
 
-    /// The cursor moves to `fresh_from`, and these are left behind.
+    /// Replaces the stretches; the caller moves the cursor to `fresh_from`.
     pub(super) fn set(&mut self, list: Vec<LeftBehind>, fresh_from: u64) {
         *self = Stretches { list: list.into(), fresh_from };
     }

@@ -49,12 +49,12 @@ impl Bench {
         (0..10).map(|number| self.receive().filter(|(seq, _)| *seq == number).unwrap().1).collect()
     }
 
-    /// The consumer in the index, as the next opening reads it.
+    /// The consumer's row in the index, as the next opening reads it.
     fn in_index(&self) -> ConsumerRow {
         in_index(&self.storage).unwrap()
     }
 
-    /// The number at which the consumer stands: `stored`, the cell and the index agree.
+    /// The number of the place; asserts that `stored`, the cell and the index agree on it.
     fn place(&self) -> u64 {
         let stored = self.consumer.with_locked(|locked| locked.stored);
         let row = self.in_index();
@@ -65,11 +65,12 @@ impl Bench {
         stored.seq
     }
 
-    /// The ranges that are done beyond the place.
+    /// The done ranges beyond the place.
     fn done(&self) -> Vec<(u64, u64)> {
         let ledger: Vec<_> =
             self.consumer.with_locked(|locked| locked.ledger.as_ref().unwrap().done().collect());
-        // A power cut may leave an older place: the numbers from there on are stored as done too.
+        // The place may be older after a power cut: the numbers from that place on are stored as
+        // done too.
         let mut acks = self.in_index().acks;
         let place = self.place();
         acks.retain(|acks| acks.last >= place);
@@ -150,7 +151,7 @@ fn an_acknowledgement_counts_once() {
         (taken(), bench.consumer.in_flight(&bench.engine.core), bench.done()),
         (1, 9, vec![(4, 4)])
     );
-    // A message that was not handed out.
+    // A message that was not delivered.
     assert!(bench.consumer.acknowledge(&bench.engine.core, 77, handed[0]).unwrap().is_none());
     assert_eq!(taken(), 1);
 }

@@ -11,16 +11,16 @@ use crate::read::Cursor;
 use crate::storage::{Storage, StorageFile};
 use crate::threads::now;
 
-/// A rate is kept over so long a time: a program that looks now and then gets what it missed.
+/// How long unused rate is kept: a program that polls now and then catches up at most this much.
 const RATE_OVER: Duration = Duration::from_millis(100);
 
 /// How long a message is fresh.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Within {
     Millis(u64),
-    /// As long as it is among the last so many.
+    /// While it is among the last so many messages.
     Last(u64),
-    /// Until the program says so.
+    /// Until the program calls for a jump.
     Manual,
 }
 
@@ -28,11 +28,11 @@ pub(crate) enum Within {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LaneRules {
     pub(crate) within: Within,
-    /// Of so many messages in turn, those of the fresh lane and those of the backlog.
+    /// Out of their sum of consecutive messages: how many the fresh lane and the backlog deliver.
     pub(crate) share: (u32, u32),
-    /// The most messages of the backlog in a second.
+    /// The most messages of the backlog per second.
     pub(crate) rate: Option<u64>,
-    /// The youngest stretch is read first.
+    /// Whether the backlog lane reads the youngest stretch first.
     pub(crate) youngest_first: bool,
 }
 
@@ -42,19 +42,19 @@ impl LaneRules {
     }
 }
 
-/// The part of a consumer that is read in lanes.
+/// The state of a consumer that is read in lanes.
 #[derive(Debug)]
 pub(crate) struct TwoLanes<F> {
     pub(super) rules: LaneRules,
-    /// Reads the stretches.
+    /// Reads the stretches (skipped messages).
     pub(crate) cursor: Cursor<F>,
-    /// How many messages of a turn were handed out.
+    /// How many messages of the current turn were delivered.
     pub(super) turn: u32,
     /// When the rate allows the next message of the backlog.
     pub(super) backlog_at: Option<Instant>,
-    /// Messages below the number were written before the time, in milliseconds.
+    /// `(number, milliseconds)`: messages below the number were written before that time.
     pub(super) begun: (u64, u64),
-    /// The messages with these numbers were written before the time, as was known at another time.
+    /// `(numbers, time, asked)`: at `asked`, these messages were known to be written before `time`.
     pub(super) written: Option<(Range<u64>, u64, u64)>,
 }
 
@@ -70,7 +70,7 @@ impl<F: StorageFile> TwoLanes<F> {
         }
     }
 
-    /// The lanes in the order in which they are asked for the next message.
+    /// The two lanes, the one whose turn it is first.
     pub(super) fn order(&self) -> [Lane; 2] {
         if self.turn < self.rules.share.0 {
             [Lane::Fresh, Lane::Backlog]
@@ -79,8 +79,8 @@ impl<F: StorageFile> TwoLanes<F> {
         }
     }
 
-    /// The lane whose turn it was has handed a message out. (What a lane gets because the other one
-    /// has nothing counts as nobody's turn.)
+    /// Advances the turn if the lane whose turn it was delivered a message. (A message taken
+    /// because the other lane is empty does not advance the turn.)
     pub(super) fn count_turn(&mut self, lane: Lane) {
         let (fresh, backlog) = self.rules.share;
         if lane == self.order()[0] {
@@ -93,7 +93,7 @@ impl<F: StorageFile> TwoLanes<F> {
         self.rules.rate.and(self.backlog_at)
     }
 
-    /// A message of the backlog was handed out.
+    /// Counts a delivered message of the backlog against the rate.
     pub(super) fn count_rate(&mut self) {
         if let Some(rate) = self.rules.rate {
             let now = now();
@@ -103,7 +103,7 @@ impl<F: StorageFile> TwoLanes<F> {
         }
     }
 
-    /// Which stretch is read now, of so many.
+    /// The index of the stretch to read now, out of `stretches`.
     pub(super) fn current(&self, stretches: usize) -> usize {
         if self.rules.youngest_first { stretches - 1 } else { 0 }
     }
@@ -129,7 +129,7 @@ impl<F: StorageFile> TwoLanes<F> {
         age: u64,
     ) -> bool {
         if seq < core.found_tail.seq {
-            // An earlier run wrote it.
+            // An earlier run wrote the message.
             return true;
         }
         let now = core.storage.now();
@@ -137,7 +137,8 @@ impl<F: StorageFile> TwoLanes<F> {
         if seq < self.begun.0 && is_past(self.begun.1) {
             return true;
         }
-        // Later marks may tell more, when the clock was set.
+        // The cached answer expires: after a change of the clock, later write times may be more
+        // exact.
         let is_current = |asked: u64| asked <= now && now - asked <= age / 8;
         if let Some((numbers, before, asked)) = &self.written
             && numbers.contains(&seq)
