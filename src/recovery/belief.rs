@@ -1,4 +1,4 @@
-//! How far an opening believes the index, and what the index says where it is believed.
+//! Decides how far an opening believes the index, and reads what depends on that.
 
 use crate::format::{Checkpoint, FLAG_BEGUN, Spot};
 use crate::index::image::IndexImage;
@@ -6,7 +6,7 @@ use crate::index::losses::Evicted;
 use crate::index::run::Run;
 use crate::storage::CacheToken;
 
-/// How the run before ended, as far as the files tell.
+/// How the run before ended, as far as the files show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ended {
     /// The queue was closed.
@@ -17,18 +17,18 @@ pub(crate) enum Ended {
     Cut,
 }
 
-/// What an opening believes of the index beyond what stays true over a power cut.
+/// What an opening believes of the index beyond the parts that survive a power cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Belief {
     /// No cached byte can have been lost: the live part is exact.
     Cache,
-    /// The queue was closed in order, and nothing was done to it since.
+    /// The queue was closed in order, and no run changed it since.
     CleanEnd,
     /// Boot and directory are the same, the mount is another one or not known. In a container or
-    /// another mount namespace no byte was lost. If the file system failed and was mounted anew,
+    /// another mount namespace no byte was lost. If the file system failed and was mounted again,
     /// every byte that was not synced may be lost.
     Mount,
-    /// Power may have been cut: only what was on the disk is believed.
+    /// Power may have been cut: the opening believes only what was on the disk.
     Disk,
 }
 
@@ -36,7 +36,7 @@ impl Belief {
     /// How far the index may be believed, by its own marks and by the storage's cache token.
     pub(super) fn in_index(image: &IndexImage, token: &CacheToken) -> Belief {
         let is_same_place = image.live.run.is_some() && image.live.token.place == token.place;
-        // A run begun behind a clean end may evict messages before it takes the mark back.
+        // A run that began after a clean end may evict messages before it withdraws the mark.
         let gave_up_since = |checkpoint: &Checkpoint| {
             let evicted = image.live.run.map(|run| run.evicted.end());
             is_same_place && evicted.is_some_and(|end| end > Evicted::of(checkpoint).end())
@@ -49,10 +49,10 @@ impl Belief {
         }
     }
 
-    /// How the run before ended. Behind a clean end another run may have begun and not changed it:
-    /// one that hands out what was left. It has died if its process id still stands there in the
-    /// same boot and directory, seen from this mount or another one: in a container a job may end
-    /// every run so.
+    /// How the run before ended. After a clean end another run may have begun and not changed the
+    /// queue: it only delivered messages. That run has died if its process id is still there with
+    /// the same boot and directory, seen from this mount or another one: in a container a job may
+    /// end every run so.
     pub(super) fn ended(self, image: &IndexImage, token: &CacheToken) -> Ended {
         let has_holder = image.live.run.is_some() && image.live.pid != 0;
         let died = has_holder && image.live.token.place == token.place;
@@ -65,24 +65,24 @@ impl Belief {
         }
     }
 
-    /// The walk searches for more records behind bytes that do not validate.
+    /// Whether the walk searches for more records after invalid bytes.
     pub(super) fn searches(self) -> bool {
         matches!(self, Belief::Mount | Belief::Disk)
     }
 
-    /// Nothing shows that power was cut: what was found is all there was.
+    /// Whether no sign shows a power cut: the records that the walk found are all there were.
     pub(super) fn is_trusted(self) -> bool {
         self != Belief::Disk
     }
 
-    /// The clean end, where the index is believed and no run went on behind it.
+    /// The clean end, if the index is believed and no run continued after it.
     pub(super) fn clean_end(self, image: &IndexImage) -> Option<Checkpoint> {
         clean_end(image).filter(|_| self.is_trusted())
     }
 
-    /// Whether appends go on at the spot that was found. Another mount may have lost the last
-    /// messages together with the bytes of the index that spoke of them, and nothing shows it. So
-    /// numbers go on at the end of the reservation, behind a gap: those between may have been given
+    /// Whether appends continue at the spot that the walk found. With another mount the last
+    /// messages may be lost together with the index bytes that stated them, without a sign. Numbers
+    /// then continue at the end of the reservation, after a gap: those between may have been given
     /// out.
     pub(super) fn goes_on_at(self, image: &IndexImage, found: Spot) -> bool {
         let is_sure = self != Belief::Mount || planted!(NumbersOfAnotherMount);
@@ -95,7 +95,7 @@ impl Belief {
     }
 }
 
-/// What was evicted. The live part knows it before the checkpoint does.
+/// The evicted messages. The live part has them before the checkpoint does.
 pub(super) fn evicted(image: &IndexImage, belief: Belief) -> Evicted {
     let noted = image.checkpoint.as_ref().map(Evicted::of).unwrap_or_default();
     let live = belief.of_cache(image).map(|run| run.evicted);
@@ -103,9 +103,9 @@ pub(super) fn evicted(image: &IndexImage, belief: Belief) -> Evicted {
     live.filter(|live| live.end() >= noted.end()).unwrap_or(noted)
 }
 
-/// The first number that is held: every message before it was evicted, or passed by every
-/// consumer. When all consumers were removed, the checkpoint says how far they came. When the index
-/// was lost since, the headers of the segments say it: that is `held`.
+/// The first retained number: every message before it was evicted, or passed by every consumer.
+/// When all consumers were removed, the checkpoint says how far they came. When the index was lost
+/// since, the headers of the segments say it: `by_headers`.
 pub(super) fn first_retained(image: &IndexImage, belief: Belief, by_headers: u64) -> u64 {
     let lowest = image.consumers.iter().map(|consumer| consumer.place.seq).min();
     let passed = lowest.unwrap_or_else(|| {
@@ -117,15 +117,15 @@ pub(super) fn first_retained(image: &IndexImage, belief: Belief, by_headers: u64
 /// The end of the reservation: no number at or above it was given out.
 pub(super) fn reservation(image: &IndexImage, belief: Belief) -> u64 {
     // The run's reservation is an upper bound even when the rest of the run record is not believed.
-    // A run that was closed in order gave its reservation back.
+    // A run that was closed in order returned its reservation.
     let is_believed = belief != Belief::CleanEnd;
     let run = image.live.run.filter(|_| is_believed).unwrap_or_default();
     run.reservation.max(image.checkpoint.map_or(0, |checkpoint| checkpoint.reservation))
 }
 
-/// The clean end that the checkpoint marks, if no run went on behind it. Before a run reserves a
-/// number or moves the tail it takes the mark back in one slot of the checkpoint, and says so in
-/// the run record, by one sync. When that slot is damaged, the other one still has the mark.
+/// The clean end that the checkpoint marks, if no run continued after it. Before a run reserves a
+/// number or moves the tail it clears the mark in one slot of the checkpoint, and says so in the
+/// run record, by one sync. When that slot is damaged, the other one still has the mark.
 pub(super) fn clean_end(image: &IndexImage) -> Option<Checkpoint> {
     let end = image.checkpoint.filter(|checkpoint| checkpoint.clean)?;
     let live = &image.live;

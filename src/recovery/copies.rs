@@ -1,4 +1,4 @@
-//! Two files of one segment: somebody copied one of them, or put an older copy back.
+//! Handles two files of one segment: somebody copied one of them, or restored an older copy.
 
 use crate::error::{Error, Result};
 use crate::format::{Spot, segment_name};
@@ -7,9 +7,8 @@ use crate::recovery::walk::{WalkRules, walk};
 use crate::segment::{Row, quarantine};
 use crate::storage::Storage;
 
-/// Of several files of one segment, leaves the one whose records reach furthest, and sets the
-/// others aside: a writer that stores to one and a reader that looks into another would lose what
-/// is between.
+/// Of several files of one segment, keeps the one whose records reach furthest, and quarantines the
+/// others: if the writer stored to one and a reader read another, the reader would miss records.
 pub(super) fn leave_one_file_of_each<S: Storage>(storage: &S, rows: &mut Rows) -> Result<()> {
     rows.sort();
     let mut kept: Vec<Row> = Vec::with_capacity(rows.live.len());
@@ -30,7 +29,7 @@ pub(super) fn leave_one_file_of_each<S: Storage>(storage: &S, rows: &mut Rows) -
     Ok(())
 }
 
-/// Up to where the segment's records validate.
+/// The position up to which the segment's records validate.
 fn reach<S: Storage>(storage: &S, row: &Row) -> Result<u64> {
     let start = Spot { position: row.header.base, seq: row.header.first_seq };
     let rules = WalkRules { search: true, whole_before: true, published: u64::MAX };

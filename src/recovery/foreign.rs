@@ -1,21 +1,21 @@
-//! Whether a directory may be a queue's. A directory that holds files, but none of mmq's, is
-//! refused and left as it is.
+//! Decides whether a directory may be a queue's. A directory that holds files, but none of mmq's,
+//! is refused and not changed.
 //!
-//! An opening asks this only when the index has no valid header. A file is mmq's if it is a regular
-//! file, has the name of the index or of a segment, and
+//! An opening calls this only when the index has no valid header. A file is mmq's if it is a
+//! regular file, has the name of the index or of a segment, and
 //!
-//! - begins with the magic number of such a file, of whatever version, or with what damage left of
-//!   it: at most two bytes of another value, the others as they were or zero; or
-//! - is empty, or its first sector is zero: a kill while the file was being created leaves it so,
-//!   and so does a sector that was lost; or
+//! - begins with the magic number of such a file, of whatever version, even if damaged: at most two
+//!   bytes have another value, the others are right or zero; or
+//! - is empty, or its first sector is zero: a kill while mmq created the file leaves it so, and so
+//!   does a lost sector; or
 //! - has a length that mmq gives such files (whole pages of 4 KiB): every header in it may be
 //!   damaged; or
-//! - is an index of any length in which one row still describes a segment. (Records in a segment
-//!   are not looked at: their checksums are seeded from the segment's header, and a valid header,
-//!   in the file or in a row, is proof by itself.)
+//! - is an index of any length in which one row still describes a segment. (The test does not look
+//!   at records in a segment: their checksums are seeded from the segment's header, and a valid
+//!   header, in the file or in a row, is proof by itself.)
 //!
-//! A file under a name that mmq gives to files it quarantines is mmq's, too: an opening that
-//! quarantined everything may have been killed before it made a new index. Hidden files and
+//! A file under a name that mmq gives to quarantined files is mmq's, too: an opening that
+//! quarantined everything may have died before it created a new index. Hidden files and
 //! `lost+found` do not count: a directory that holds nothing else is empty.
 
 use std::io;
@@ -28,13 +28,13 @@ use crate::format::{
 use crate::storage::read_full;
 use crate::storage::{Storage, StorageFile};
 
-/// Bytes of a magic number that may have another value, neither their own nor zero.
+/// How many bytes of a damaged magic number may be neither right nor zero.
 const OTHER_BYTES: usize = 2;
 
-/// Bytes: the length of every file that mmq makes is a multiple of this.
+/// Every file that mmq creates has a multiple of this many bytes.
 const PAGE: u64 = 4096;
 
-/// Refuses the directory when it is not a queue's. The caller found no valid index header in it.
+/// Fails when the directory is not a queue's. The caller found no valid index header in it.
 #[cold]
 pub(crate) fn refuse_foreign<S: Storage>(storage: &S) -> Result<()> {
     let mut listed = storage.list().map_err(|error| Error::io("list", storage.path(), error))?;
@@ -57,7 +57,7 @@ pub(crate) fn refuse_foreign<S: Storage>(storage: &S) -> Result<()> {
     }
 }
 
-/// Whether an opening has left an index that it was putting in the place of a damaged one.
+/// Whether an earlier opening died while it was replacing a damaged index, and left the new one.
 pub(super) fn is_left<S: Storage>(storage: &S) -> Result<bool> {
     let failed = |error| Error::io("open", storage.path().join(INDEX_NEW_NAME), error);
     is_new_index(storage).map_err(failed)
@@ -73,12 +73,12 @@ fn is_new_index<S: Storage>(storage: &S) -> io::Result<bool> {
     Ok(format::decode_index_header(&bytes[..read]).is_ok())
 }
 
-/// Whether there is no file of that name, or something else than a file.
+/// Whether the error means that no regular file has that name.
 fn is_none(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidData)
 }
 
-/// What kind of file a name belongs to.
+/// The kind of file to which a name belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Named {
     Index,
@@ -108,7 +108,7 @@ impl Named {
     }
 }
 
-/// Whether the file of this name is mmq's, as the module's doc says.
+/// Whether the file of this name is mmq's by the rules of this module.
 fn is_ours<S: Storage>(storage: &S, name: &str) -> io::Result<bool> {
     let (magic, lens) = match Named::of(name) {
         Named::Index => (INDEX_MAGIC, index_at::END as u64..=u64::MAX),
@@ -133,7 +133,7 @@ fn is_ours<S: Storage>(storage: &S, name: &str) -> io::Result<bool> {
         || bytes.iter().take(SECTOR).all(|byte| *byte == 0))
 }
 
-/// Whether these bytes begin with this magic number, or with what damage left of it.
+/// Whether these bytes begin with this magic number, even if damaged.
 fn begins_with(bytes: &[u8], magic: u64) -> bool {
     let pairs = || bytes.iter().zip(magic.to_le_bytes());
     let other = pairs().filter(|&(&byte, magic)| byte != magic && byte != 0).count();
@@ -146,7 +146,7 @@ fn describes_a_segment(index: &[u8]) -> bool {
     rows.iter().any(|row| SegmentHeader::decode(row).is_ok())
 }
 
-/// A file of a later format, which is neither read nor written.
+/// The error for a file of a later format, which this version neither reads nor writes.
 pub(super) fn unsupported<S: Storage>(storage: &S, name: &str, found: u32) -> Error {
     Error::UnsupportedFormat {
         path: storage.path().join(name),

@@ -1,4 +1,4 @@
-//! The headers of all segment files, and how a header is written again.
+//! Reads the headers of all segment files, and writes headers again.
 
 use std::io;
 
@@ -14,10 +14,10 @@ use crate::storage::{Storage, StorageFile};
 #[derive(Default)]
 pub(super) struct Headers {
     pub(super) whole: Vec<(u32, SegmentHeader)>,
-    /// With the lengths of the files.
+    /// Files with a damaged header, with the length of each.
     pub(super) damaged: Vec<(u32, u64)>,
-    /// Those of `whole` of which only the row of the index states all that is missing, or that the
-    /// segment is a spare.
+    /// Those of `whole` whose file states less than the index row: which numbers are missing, or
+    /// that the segment is a spare.
     pub(super) stated_by_rows: Vec<(u32, SegmentHeader)>,
 }
 
@@ -53,11 +53,11 @@ impl Headers {
     }
 }
 
-/// Why a segment's header is not at hand.
+/// Why a segment's header could not be read.
 enum Unread {
     Lost(Lost),
     Version(u32),
-    /// With the length of the file.
+    /// The header is damaged; with the length of the file.
     Damaged(u64),
 }
 
@@ -81,9 +81,10 @@ fn read_segment<S: Storage>(storage: &S, slot: u32) -> Result<SegmentHeader, Unr
 }
 
 /// Writes the damaged header of the file in `slot` again, from the index's row, if the file is the
-/// segment that the row describes. Its records tell: the row may be older than the file, which then
-/// took the place of one that was removed. The header is synced, because the rows are about to be
-/// written anew and another crash could leave neither. Returns whether the file is that segment.
+/// segment that the row describes. The file's records decide that, because the row may be older: of
+/// a segment that was removed before this file took its slot. Syncs the header, because the caller
+/// rewrites the rows next, and another crash could leave neither. Returns whether the file is that
+/// segment.
 pub(super) fn put_header_back<S: Storage>(
     storage: &S,
     slot: u32,
@@ -100,8 +101,8 @@ pub(super) fn put_header_back<S: Storage>(
     Ok(true)
 }
 
-/// Writes a header into its file. A write may fail here: then the index alone has it. A sync that
-/// fails ends the opening.
+/// Writes a header into its file. Ignores a failed write: the index still has the header. A failed
+/// sync ends the opening.
 fn write_header<S: Storage>(
     storage: &S,
     slot: u32,
@@ -115,9 +116,9 @@ fn write_header<S: Storage>(
     Ok(())
 }
 
-/// The rows of the index state more than the headers of these segments: an opening wrote the row
-/// and could not write the header, or a power cut took that, or the mark of a spare. The rows are
-/// about to be written anew, and a kill may come between, so the headers state it first.
+/// Writes the headers of segments whose index rows state more. (An opening wrote the row but could
+/// not write the header, or a power cut lost the header or the mark of a spare.) The caller
+/// rewrites the rows next, and a kill may interrupt it, so the headers must state it first.
 pub(super) fn state_in_files<S: Storage>(storage: &S, rows: &[(u32, SegmentHeader)]) -> Result<()> {
     if planted!(StatedByTheRowAlone) {
         return Ok(());
@@ -147,11 +148,12 @@ pub(super) fn is_blank<S: Storage>(storage: &S, slot: u32) -> bool {
     read().unwrap_or(false)
 }
 
-/// Whether any record in the file was written for the segment with that header.
+/// Whether the file holds a record that was written for the segment with that header.
 fn holds_any_of<F: StorageFile>(file: &F, header: &SegmentHeader, len: u64) -> io::Result<bool> {
     let mut scan = Scan::new(file, header, header.base + len.saturating_sub(SEGMENT_HEADER_LEN));
     let continues = scan.header_at(header.base)?.is_some_and(|seen| {
-        // The first fragment continues a record of the segment before, which is not at hand.
+        // The first fragment may continue a record of the segment before, which this scan does not
+        // see.
         let numbers = [header.first_seq, header.first_seq.wrapping_sub(1)];
         matches!(seen.fragment.kind, Kind::Middle | Kind::Last)
             && numbers.into_iter().any(|number| seen.fragment.is_numbered(number))

@@ -1,5 +1,5 @@
-//! What the files say of a queue that its holder goes on using: nothing here is written, and
-//! nothing is believed that the holder may be about to change.
+//! Reads the files of a queue while its holder uses it: writes nothing, and believes nothing that
+//! the holder may be about to change.
 
 use crate::error::{Gap, Result};
 use crate::format::{FLAG_CHANGING, SegmentState, Spot};
@@ -17,7 +17,7 @@ use crate::storage::Storage;
 /// The segments and marks of a queue in use.
 #[derive(Debug)]
 pub(crate) struct InUse {
-    /// In the order of their positions.
+    /// Sorted by position.
     pub(crate) live: Vec<Row>,
     pub(crate) spares: usize,
     pub(crate) tail: Spot,
@@ -26,8 +26,8 @@ pub(crate) struct InUse {
     pub(crate) evicted: Evicted,
 }
 
-/// The queue by the rows of its index. `image` was read while the holder stored to it. `None` when
-/// its parts do not fit together: the caller reads them again.
+/// Returns the queue by the rows of its index. `image` was read while the holder stored to it.
+/// `None` when its parts do not fit together: the caller reads them again.
 pub(crate) fn by_rows(image: &IndexImage) -> Option<InUse> {
     let changing = image.live.run?.flags & FLAG_CHANGING != 0;
     let is_complete = || {
@@ -43,8 +43,9 @@ pub(crate) fn by_rows(image: &IndexImage) -> Option<InUse> {
     in_use(image, rows)
 }
 
-/// The queue by the headers of its segment files, for which the index has no complete rows.
-/// `storage` keeps changes in memory. `None` as for [`by_rows`].
+/// Returns the queue by the headers of its segment files, when the index has no complete rows.
+/// `storage` keeps changes in memory. `None` when the parts do not fit together: the caller reads
+/// them again.
 pub(crate) fn by_headers<S: Storage>(
     storage: &S,
     image: &IndexImage,
@@ -66,7 +67,7 @@ pub(crate) fn by_headers<S: Storage>(
 
 fn in_use(image: &IndexImage, mut rows: Rows) -> Option<InUse> {
     let (tail, run) = (image.live.tail?, image.live.run?);
-    // A segment behind the tail was begun for a record that is not committed yet.
+    // A segment after the tail was begun for a record that is not committed yet.
     rows.live.retain(|row| !begins_behind(row, tail));
     if !rows.live.is_empty() && !all_before_was_given_back(image, Belief::Cache, &rows) {
         return None;

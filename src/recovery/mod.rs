@@ -1,4 +1,21 @@
 #![doc = include_str!("../../docs/recovery.md")]
+//!
+//! # Files
+//!
+//! | File | What it holds | What it does |
+//! |---|---|---|
+//! | `read_index` | `ReadIndex`, `Known`: the index and its content | reads it, or creates one |
+//! | `belief` | `Belief`: how much of the index may be true | decides it, answers what follows |
+//! | `foreign` | | refuses a directory that is not a queue's |
+//! | `rows` | `Rows`: the segments | takes them from the index or the headers |
+//! | `headers` | `Headers` of all segment files | reads headers, writes damaged ones again |
+//! | `copies` | | quarantines copies of a segment file |
+//! | `walk`, `walked` | `Walked`: the walk's result | walks over the records to their end |
+//! | `unit` | `Unit`: a record or a batch | joins fragments, checks the seal |
+//! | `repair` | | fills holes, discards segments |
+//! | `place_tail` | `Stated`: what the index states | places the tail, moves places |
+//! | `publish` | | stores the live part and the rows |
+//! | `look` | `InUse`: the segments of a queue in use | reads them without a write |
 
 mod belief;
 mod copies;
@@ -38,11 +55,11 @@ use crate::recovery::walked::Walked;
 use crate::segment::{Found, Opened, Row};
 use crate::storage::Storage;
 
-/// What an opening found.
+/// The result of an opening.
 pub(crate) struct Recovered<S: Storage> {
     pub(crate) index: Index<S>,
     pub(crate) found: Found,
-    /// Live segments that are open already.
+    /// Live segments whose files are open already.
     pub(crate) opened: Vec<Opened<S::File>>,
     pub(crate) tail: Spot,
     pub(crate) next: Option<Next>,
@@ -54,27 +71,27 @@ pub(crate) struct Recovered<S: Storage> {
     /// The queue was closed in order, or its index is new.
     pub(crate) clean: bool,
     pub(crate) ended: Ended,
-    /// The stored places may exist in the page cache alone.
+    /// The disk may lack the stored places: only the page cache is known to have them.
     pub(crate) places_cached: bool,
-    /// A flush may have moved the mark beyond `durable`, and that mark was lost.
+    /// A flush may have moved the durable mark beyond `durable`, and a crash lost that mark.
     pub(crate) mark_may_be_lost: bool,
 }
 
-/// Opens the files of the queue in `storage`. The caller holds the storage's lock.
+/// Recovers the queue in `storage`. The caller holds the storage's lock.
 pub(crate) fn recover<S: Storage>(storage: &S, options: &Options) -> Result<Recovered<S>> {
     let mut read = read_index(storage)?;
     loop {
         if let Some(recovered) = recover_by(storage, read, options)? {
             return Ok(recovered);
         }
-        // What was taken from the index is in doubt, the rows of the segments too. Without belief
-        // no walk is too short.
+        // Everything from the index is in doubt, the rows of the segments too. The second pass
+        // believes only what was synced, and its walk searches to the end.
         read = ReadIndex { belief: Belief::Disk, ..read_index(storage)? };
     }
 }
 
-/// Opens the files by the index that was read. `None` when the walk does not find what the index
-/// states, although the index is believed.
+/// Recovers by the index in `read`. `None` when the opening believes the index but the walk does
+/// not find all that it states.
 fn recover_by<S: Storage>(
     storage: &S,
     mut read: ReadIndex<S>,
@@ -108,31 +125,32 @@ fn recover_by<S: Storage>(
     publish::publish(storage, known, tail, &end.walked, options).map(Some)
 }
 
-/// Where the records end that the walk found, and where the index says that they end.
+/// Where the walk found the end of the records, and what the index states about it.
 struct End {
     start: Spot,
     walked: Walked,
     stated: Stated,
-    /// How the next segment was to begin, if that segment does not exist.
+    /// How the index says that the next segment begins, if that segment does not exist.
     next: Option<Next>,
-    /// The tail, behind the numbers that the next segment was to state as missing.
+    /// The tail, after the numbers that the next segment was to state as missing.
     reached: Spot,
 }
 
-/// Walks from the best known spot to the end of what validates. `None` when the index is believed
-/// and the walk does not find what it states: bytes are damaged, or were lost with the mount.
+/// Walks from the best known spot to the end of the valid records. `None` when the opening believes
+/// the index and the walk does not find all that it states: bytes are damaged, or were lost with
+/// the mount.
 fn find_end<S: Storage>(storage: &S, known: &mut Known<S>) -> Result<Option<End>> {
     let Known { index, image, rows, opened, belief, .. } = known;
     rows.drop_outlived();
     if let Some(end) = belief.clean_end(image) {
-        // A segment behind a clean end was begun for a record that was refused, and had become a
-        // spare before that end. A power cut may show its header as it was; and the opening after
-        // that may have died while the mark of the clean end stood.
+        // A segment after a clean end was begun for a record that was refused, and was made a spare
+        // before that end. A power cut may restore its old header; and the opening after that cut
+        // may have died while the mark of the clean end was still valid.
         rows.retain_live(|row| row.header.base <= end.position);
     }
     let start = start_of_walk(image, &rows.live, *belief);
-    // Numbers grow with positions: a segment that begins behind the start with a lower number was
-    // given back before.
+    // Numbers grow with positions: a segment that begins after the start with a lower number was
+    // reclaimed before.
     rows.retain_live(|row| row.header.base < start.position || row.header.first_seq >= start.seq);
     let read = |(name, error): (String, _)| Error::io("read", storage.path().join(name), error);
     let rules = WalkRules::with(*belief, image, rows);
@@ -151,12 +169,12 @@ fn find_end<S: Storage>(storage: &S, known: &mut Known<S>) -> Result<Option<End>
     Ok(Some(End { start, walked, stated, next, reached }))
 }
 
-/// Power may have been cut: the headers of segments state what is missing before them, and gap
-/// fragments are written over holes.
+/// After a possible power cut: has the headers of segments state what is missing before them, and
+/// writes gap fragments over holes.
 fn mend<S: Storage>(storage: &S, known: &mut Known<S>, end: &mut End) -> Result<()> {
     let Known { index, image, rows, belief, .. } = known;
     let End { start, walked, stated, .. } = end;
-    // Numbers that were evicted have their own cause, which no header states.
+    // Evicted numbers have a cause of their own, which no header states.
     let evicted = evicted(image, *belief).end();
     let behind_evicted = |spot: Spot| Spot { seq: spot.seq.max(evicted), ..spot };
     if let Some(checkpoint) = image.checkpoint {
@@ -167,11 +185,11 @@ fn mend<S: Storage>(storage: &S, known: &mut Known<S>, end: &mut End) -> Result<
         let waiting =
             image.consumers.iter().any(|consumer| consumer.place.position < start.position);
         if lost_from.position < start.position && lost_from.seq < start.seq && waiting {
-            // The segments between the checkpoint and the first one that exists are lost. A
-            // consumer that has not passed them must get them as a gap.
+            // The segments between the checkpoint and the first existing one are lost. A consumer
+            // that has not passed them must get them as a gap.
             restate(storage, index, &mut rows.live, behind_evicted(lost_from), *start)?;
         } else if missing.gap > 0 && lost_from.position == start.position && walked.tail != *start {
-            // The segment that was to state what is missing is lost: the next one states it.
+            // The segment that was to state the missing numbers is lost: the next one states them.
             let next =
                 rows.live.iter().map(|row| row.header.base).find(|base| *base > lost_from.position);
             let next = next.unwrap_or(lost_from.position);
@@ -179,7 +197,7 @@ fn mend<S: Storage>(storage: &S, known: &mut Known<S>, end: &mut End) -> Result<
             restate(storage, index, &mut rows.live, behind_evicted(lost_from), to)?;
         }
     }
-    // A hole before the durable mark is damage: the reader that comes to it says so (R7).
+    // A hole before the durable mark is damage: the reader that meets it reports that (R7).
     walked.holes.retain(|hole| {
         let (end, durable) = (hole.end, stated.durable);
         end.position > durable.position || end.seq > durable.seq
@@ -188,15 +206,15 @@ fn mend<S: Storage>(storage: &S, known: &mut Known<S>, end: &mut End) -> Result<
         if planted!(FilledBeforeStated) {
             repair(storage, &rows.live, hole.start, hole.end)?;
         }
-        // The headers come first. Where the hole is filled the next opening finds no hole, so it
-        // would not write into a header what this opening, killed between, did not.
+        // The headers come first. If this opening filled the hole and then died, the next one would
+        // find no hole, and would not write the headers.
         restate(storage, index, &mut rows.live, behind_evicted(hole.start), hole.end)?;
         repair(storage, &rows.live, hole.start, hole.end)?;
     }
     Ok(())
 }
 
-/// Where the tail stands, and how the next segment begins where the last one takes no more records.
+/// The tail, and how the next segment begins if the last one is closed.
 #[derive(Clone, Copy)]
 struct PlacedTail {
     spot: Spot,
@@ -204,15 +222,14 @@ struct PlacedTail {
 }
 
 impl PlacedTail {
-    /// The tail when the next segment begins as `next` says: behind the numbers that are missing
-    /// there.
+    /// Moves the tail to where `next` begins: after the numbers that are missing there.
     fn with(self, next: Option<Next>) -> PlacedTail {
         PlacedTail { spot: next.map_or(self.spot, |next| next.spot()), next }
     }
 }
 
-/// Power may have been cut: closes the last segment at the tail, and has the next one state what is
-/// missing behind the tail.
+/// After a possible power cut: closes the last segment at the tail, and has the next segment state
+/// the numbers that are missing after the tail.
 fn place_tail<S: Storage>(storage: &S, known: &mut Known<S>, end: &End) -> Result<PlacedTail> {
     let Known { index, image, rows, opened, belief, .. } = known;
     let End { walked, stated, reached, .. } = end;
@@ -223,11 +240,11 @@ fn place_tail<S: Storage>(storage: &S, known: &mut Known<S>, end: &End) -> Resul
         cut_closed(storage, index, &mut rows.live, opened, walked.tail)?;
     }
     let tail = PlacedTail { spot: walked.tail, next: None }.with(next);
-    // What is missing behind the closed end is yet to be reported to a consumer there.
+    // A consumer at the closed end is yet to get the missing numbers as a gap.
     let closed_end =
         tail.spot.position - if tail.spot.seq > walked.tail.seq { format::ALIGN } else { 0 };
     let closed = walked.tail..Spot { position: closed_end, seq: walked.tail.seq };
-    // Padding that was found behind the tail goes with its segment, or is closed over.
+    // Padding after the tail is removed with its segment or overwritten.
     let is_before = |range: &&Range<Spot>| range.start.position < walked.tail.position;
     let empty = walked.empty.iter().filter(is_before);
     let empty: Vec<_> = walked.holes.iter().chain(empty).cloned().chain([closed]).collect();
@@ -235,8 +252,8 @@ fn place_tail<S: Storage>(storage: &S, known: &mut Known<S>, end: &End) -> Resul
     Ok(tail)
 }
 
-/// Discards the segments that hold nothing for any consumer. The first segment that stays states
-/// what is missing before it.
+/// Discards the segments that no consumer needs. The first remaining segment states what is missing
+/// before it.
 fn discard_unused<S: Storage>(
     storage: &S,
     known: &mut Known<S>,
@@ -246,15 +263,15 @@ fn discard_unused<S: Storage>(
     let Known { index, image, rows, belief, .. } = known;
     let End { stated, reached, .. } = end;
     if let Some(next) = tail.next {
-        // A segment that begins where the next one is to begin was begun for a record that was
-        // never completed, too.
+        // A segment that begins where the next one is to begin, or later, was also begun for a
+        // record that was never completed.
         let kept = rows.live.partition_point(|row| row.header.base < next.base);
         rows.stale.extend(rows.live.drain(kept..));
     }
     let may_stay = belief.goes_on_at(image, *reached);
     if !may_stay && !rows.stale.is_empty() {
-        // They must not come back behind what is written from now on, or before it where the tail
-        // was placed beyond them, so they are gone, durably, before the first append (R2).
+        // Stale segments must not reappear after later records, or before them where the tail lies
+        // beyond the segments. So they are gone, durably, before the first append (R2).
         for row in rows.stale.drain(..) {
             let kept = {
                 let is_outlived = rows.live.iter().any(|live| live.header.outlives(&row.header));
@@ -272,9 +289,9 @@ fn discard_unused<S: Storage>(
             storage.sync_directory().map_err(|failed| failed.ends_opening(storage.path()))?;
         }
     }
-    // Every message in the first `count` segments was evicted, or every consumer has passed it.
-    // Such a segment was not removed yet, or a power cut undid its removal. What is left in it must
-    // not be delivered to a new consumer.
+    // Every message in the first `count` segments was evicted, or every consumer has passed it. No
+    // run has removed such a segment yet, or a power cut undid its removal. A new consumer must not
+    // get the messages in it.
     let retained_from = first_retained(image, *belief, rows.retained_from);
     let is_unused = |at: usize| match rows.live.get(at + 1) {
         Some(behind) => behind.header.missing_from() <= retained_from,
@@ -283,8 +300,8 @@ fn discard_unused<S: Storage>(
     let count = (0..rows.live.len()).take_while(|at| is_unused(*at)).count();
     rows.stale.extend(rows.live.drain(..count));
     if image.consumers.is_empty() {
-        // Without a consumer all messages from `held_from` on are held. Those before were passed by
-        // consumers that were removed since.
+        // Without a consumer the queue retains all messages from `retained_from` on. Consumers that
+        // were removed since have passed the earlier ones.
         let is_damage = retained_from < stated.durable.seq;
         let cause = if is_damage { GapCause::Damaged } else { GapCause::Unflushed };
         let live = &mut rows.live;
@@ -301,8 +318,8 @@ fn discard_unused<S: Storage>(
     Ok(tail)
 }
 
-/// The number below which the segments say that everything was given back; 0 when the index knows
-/// better.
+/// The number below which, by the segment headers, all messages were reclaimed; 0 when the index
+/// has a checkpoint or a consumer, which are more exact.
 fn held_by_segments(image: &IndexImage, rows: &Rows) -> u64 {
     if image.checkpoint.is_none() && image.consumers.is_empty() { rows.retained_from } else { 0 }
 }

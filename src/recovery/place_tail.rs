@@ -1,4 +1,4 @@
-//! Where the tail stands, how the next segment follows it, and what that segment states as missing.
+//! Places the tail, and decides how the next segment begins and which numbers it states as missing.
 
 use std::ops::Range;
 
@@ -23,7 +23,7 @@ use crate::storage::{Storage, StorageFile};
 pub(super) struct Stated {
     pub(super) position: u64,
     pub(super) seq: u64,
-    /// Up to where the index says that everything is on the disk.
+    /// The spot up to which, by the index, every record is on the disk.
     pub(super) durable: Spot,
     /// Every consumer has passed all messages below this number, so their segments may be gone.
     pub(super) passed: u64,
@@ -32,11 +32,11 @@ pub(super) struct Stated {
 impl Stated {
     pub(super) fn by(image: &IndexImage) -> Stated {
         let checkpoint = image.checkpoint.map(|checkpoint| checkpoint.spot());
-        // The mark passes over what was evicted, on the disk or not.
+        // The mark moves past evicted messages, whether the disk has them or not.
         let evicted = image.live.run.map_or(0, |run| run.evicted.end());
         let synced = image.live.synced.filter(|spot| spot.seq > evicted);
         let durable = [checkpoint, synced].into_iter().flatten();
-        // An acknowledged number must not be given out again: its message would count as done.
+        // An acknowledged number must not be given out again: the new message would count as done.
         let known = !planted!(AcknowledgedNumberGivenAgain);
         let acks = |consumer: &ConsumerRow| {
             consumer.acks.iter().filter(|_| known).map(|acks| acks.last + 1).max()
@@ -58,10 +58,10 @@ impl Stated {
         }
     }
 
-    /// How the next segment begins behind the spot `found`: behind the numbers that are stated and
-    /// were not found, and behind those up to the end of the reservation, which were only reserved.
-    /// `before` says what the next segment was to state anyway. Numbers below `evicted` do not
-    /// count: they have their own cause, or they are reported to nobody.
+    /// How the next segment begins after the spot `found`: after the stated numbers that the walk
+    /// did not find, and after those up to the end of the reservation, which were only reserved.
+    /// `before` has what the next segment was to state already. Numbers below `evicted` do not
+    /// count: they have a cause of their own, or nobody gets them reported.
     pub(super) fn missing_behind(
         &self,
         found: Spot,
@@ -95,9 +95,9 @@ impl Stated {
     }
 }
 
-/// Whether the walk found all that the index states. For another mount also whether nothing
-/// shows that bytes were lost with the one before: a kill leaves no hole, and at most one unit
-/// behind the published tail, and no segment is gone that was not given back.
+/// Whether the walk found all that the index states. With another mount it also checks that no sign
+/// shows a loss of bytes with the mount before: a kill leaves no hole and at most one unit after
+/// the published tail, and every missing segment was reclaimed.
 pub(super) fn is_met(
     belief: Belief,
     image: &IndexImage,
@@ -120,23 +120,22 @@ pub(super) fn is_met(
     }
 }
 
-/// Whether the run record has the tail at this spot, behind what the next segment is to state. An
-/// opening that died between the words of the tail had stored that first.
+/// Whether the run record has the tail at this spot, after the numbers that the next segment is to
+/// state. An opening stores this before the tail, so a kill between the two stores leaves it.
 fn states_tail(image: &IndexImage, spot: Spot) -> bool {
     let next = image.live.run.and_then(|run| run.next);
     next.is_some_and(|next| next.base == spot.position && next.seq == spot.seq)
 }
 
-/// How the next segment was to begin if it does not exist, and the tail behind what it was to
-/// state. The run record says it, or the checkpoint that names the tail's position.
+/// How the next segment begins if it does not exist yet, and the tail after the numbers that it is
+/// to state. The run record has it, or the checkpoint at the tail's position.
 pub(super) fn pending(
     image: &IndexImage,
     live: &[Row],
     tail: Spot,
     belief: Belief,
 ) -> (Option<Next>, Spot) {
-    // The tail may stand within the missing numbers. Those that were evicted do not count among
-    // them.
+    // The tail may lie within the missing numbers. Evicted numbers do not count among them.
     let seq = tail.seq.max(evicted(image, belief).end());
     let follows = |next: &Next| {
         (next.missing.first(next.seq)..=next.seq).contains(&seq) && tail.position <= next.base
@@ -150,7 +149,7 @@ pub(super) fn pending(
         .filter(|next| !is_there(next.base) && follows(next));
     let of_checkpoint = image.checkpoint.filter(|checkpoint| {
         let is_tail = tail.position == checkpoint.position && tail.seq == checkpoint.seq;
-        // An exact live part has it in the run record.
+        // If the live part is exact, the run record has it instead.
         belief != Belief::Cache && is_tail && checkpoint.missing.gap > 0 && !is_there(tail.position)
     });
     let of_checkpoint = of_checkpoint.map(|checkpoint| Next {
@@ -162,14 +161,14 @@ pub(super) fn pending(
     (next, next.filter(|next| next.seq > tail.seq).map_or(tail, |next| next.spot()))
 }
 
-/// Whether a segment begins behind the tail, or at the tail with another number. Then it was begun
-/// for a record that was never completed.
+/// Whether a segment begins after the tail, or at the tail with another number. The writer then
+/// began it for a record that was never completed.
 pub(super) fn begins_behind(row: &Row, tail: Spot) -> bool {
     let base = Spot { position: row.header.base, seq: row.header.first_seq };
     base.position > tail.position || base.position == tail.position && base.seq != tail.seq
 }
 
-/// Closes the last segment at the tail and returns how the next one begins: behind every stated
+/// Closes the last segment at the tail and returns how the next one begins: after every stated
 /// position, and one word further where more numbers are missing than before. So a reader at the
 /// closed end has bytes to pass and reports the gap.
 pub(super) fn close_tail<S: Storage>(
@@ -199,16 +198,16 @@ pub(super) fn close_tail<S: Storage>(
         _ if begins.missing.gap > 0 => {
             reach.max(pending.map_or(0, |pending| pending.base)) + format::ALIGN
         }
-        // Never zero: in the run record a base of zero means that there is no next segment.
+        // Never zero: in the run record, base zero means that there is no next segment.
         _ => reach.max(format::ALIGN),
     };
     Ok(Some(Next { base, ..begins }))
 }
 
-/// Cuts the file of the segment that was closed at the `tail` to what it holds. Each start of a
-/// process that is killed, seen from another mount, and each power cut closes one: for a few
-/// messages each they would fill the limit. The caller knows that nothing durable was lost behind
-/// the tail, where `mmq salvage` could look for it.
+/// Truncates the file of the segment that was closed at the `tail` to its records. Each start of a
+/// process that is killed, seen from another mount, and each power cut closes a segment: without
+/// the cut, segments of a few messages each would fill the limit. The caller knows that nothing
+/// durable was lost after the tail, where `mmq salvage` could look for it.
 pub(super) fn cut_closed<S: Storage>(
     storage: &S,
     index: &Index<S>,
@@ -243,9 +242,9 @@ pub(super) fn cut_closed<S: Storage>(
 
 /// Moves each place that lies within an `empty` range (a hole, padding, the closed end of a
 /// segment) to one end of that range. Such a place reached the disk without the messages before it,
-/// and old bytes of a unit that was given up may look like a record there. The place goes to the
-/// beginning of the range when numbers are missing between it and the range's end, else to the end.
-/// Its own number stays. The caller has not yet published the live part.
+/// and old bytes of a discarded unit may look like a record there. The place moves to the beginning
+/// of the range when numbers are missing between it and the range's end, else to the end. Its own
+/// number stays. The caller has not yet published the live part.
 pub(super) fn move_places_out_of_holes<S: Storage>(
     index: &Index<S>,
     consumers: &mut [ConsumerRow],
@@ -260,7 +259,7 @@ pub(super) fn move_places_out_of_holes<S: Storage>(
             let (_, mut place_row) =
                 index.add_consumer(Some(consumer.row), &consumer.name, *place, u64::MAX)?;
             // A read may have reported the missing numbers to the consumer in an earlier segment
-            // already, so its own number decides.
+            // already, so the place's own number decides.
             place.position = if place.seq < to.seq { from.position } else { to.position };
             place.number += 1;
             place_row.store(place.spot());
@@ -269,9 +268,9 @@ pub(super) fn move_places_out_of_holes<S: Storage>(
     Ok(())
 }
 
-/// Appends go on at the spot that was found. An earlier opening may have filled a hole, durably,
-/// and moved the places that lay in it. Where another mount is seen since, the page of such a place
-/// may be as it was before: the place moves again.
+/// Moves places that lie in an empty range, where appends continue at the spot that the walk found.
+/// An earlier opening may have filled a hole, durably, and moved the places in it. Another mount
+/// may show the page of such a place in its old state: the place moves again.
 pub(super) fn move_places_out_of_mended<S: Storage>(
     known: &mut Known<S>,
     walked: &Walked,
@@ -283,9 +282,9 @@ pub(super) fn move_places_out_of_mended<S: Storage>(
     move_places_out_of_holes(index, &mut image.consumers, &walked.empty)
 }
 
-/// Has the first segment state what is missing from the number `held_from` to its beginning, for
-/// the consumer that begins there; with no segment left, the next one. The caller knows that no
-/// consumer has read any of it.
+/// Has the first segment state the numbers from `retained_from` to its beginning as missing, for a
+/// consumer that begins there; with no segment left, the next one states them. The caller knows
+/// that no consumer has read any of them.
 pub(super) fn state_lost_beginning<S: Storage>(
     storage: &S,
     index: &Index<S>,

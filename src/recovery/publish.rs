@@ -1,4 +1,4 @@
-//! The last phase: stores what was found for the next opening, and hands it to the queue.
+//! The last phase: stores the result of the opening for the next one, and returns it to the queue.
 
 use std::io;
 use std::ops::Range;
@@ -20,8 +20,8 @@ use crate::recovery::{Ended, PlacedTail, Recovered};
 use crate::segment::{Found, Row};
 use crate::storage::{Storage, StorageFile, store_again};
 
-/// Stores the live part and the rows of the segments, and returns all that the opening found:
-/// what was `walked` over, and the tail, which may stand behind numbers that will never come.
+/// Stores the live part and the rows of the segments, and returns the result of the opening. `tail`
+/// may lie after numbers that no segment will ever have.
 pub(super) fn publish<S: Storage>(
     storage: &S,
     known: Known<S>,
@@ -39,9 +39,9 @@ pub(super) fn publish<S: Storage>(
         .checkpoint
         .map_or(0, |checkpoint| checkpoint.retained_from)
         .max(known.rows.retained_from);
-    // A holder that closes in order syncs the index and then clears its process id. Otherwise a
-    // sync may have failed, and left pages clean that the disk does not hold: they are stored
-    // again, or the next sync would skip them.
+    // A holder that closes in order syncs the index and then clears its process id. After any other
+    // end a sync may have failed and left pages marked clean that the disk does not have. Storing
+    // them again makes the next sync write them.
     let was_closed = known.cached.is_some() && known.image.live.pid == 0;
     if !was_closed && !planted!(IndexNotStoredAgain) {
         known.index.store_again();
@@ -49,7 +49,7 @@ pub(super) fn publish<S: Storage>(
     let changing = if known.rows_from_index { 0 } else { FLAG_CHANGING };
     let begun = if clean_end(&known.image).is_some() { 0 } else { FLAG_BEGUN };
     let flags = changing | begun;
-    // What the run record says of a segment that exists stays until that segment is durable.
+    // The run record keeps its statement about a segment until that segment is durable.
     let stated_next = next.or(known.image.live.run.and_then(|run| run.next));
     if let (Some(_), Some(stated)) = (next, known.image.live.run.and_then(|run| run.next)) {
         keep_statement(storage, &known.rows.live, stated)?;
@@ -65,8 +65,8 @@ pub(super) fn publish<S: Storage>(
     let over = if is_believed { StoredOver::Believed } else { StoredOver::Doubted };
     let ended = known.belief.ended(&known.image, &known.token);
     if ended != Ended::Killed && !planted!(CutTakenForDeath) {
-        // Before the next opening can take the end of this one for the death of a run that had
-        // messages with workers.
+        // Done before this opening's end can look to the next one like the crash of a run with
+        // messages in flight.
         for consumer in &known.image.consumers {
             known.index.settle_attempts(consumer.row, &consumer.name, |_| false);
         }
@@ -74,7 +74,7 @@ pub(super) fn publish<S: Storage>(
     known.index.begin_run(&live, over);
     let rows_complete = known.rows_from_index || write_rows(&known);
     let trusted = known.belief.is_trusted();
-    // Counted last, so that the files which this opening quarantined are among them.
+    // Counted last, to include the files that this opening quarantined.
     let is_other =
         options.max_bytes.is_some() || !known.rows_from_index || known.made_anew || !trusted;
     let other_bytes = if is_other { other_bytes(storage)? } else { 0 };
@@ -110,17 +110,17 @@ pub(super) fn publish<S: Storage>(
     })
 }
 
-/// The mark of flushes for what is `durable`. It does not pass the numbers that are missing before
-/// the `next` segment: the mark is stored before the run record that states them, and alone it
-/// would say that they are damaged.
+/// The durable mark to store. It stays before the numbers that are missing before the `next`
+/// segment: the mark is stored before the run record that states them, and without that record it
+/// would declare them damaged.
 fn mark_at(durable: Spot, next: Option<Next>) -> Spot {
     let stated_from = next.map_or(u64::MAX, |next| next.missing.first(next.seq));
     let most = stated_from;
     Spot { seq: durable.seq.min(most), ..durable }
 }
 
-/// The run record is about to state what another segment will say. So the one that says what was
-/// `stated` there before, if it exists, must not be lost any more.
+/// Makes the segment at `stated` durable, if it exists: the run record is about to replace the
+/// statement that this segment's header has too.
 fn keep_statement<S: Storage>(storage: &S, live: &[Row], stated: Next) -> Result<()> {
     let Some(row) = live.iter().find(|row| row.header.base == stated.base) else {
         return Ok(());
@@ -135,7 +135,7 @@ fn keep_statement<S: Storage>(storage: &S, live: &[Row], stated: Next) -> Result
     storage.sync_directory().map_err(|failed| failed.ends_opening(storage.path()))
 }
 
-/// Writes the rows of all segments anew. Returns false when the index has no room for all of them.
+/// Rewrites the rows of all segments. Returns false when the index has no room for all of them.
 fn write_rows<S: Storage>(known: &Known<S>) -> bool {
     let Known { index, image, rows, .. } = known;
     for (slot, _) in &image.segments {
@@ -151,7 +151,7 @@ fn write_rows<S: Storage>(known: &Known<S>) -> bool {
     complete
 }
 
-/// The spot up to which everything is known to be on the disk.
+/// The spot up to which every record is known to be on the disk.
 fn durable<S: Storage>(known: &Known<S>, tail: Spot) -> Spot {
     let Known { image, rows, belief, .. } = known;
     let oldest = rows
@@ -166,15 +166,15 @@ fn durable<S: Storage>(known: &Known<S>, tail: Spot) -> Spot {
     // A flush moves the live part's mark more often than the checkpoint.
     let durable =
         image.live.synced.filter(|synced| synced.position > durable.position).unwrap_or(durable);
-    // At the same position the two numbers differ by numbers that will never come.
+    // At the same position the two numbers differ by numbers that no record will ever have.
     if durable.position >= tail.position || durable.seq > tail.seq { tail } else { durable }
 }
 
-/// The spot up to which everything is known to be on the disk. Behind a power cut that is all that
-/// was found: an earlier run may have confirmed it without a checkpoint, and when the beginning of
-/// a batch is given up its rest counts only where the checkpoint says that it is durable. (The
-/// syncs are for files that were copied, and for what an opening mended. A power cut leaves nothing
-/// else to write.)
+/// Returns the spot up to which every record is known to be on the disk. After a power cut it first
+/// confirms all records that the walk found: an earlier run may have done so without a checkpoint,
+/// and when the beginning of a batch is discarded its rest counts only if the checkpoint declares
+/// it durable. (The syncs are for copied files and for what an opening repaired. After a power cut
+/// nothing else is unwritten.)
 fn make_durable<S: Storage>(
     storage: &S,
     known: &Known<S>,
@@ -208,9 +208,9 @@ fn make_durable<S: Storage>(
     Ok(found)
 }
 
-/// Stores the header of the segment again, and the gaps and paddings in it. An earlier opening
-/// behind the same power cut may have written them and failed to sync them: then their pages count
-/// as written, and a sync passes over them. (All else was read from the disk.)
+/// Stores the segment's header again, and the gaps and paddings in it. An earlier opening after the
+/// same power cut may have written them and failed to sync them: the kernel then takes their pages
+/// for written, and a sync skips them. (All other bytes were read from the disk.)
 fn store_mended_again<F: StorageFile>(
     file: &F,
     row: &Row,
@@ -229,7 +229,7 @@ fn store_mended_again<F: StorageFile>(
     Ok(())
 }
 
-/// A life that no segment has had yet, nor any above it.
+/// Returns a life above that of every segment that ever existed.
 fn next_life<S: Storage>(known: &Known<S>) -> u64 {
     let image = &known.image;
     // A row may have reached the disk when its file did not.
@@ -250,8 +250,8 @@ pub(super) fn missing_numbers(live: &[Row], next: Option<Next>) -> Vec<Gap> {
     without_overlap(headers.chain(before_next.into_iter().flatten()))
 }
 
-/// Each number in one gap alone. Every segment that begins within a hole states all of the hole
-/// before its first number.
+/// Removes overlaps, so that each number is in one gap only: every segment that begins within a
+/// hole states all of the hole before its first number.
 fn without_overlap(stated: impl Iterator<Item = Gap>) -> Vec<Gap> {
     let mut gaps: Vec<Gap> = Vec::new();
     for gap in stated {
@@ -272,7 +272,7 @@ fn gaps_of(missing: MissingBefore, end: u64) -> impl Iterator<Item = Gap> {
     missing.pieces(end).map(|(first, end, cause)| Gap { first, last: end - 1, cause })
 }
 
-/// Bytes of disk that the files take that are neither the index nor a segment.
+/// The disk space of all files that are neither the index nor a segment.
 fn other_bytes<S: Storage>(storage: &S) -> Result<u64> {
     let error = |name: &str, error| Error::io("measure", storage.path().join(name), error);
     let mut bytes = 0;
@@ -283,7 +283,7 @@ fn other_bytes<S: Storage>(storage: &S) -> Result<u64> {
         }
         match storage.open(name).and_then(|file| file.disk_bytes()) {
             Ok(taken) => bytes += taken,
-            // Not an ordinary file after all, or one that may not be opened: not of this queue.
+            // Not a regular file after all, or one that may not be opened: it is not this queue's.
             Err(failed) if is_foreign(&failed) => {}
             Err(failed) => return Err(error(name, failed)),
         }

@@ -1,4 +1,4 @@
-//! The first phase: reads the index file, and makes a new one where it cannot be used.
+//! The first phase: reads the index file, and creates a new one if it is unusable.
 
 use std::io;
 
@@ -14,21 +14,22 @@ use crate::recovery::rows::{Gathered, Rows};
 use crate::segment::{Opened, Row, quarantine};
 use crate::storage::{CacheToken, Storage, StorageFile};
 
-/// What is known once the index was read.
+/// The index file and its content, before the opening writes anything.
 pub(super) struct ReadIndex<S: Storage> {
     pub(super) file: Option<IndexFile<S>>,
     pub(super) image: IndexImage,
-    /// The queue whose index it is; `None` when no index says so.
+    /// The queue that the index names; `None` if there is no index or its header is damaged.
     pub(super) queue_id: Option<[u8; 16]>,
-    /// The file was read whole, so this opening may go on writing to it.
+    /// The file was read whole, so this opening may continue to write to it.
     pub(super) may_adopt: bool,
     pub(super) token: CacheToken,
     pub(super) belief: Belief,
-    /// The run before had another token: no byte of it is in the page cache that a sync may skip.
+    /// The run before had another token: the page cache has no byte of that run that a sync could
+    /// skip.
     pub(super) is_elsewhere: bool,
 }
 
-/// Reads the index file, whatever bytes it holds. Refuses a directory that is not a queue's.
+/// Reads the index file, whatever bytes it holds. Fails if the directory is not a queue's.
 pub(super) fn read_index<S: Storage>(storage: &S) -> Result<ReadIndex<S>> {
     let mut found = IndexFile::read(storage);
     let is_in_doubt = match &found {
@@ -39,14 +40,14 @@ pub(super) fn read_index<S: Storage>(storage: &S) -> Result<ReadIndex<S>> {
         refuse_foreign(storage)?;
     }
     if matches!(found, Ok(None)) && is_left(storage)? {
-        // An opening had set the damaged index aside, and died.
+        // An earlier opening quarantined the damaged index and died before it renamed the new one.
         let renamed = storage.rename(INDEX_NEW_NAME, INDEX_NAME);
         renamed.map_err(|error| index_error(storage, "rename", error))?;
         found = IndexFile::read(storage);
     }
     let file = match found {
         Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-            // The name is that of a directory, a link or a device.
+            // The name belongs to a directory, a link or a device.
             let _ = quarantine(storage, INDEX_NAME);
             None
         }
@@ -78,26 +79,26 @@ pub(super) fn read_index<S: Storage>(storage: &S) -> Result<ReadIndex<S>> {
     Ok(ReadIndex { file, image, queue_id, may_adopt, token, belief, is_elsewhere })
 }
 
-/// What is known once there is an index to write to.
+/// The opening's knowledge once there is an index to write to.
 pub(super) struct Known<S: Storage> {
     pub(super) index: Index<S>,
     pub(super) image: IndexImage,
     pub(super) token: CacheToken,
     pub(super) belief: Belief,
-    /// The run record as it was believed before the walk.
+    /// The run record, if the opening believed it before the walk.
     pub(super) cached: Option<Run>,
     pub(super) rows: Rows,
-    /// Live segments that are open already.
+    /// Live segments whose files are open already.
     pub(super) opened: Vec<Opened<S::File>>,
     pub(super) rows_from_index: bool,
-    /// The index file was missing or could not be used, so this opening created one.
+    /// The index file was missing or unusable, so this opening created one.
     pub(super) made_anew: bool,
-    /// As in [`ReadIndex`]; false where this opening created the index.
+    /// The run before had another token, and this opening did not create the index.
     pub(super) is_elsewhere: bool,
 }
 
-/// Goes on with the index file where it can be used. Otherwise creates a new one and carries over
-/// what is still valid in the old one.
+/// Adopts the index file if it is usable. Otherwise creates a new one and copies all that is valid
+/// in the old one.
 pub(super) fn take_up_index<S: Storage>(
     storage: &S,
     nonce: u64,
@@ -112,7 +113,7 @@ pub(super) fn take_up_index<S: Storage>(
     let index = match file {
         Some(file) if !made_anew => {
             if !rows_from_index && is_left(storage)? {
-                // It must not be taken up when this one is lost, long after it was true.
+                // A later opening must not use this file, outdated by then, if the index is lost.
                 let removed = storage.remove(INDEX_NEW_NAME);
                 removed.map_err(|error| index_error(storage, "remove", error))?;
             }
@@ -120,12 +121,12 @@ pub(super) fn take_up_index<S: Storage>(
             Index::adopt(storage, file, queue_id, nonce, &image)
         }
         Some(old) => {
-            // The file is damaged or another queue's. What this queue wrote in it is carried over.
+            // The file is damaged or another queue's. The new one copies the parts that this queue
+            // wrote.
             let bytes = carried_over(storage, &old.bytes, &queue_id, &rows);
             image = IndexImage::read(&bytes, &queue_id);
             // A kill or a power cut left this file while the queue was being created. It holds
-            // nothing that anybody could look at, and quarantined it would count in `max_bytes` for
-            // ever.
+            // nothing of value, and in quarantine it would count in `max_bytes` for ever.
             let was_being_made = rows.is_empty() && old.was_being_made();
             drop(old);
             let file = if was_being_made {
@@ -158,8 +159,8 @@ pub(super) fn take_up_index<S: Storage>(
     })
 }
 
-/// The bytes of a new index of the queue `queue_id` that says what is valid in the `old` one. A
-/// clean end does not count there: this opening may change the segments and die.
+/// The bytes of a new index of the queue `queue_id`, with all that is valid in the `old` one,
+/// except a clean end: this opening may change the segments and die.
 fn carried_over<S: Storage>(storage: &S, old: &[u8], queue_id: &[u8; 16], rows: &Rows) -> Vec<u8> {
     let mut image = IndexImage::read(old, queue_id);
     if !image.lost.is_empty() {
@@ -172,7 +173,7 @@ fn carried_over<S: Storage>(storage: &S, old: &[u8], queue_id: &[u8; 16], rows: 
     image.encode(queue_id, storage.now())
 }
 
-/// Where the first message begins that may be held.
+/// Where the first message begins that the queue may still retain.
 fn first_held(image: &IndexImage, rows: &Rows) -> Spot {
     let retained_from =
         image.checkpoint.map_or(0, |checkpoint| checkpoint.retained_from).max(rows.retained_from);
@@ -184,12 +185,12 @@ fn first_held(image: &IndexImage, rows: &Rows) -> Spot {
     })
 }
 
-/// Quarantines the index file and puts one with these bytes in its place. That one is durable
-/// before, its name included: whenever this opening dies or the power is cut, the next one finds an
-/// index with every place.
+/// Quarantines the index file and replaces it by one with these bytes. The new file and its name
+/// are durable before: whenever this opening dies or the power is cut, the next one finds an index
+/// with every place.
 fn replace<S: Storage>(storage: &S, bytes: &[u8]) -> Result<S::File> {
     let failed = |op| move |error| index_error(storage, op, error);
-    // An opening may have died before it was done with such a file.
+    // An earlier opening may have died before it renamed such a file.
     let _ = storage.remove(INDEX_NEW_NAME);
     let file = write_index(storage, INDEX_NEW_NAME, bytes).map_err(failed("make"))?;
     if !planted!(NewIndexNotSynced) {

@@ -1,5 +1,4 @@
-//! What an opening writes over holes, behind the tail and into headers of segments, and how it
-//! discards a segment.
+//! Writes gap fragments, padding and segment headers during an opening, and discards segments.
 
 use std::io;
 
@@ -9,8 +8,8 @@ use crate::index::Index;
 use crate::segment::{Lost, Opened, Row, open_life, quarantine};
 use crate::storage::{Storage, StorageFile, Stores};
 
-/// Writes gap fragments over a hole. So every later opening reports the same numbers with the
-/// same cause, and no reader finds a piece of a unit that was given up.
+/// Writes gap fragments over a hole. So every later opening reports the same numbers with the same
+/// cause, and no reader finds a piece of a discarded unit.
 pub(super) fn repair<S: Storage>(storage: &S, rows: &[Row], from: Spot, to: Spot) -> Result<()> {
     let first = rows.partition_point(|row| row.header.end() <= from.position);
     for row in &rows[first..] {
@@ -24,11 +23,11 @@ pub(super) fn repair<S: Storage>(storage: &S, rows: &[Row], from: Spot, to: Spot
     Ok(())
 }
 
-/// Writes a fragment without payload over what a power cut left, in allocated space, and syncs it:
-/// otherwise another cut would bring the old bytes back.
-/// The opening fails when this cannot be written, for then a reader could find pieces of a unit
-/// that was given up. A full disk is no such failure where a store needs no space. Where the file
-/// is gone or ends before `at`, no reader finds anything, and nothing is written.
+/// Overwrites the bytes that a power cut left with a fragment without payload, in allocated space,
+/// and syncs it: otherwise another power cut could restore the old bytes. A failed write ends the
+/// opening, for then a reader could find pieces of a discarded unit; a full disk fails no write
+/// where a store needs no space. Does nothing where the file is gone or ends before `at`: no reader
+/// finds anything there.
 pub(super) fn fill<S: Storage>(
     storage: &S,
     row: &Row,
@@ -52,7 +51,7 @@ pub(super) fn fill<S: Storage>(
     overwrite(storage, row.slot, &file, &bytes, offset)
 }
 
-/// Opens the file of a segment; `None` where it is gone.
+/// Opens the file of a segment; `None` if the file is gone.
 pub(super) fn open_row<S: Storage>(storage: &S, row: &Row) -> Result<Option<Opened<S::File>>> {
     match open_life(storage, row.slot, &row.header) {
         Ok(opened) => Ok(Some(opened)),
@@ -64,8 +63,8 @@ pub(super) fn open_row<S: Storage>(storage: &S, row: &Row) -> Result<Option<Open
     }
 }
 
-/// Stores into allocated space. Where a call is refused and a store through a mapping needs no
-/// space, the bytes go through a mapping.
+/// Stores into allocated space. If the call fails and a store through a mapping needs no space,
+/// stores through a mapping.
 pub(super) fn store<F: StorageFile>(file: &F, bytes: &[u8], offset: u64) -> io::Result<()> {
     let Err(error) = file.write_at(bytes, offset) else {
         return Ok(());
@@ -95,7 +94,7 @@ fn overwrite<S: Storage>(
     file.sync().map_err(|failed| failed.ends_opening(path()))
 }
 
-/// What a discarded segment held.
+/// What a discarded segment contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Holds {
     /// Messages that were durable, all of which are damaged: its file is quarantined.
@@ -103,10 +102,10 @@ pub(super) enum Holds {
     Nothing,
 }
 
-/// Removes a segment's file, or quarantines it when it held messages; durable once the caller has
-/// synced the directory. A file that cannot be removed becomes a spare, which is returned. As a
-/// live segment its messages would be delivered by a later opening, or it would stand in the way of
-/// what is written behind the tail. When its header cannot be written either, the opening fails.
+/// Removes a segment's file, or quarantines it if it holds messages. The caller then syncs the
+/// directory. A file that cannot be removed becomes a spare, which is returned: as a live segment a
+/// later opening would deliver its messages, or it would overlap later records. Fails if the
+/// spare's header cannot be written either.
 pub(super) fn discard<S: Storage>(storage: &S, row: &Row, holds: Holds) -> Result<Option<Row>> {
     let name = format::segment_name(row.slot);
     let gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
@@ -130,8 +129,8 @@ pub(super) fn discard<S: Storage>(storage: &S, row: &Row, holds: Holds) -> Resul
     }
 }
 
-/// Has the header of each segment that begins within a hole, or at one of its ends, state what is
-/// missing before it.
+/// Has the header of each segment that begins within a hole, or at one of its ends, state the
+/// numbers that are missing before it.
 pub(super) fn restate<S: Storage>(
     storage: &S,
     index: &Index<S>,
@@ -152,9 +151,8 @@ pub(super) fn restate<S: Storage>(
     Ok(())
 }
 
-/// Writes a segment's header, which states what is missing before it, into the file and into the
-/// row of the index. The row counts where the file cannot be written; the next opening that reads
-/// headers writes it then.
+/// Writes a segment's header into the file and into the row of the index. If the file cannot be
+/// written the row counts, and the next opening that reads headers writes the file.
 pub(super) fn write_header<S: Storage>(
     storage: &S,
     index: &Index<S>,

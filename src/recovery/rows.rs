@@ -1,4 +1,4 @@
-//! Which segments exist: by the rows of the index, or by the headers of all segment files.
+//! Finds the existing segments: by the rows of the index, or by the headers of all segment files.
 
 use std::collections::HashMap;
 use std::io;
@@ -13,18 +13,18 @@ use crate::recovery::headers::{Headers, is_blank, put_header_back, state_in_file
 use crate::segment::{Opened, Row, open_and_compare, quarantine, read_header};
 use crate::storage::{Storage, StorageFile};
 
-/// What is known once the segments were gathered.
+/// The segments, and how the opening found them.
 #[derive(Debug)]
 pub(super) struct Gathered<F> {
     pub(super) rows: Rows,
-    /// They are known by the rows of the index; else by the headers of the files.
+    /// The rows of the index list them; if false, the headers of the files do.
     pub(super) from_index: bool,
-    /// Live segments that were opened for this.
+    /// Live segments that the check of the rows opened.
     pub(super) opened: Vec<Opened<F>>,
 }
 
-/// Takes the segments from the rows of the index where those may be believed and agree with the
-/// files; else from the headers of all segment files.
+/// Takes the segments from the rows of the index if those are believed and agree with the files;
+/// else from the headers of all segment files.
 pub(super) fn load_rows<S: Storage>(
     storage: &S,
     image: &IndexImage,
@@ -40,7 +40,7 @@ pub(super) fn load_rows<S: Storage>(
     let mut rows = Rows::default();
     if let Some(opened) = ends.filter(|_| rows_match_files(storage, &image.segments)) {
         image.segments.iter().for_each(|(slot, header)| rows.add(*slot, *header));
-        // A kill may have come between a step by which the last file grew and its row.
+        // A kill may have come between a growth of the last file and the update of its row.
         let last = rows.live.iter_mut().max_by_key(|row| row.header.base);
         if let Some(last) = last {
             let is_last = |opened: &&Opened<_>| opened.life == last.header.life;
@@ -52,7 +52,7 @@ pub(super) fn load_rows<S: Storage>(
     }
     let durable = image.checkpoint.map_or(u64::MAX, |checkpoint| checkpoint.position);
     rows.gather(storage, known_id, &image.segments, durable)?;
-    // A row has the figures of its file as of the last time the file grew.
+    // A row has the sizes of its file as of the last growth.
     rows.measure(storage);
     Ok(Gathered { rows, from_index: false, opened: Vec::new() })
 }
@@ -62,12 +62,12 @@ pub(super) fn load_rows<S: Storage>(
 pub(super) struct Rows {
     pub(super) live: Vec<Row>,
     pub(super) spares: Vec<Row>,
-    /// Live by their headers, and to be discarded.
+    /// Segments that are live by their headers, and that the opening will discard.
     pub(super) stale: Vec<Row>,
     pub(super) foreign_slots: Vec<u32>,
     pub(super) queue_id: Option<[u8; 16]>,
     pub(super) highest_life: Option<u64>,
-    /// The highest `held` of all headers: everything below this number was given back.
+    /// The highest `retained_from` of all headers: every message below this number was reclaimed.
     pub(super) retained_from: u64,
     /// The highest version of all headers.
     pub(super) version: Version,
@@ -78,17 +78,17 @@ impl Rows {
         self.live.is_empty() && self.spares.is_empty()
     }
 
-    /// Moves the live segments that are not of use to the stale ones.
+    /// Moves the live segments that fail `is_of_use` to the stale ones.
     pub(super) fn retain_live(&mut self, is_of_use: impl Fn(&Row) -> bool) {
         self.stale.extend(self.live.extract_if(.., |row| !is_of_use(row)));
     }
 
-    /// Measures each segment.
+    /// Asks the file system for each segment's disk usage.
     fn measure<S: Storage>(&mut self, storage: &S) {
         self.live.iter_mut().chain(&mut self.spares).for_each(|row| measure(storage, row));
     }
 
-    /// Takes up the segment in `slot`.
+    /// Adds the segment in `slot`.
     pub(super) fn add(&mut self, slot: u32, header: SegmentHeader) {
         self.highest_life = self.highest_life.max(Some(header.life));
         self.retained_from = self.retained_from.max(header.retained_from);
@@ -102,9 +102,9 @@ impl Rows {
 
     /// Reads the header of every segment file, and quarantines files that are another queue's or no
     /// segment. The queue is the one that the index names if any segment agrees, else the one that
-    /// most segments name. An index with segments against one segment of another queue decides
-    /// nothing: then the opening fails, and changes nothing. From the position `durable` on nothing
-    /// is known to be on the disk.
+    /// most segments name. If an index with segments meets one segment of another queue, neither
+    /// wins: the opening fails and changes nothing. No record from the position `durable` on is
+    /// known to be on the disk.
     pub(super) fn gather<S: Storage>(
         &mut self,
         storage: &S,
@@ -147,7 +147,8 @@ impl Rows {
                     header.allocated = len.min(header.length);
                     self.add(slot, header);
                 }
-                // A blank file is removed unless the checkpoint says that it held messages.
+                // A blank file is removed unless it lies before the checkpoint, which proves that
+                // it held messages.
                 known
                     if (known.is_none_or(|(_, header)| header.base >= durable))
                         && is_blank(storage, slot)
@@ -161,14 +162,14 @@ impl Rows {
         Ok(())
     }
 
-    /// Brings the live segments into the order of their positions.
+    /// Sorts the live segments by position.
     pub(super) fn sort(&mut self) {
         self.live.sort_unstable_by_key(|row| (row.header.base, row.header.life, row.slot));
     }
 
-    /// Moves segments to the stale ones that a later life contradicts. Lives and positions grow
-    /// together: a segment that overlaps one of a later life, or lies behind it, was discarded
-    /// before that one was made, and its removal did not reach the disk (R9).
+    /// Moves segments to the stale ones if a segment of a later life contradicts them. Lives and
+    /// positions grow together: a segment that overlaps one of a later life, or lies after it, was
+    /// discarded before that one was made, and its removal did not reach the disk (R9).
     pub(super) fn drop_outlived(&mut self) {
         self.sort();
         if planted!(OutlivedKept) {
@@ -191,16 +192,16 @@ impl Rows {
     }
 }
 
-/// Whether every message before the first segment was given back.
+/// Whether every message before the first segment was reclaimed.
 pub(super) fn all_before_was_given_back(image: &IndexImage, belief: Belief, rows: &Rows) -> bool {
     let first = rows.live.first().map_or(0, |row| row.header.missing_from());
     first <= first_retained(image, belief, rows.retained_from)
 }
 
-/// Whether a segment file bears a life that the index does not know of. Then an older copy of
-/// the index was put back, and nothing in it is exact. The test is exact because `next_life` is
-/// stored before any header bears the life before it, and because the mark of a clean end is
-/// taken back before a segment is begun. (A spare may be made while that mark stands.)
+/// Whether a segment file has a life that the index does not know of. If so, somebody restored an
+/// older copy of the index, and nothing in it is exact. The test is exact because the writer stores
+/// `next_life` before any header has the life before it, and withdraws the mark of a clean end
+/// before it begins a segment. (It may make a spare while that mark is valid.)
 pub(super) fn is_outdated(image: &IndexImage, belief: Belief, rows: &Rows) -> bool {
     let made_since =
         |rows: &[Row], next_life: u64| rows.iter().any(|row| row.header.life >= next_life);
@@ -215,7 +216,7 @@ pub(super) fn is_outdated(image: &IndexImage, belief: Belief, rows: &Rows) -> bo
     }
 }
 
-/// The index is one queue's, and each of these segments another one's.
+/// The error for an index of one queue beside segments of other queues.
 fn of_two_queues<S: Storage>(storage: &S, others: &[(u32, SegmentHeader)]) -> Error {
     let name = others.first().map_or_else(String::new, |(slot, _)| format::segment_name(*slot));
     let why = "the index beside it is another queue's: one of the two files was put there by \
@@ -230,8 +231,8 @@ fn measure<S: Storage>(storage: &S, row: &mut Row) {
     note_taken(row, file.and_then(|file| file.disk_bytes()));
 }
 
-/// Notes how many bytes of disk the segment takes. Where the file system does not say, that may be
-/// all that the segment can take.
+/// Notes how many bytes of disk the segment takes; if the file system does not report it, the most
+/// that the segment can take.
 fn note_taken(row: &mut Row, taken: io::Result<u64>) {
     let unknown = row.header.length;
     let taken = taken.unwrap_or(unknown);
@@ -241,7 +242,7 @@ fn note_taken(row: &mut Row, taken: io::Result<u64>) {
 /// Whether no row is missing: the live segments follow each other without a break and reach from
 /// the lowest place to the tail. Where numbers are missing, the next segment begins one word
 /// further, so that a reader at the end of the one before has bytes to pass and reports the gap.
-/// After a larger step the answer is no, and the headers are read: slower, never wrong.
+/// After a larger step this returns false and the opening reads the headers: slower, never wrong.
 pub(super) fn rows_are_complete(image: &IndexImage, belief: Belief) -> bool {
     let live = image
         .segments
@@ -257,7 +258,7 @@ pub(super) fn rows_are_complete(image: &IndexImage, belief: Belief) -> bool {
         image.segments.iter().map(|(_, header)| header.retained_from).max().unwrap_or(0);
     let tail = match (belief.of_cache(image).is_some(), image.live.tail, image.checkpoint) {
         (true, Some(tail), _) => tail.position,
-        // A kill cut the store of the live tail short: the walk begins at the base of the last
+        // A kill interrupted the store of the live tail: the walk begins at the base of the last
         // segment, whichever that is.
         (true, None, _) => last.end(),
         (false, _, checkpoint) => checkpoint.map_or(0, |checkpoint| checkpoint.position),
@@ -267,7 +268,7 @@ pub(super) fn rows_are_complete(image: &IndexImage, belief: Belief) -> bool {
         && (last.base..=last.end() + format::ALIGN).contains(&tail)
 }
 
-/// Whether no segment is missing between these, which are in the order of their positions.
+/// Whether no segment is missing between these, which are sorted by position.
 pub(super) fn follow_each_other<'a>(live: impl Iterator<Item = &'a SegmentHeader>) -> bool {
     let mut end = None;
     live.into_iter().all(|header| {
@@ -276,9 +277,9 @@ pub(super) fn follow_each_other<'a>(live: impl Iterator<Item = &'a SegmentHeader
     })
 }
 
-/// Opens the first and the last live segment, if they are the files that the index names. An index
-/// of another queue or of another time fails here. So does a damaged header, which is then written
-/// again from its row.
+/// Opens the first and the last live segment, if they are the files that the index names. `None`
+/// for an index of another queue or an outdated one, and for a damaged header, which the opening
+/// then writes again from its row.
 fn open_ends<S: Storage>(
     storage: &S,
     segments: &[(u32, SegmentHeader)],
@@ -300,13 +301,13 @@ fn open_ends<S: Storage>(
 
 /// Whether each segment file has a row and each spare is what its row says. Two cases break this.
 /// After a clean end the queue was opened again and power was cut: a segment made in between left
-/// its file without its row, or its row without its file. Or an older copy of the index was put
-/// back: a segment made since has no row, or took a spare's file. A live segment that is gone is
-/// not looked for here; the reader that comes to it finds out.
+/// its file without its row, or its row without its file. Or somebody restored an older copy of the
+/// index: a segment made since has no row, or took a spare's file. This does not look for missing
+/// live segments; the reader that comes to one notices.
 fn rows_match_files<S: Storage>(storage: &S, segments: &[(u32, SegmentHeader)]) -> bool {
     let listed = storage.list().unwrap_or_default();
     if listed.iter().any(|listed| listed.name == format::INDEX_NEW_NAME) {
-        // The opening looks at all files, and removes that one.
+        // The opening then reads all files, and removes the leftover new index.
         return false;
     }
     let mut files = listed.iter().filter_map(|listed| format::segment_slot(&listed.name));

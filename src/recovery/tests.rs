@@ -1,4 +1,4 @@
-//! The phases of an opening, each on its own: what it believes, gathers, walks over and writes.
+//! Tests each phase of an opening by itself: what it believes, gathers, walks over and writes.
 
 mod bytes;
 mod failing;
@@ -33,7 +33,7 @@ fn open(storage: &SimStorage) -> Engine<SimStorage> {
     Engine::open_without_workers(storage.clone(), &options).unwrap()
 }
 
-/// What a kill leaves of a queue with this many messages, all of them flushed.
+/// The disk after a kill of a queue with this many messages, all of them flushed.
 fn killed(count: u8) -> SimStorage {
     let storage = SimStorage::new(5).with_file_capacity(64 << 10);
     let engine = open(&storage);
@@ -66,7 +66,7 @@ fn live(storage: &SimStorage) -> Vec<Row> {
     live
 }
 
-/// Walks over everything there is.
+/// Walks over all records.
 fn walked(storage: &SimStorage, search: bool) -> Walked {
     let rules = WalkRules { search, whole_before: false, published: u64::MAX };
     walk(storage, &live(storage), &[], Spot::default(), rules).unwrap()
@@ -102,7 +102,7 @@ fn what_is_believed_follows_from_the_boot_the_mount_and_the_mark_of_a_clean_end(
     for elsewhere in [killed.seen_elsewhere(), killed.copied(), killed.power_cut_losing_all()] {
         assert_eq!(belief(&elsewhere), Belief::CleanEnd);
     }
-    // A segment was begun since, so the mark of a clean end is an older copy's.
+    // A run has begun a segment since, so the mark of a clean end is an older copy's.
     let engine = open(&killed);
     engine.enqueue(&message(9)).unwrap();
     engine.core.flush().unwrap();
@@ -161,7 +161,7 @@ fn header(life: u64, base: u64) -> SegmentHeader {
 #[test]
 fn of_segments_in_each_others_place_those_that_were_made_later_count() {
     let lives = |rows: &[Row]| rows.iter().map(|row| row.header.life).collect::<Vec<_>>();
-    // (lives and where they begin, those that are left): lives and positions grow together.
+    // (Lives and positions, remaining lives): lives and positions grow together.
     for (made, left) in [
         (vec![(1, 0), (2, 1), (3, 2)], vec![1, 2, 3]),
         (vec![(1, 0), (2, 1), (3, 1)], vec![1, 3]),
@@ -188,7 +188,7 @@ fn a_walk_ends_at_the_first_unit_that_does_not_validate_and_a_search_goes_on_beh
     assert_eq!((stopped.tail.seq, holes(&stopped)), (4, vec![]));
     let searched = walked(&disk, true);
     assert_eq!((searched.tail.seq, holes(&searched)), (200, vec![(4, 5), (150, 151)]));
-    // Behind the last one there may be anything.
+    // After the last record there may be anything.
     damage(&disk, 199);
     let searched = walked(&disk, true);
     assert_eq!((searched.tail.seq, holes(&searched)), (199, vec![(4, 5), (150, 151)]));
@@ -229,7 +229,7 @@ fn a_hole_that_was_mended_is_none_for_any_later_walk() {
         assert!(walked.empty.iter().any(|empty| empty.end.seq == 140), "{:?}", walked.empty);
         assert_eq!((walked.tail.seq, holes(&walked)), (200, vec![]));
     }
-    // Segments that begin in the hole state what is missing before them, also on the disk.
+    // Segments that begin in the hole state the numbers missing before them, also on the disk.
     for rows in [rows, live(&disk.power_cut_losing_all())] {
         let begin: Vec<_> =
             rows.iter().map(|row| row.header).filter(|header| header.missing.gap > 0).collect();
@@ -238,7 +238,8 @@ fn a_hole_that_was_mended_is_none_for_any_later_walk() {
             "{begin:?}"
         );
     }
-    // None of them counts twice. (Those behind a segment's beginning count once they are met.)
+    // None of them counts twice. (Those after a segment's beginning count once a reader meets
+    // them.)
     let messages = open(&disk.power_cut_losing_all()).stats().messages;
     assert!((120..200).contains(&messages), "{messages}");
 }
@@ -265,8 +266,8 @@ fn behind_a_sealed_tail_no_old_record_is_found() {
         (found.tail, holes(&found)),
         (Spot { position: first[0].header.end(), seq: 4 }, vec![])
     );
-    // The next segment begins behind every stated position, and where it was to begin before if
-    // that is far enough.
+    // The next segment begins after every stated position, and at the pending one if that is far
+    // enough.
     let base = |stated, pending| {
         close_tail(&disk, first, tail, stated, pending, missing).unwrap().unwrap().base
     };
@@ -278,7 +279,7 @@ fn behind_a_sealed_tail_no_old_record_is_found() {
     assert_eq!((next.seq, next.missing.gap, next.base), (4, 0, first[0].header.end()));
 }
 
-/// How the next segment begins is not forgotten for a file that is to be discarded. Everything
+/// The opening keeps how the next segment begins although it discards a file there. Everything
 /// before it was evicted, which only the beginning of the next segment shows.
 #[test]
 fn a_segment_begun_behind_the_tail_is_not_the_next_one() {
@@ -293,13 +294,13 @@ fn a_segment_begun_behind_the_tail_is_not_the_next_one() {
     assert_eq!(of(next.base), (None, Spot { position: next.base, seq: 1 }));
 }
 
-/// A segment behind the tail is gone from the disk when the opening has recovered, before anything
-/// is written behind the tail (R2). Its life is not used again, though no file has it (R9).
+/// A segment after the tail is gone from the disk when the opening has recovered, before anything
+/// is written after the tail (R2). Its life is not used again, though no file has it (R9).
 #[test]
 fn what_an_opening_discards_is_gone_and_so_is_its_life() {
     let disk = killed(200);
     let last = *live(&disk).last().unwrap();
-    // No record of the segment before is left, so what comes behind has no place.
+    // No record of the segment before is left, so the records after it have no place.
     let before = live(&disk)[live(&disk).len() - 2];
     let disk = disk.copied();
     let name = segment_name(last.slot);
@@ -315,12 +316,12 @@ fn what_an_opening_discards_is_gone_and_so_is_its_life() {
     assert!(!on_disk.file_names().contains(&name), "{:?}", on_disk.file_names());
     assert!(recovered.found.next_life > last.header.life);
     drop(recovered);
-    // Without the file, what the index says of lives counts.
+    // Without the file, the lives in the index count.
     let recovered = recover(&disk.copied(), &options).unwrap();
     assert!(recovered.found.next_life > last.header.life);
 }
 
-/// A consumer that stands there.
+/// A consumer with this place.
 fn consumer(row: u32, name: &str, position: u64, seq: u64) -> ConsumerRow {
     ConsumerRow {
         row,
@@ -370,7 +371,7 @@ fn what_is_missing_behind_the_tail_is_what_was_stated_and_what_was_reserved_each
     let (damaged, unflushed) = (GapCause::Damaged.number(), GapCause::Unflushed.number());
     assert_eq!(missing(6, 5, None, 0), (20, 15, 12, damaged));
     assert_eq!(missing(5, 5, None, 0), (20, 15, 12, unflushed));
-    // What was evicted has its own cause, what was not stated was only reserved.
+    // Evicted numbers have a cause of their own; numbers that were not stated were only reserved.
     assert_eq!(missing(6, 5, None, 7), (20, 13, 12, unflushed));
     assert_eq!(missing(6, 9, None, 0), (20, 11, 11, unflushed));
     // Numbers that were missing there before still are.
@@ -391,7 +392,7 @@ fn a_place_in_the_middle_of_what_is_empty_goes_where_it_reports_what_is_missing(
         consumers.push(consumer(row, name, position, seq));
     }
     for consumer in &mut consumers {
-        // As it is found in the index.
+        // The number that the index stores.
         consumer.place.number = 2;
     }
     move_places_out_of_holes(&index, &mut consumers, &[empty]).unwrap();
@@ -413,7 +414,7 @@ fn a_segment_that_is_none_any_more_goes_or_can_never_be_taken_for_one() {
     let disk = killed(1);
     assert!(discard(&disk, &row(&disk), Holds::Nothing).unwrap().is_none());
     assert!(live(&disk).is_empty());
-    // It cannot be removed: it becomes a spare, durably.
+    // The file cannot be removed: it becomes a spare, durably.
     let disk = killed(1);
     disk.fail_after(Call::Remove, 1, Errno::IO, false);
     let kept = discard(&disk, &row(&disk), Holds::Nothing).unwrap().unwrap();

@@ -7,17 +7,17 @@ use crate::recovery::walked::Walked;
 use crate::segment::scan::{Intact, Scan};
 use crate::storage::StorageFile;
 
-/// The unit that the walk is putting together.
+/// The unit whose fragments the walk is collecting.
 #[derive(Debug)]
 pub(super) struct Unit {
     start: Spot,
-    /// The walk is within a record: its last fragment has not come.
+    /// The walk is within a record, before its last fragment.
     pub(super) in_record: bool,
-    /// The walk is within a batch: its last record has not come.
+    /// The walk is within a batch, before its last record.
     pub(super) in_batch: bool,
     /// Bytes between the last whole unit and `start` did not validate.
     pub(super) hole: bool,
-    /// The batch's seal so far; `None` when the batch's beginning is not at hand.
+    /// The batch's seal so far; `None` when the walk has not seen the batch's beginning.
     seal: Option<Seal>,
 }
 
@@ -31,7 +31,7 @@ impl Unit {
         self.in_record || self.in_batch
     }
 
-    /// Forgets the unfinished unit: the next one begins `at` this spot.
+    /// Drops the unfinished unit: the next one begins at the spot `at`.
     pub(super) fn begin(&mut self, at: Spot) {
         self.start = at;
         self.in_record = false;
@@ -39,13 +39,13 @@ impl Unit {
         self.seal = None;
     }
 
-    /// Gives the unfinished unit up: a hole begins behind the last whole one.
+    /// Discards the unfinished unit: a hole begins after the last whole one.
     pub(super) fn broken(&mut self) {
         self.begin(self.start);
         self.hole = true;
     }
 
-    /// Whether this fragment may come next, with the number `seq` expected.
+    /// Whether this fragment may come next, where the number `seq` is expected.
     pub(super) fn accepts(&self, fragment: &Fragment, seq: u64) -> bool {
         match fragment.kind {
             Kind::Padding => fragment.is_numbered(seq),
@@ -59,9 +59,9 @@ impl Unit {
         }
     }
 
-    /// Whether the batch that ends with this fragment has the records that it was written with.
-    /// True for any other fragment. True also where the beginning of the batch is not at hand: such
-    /// a batch goes with the hole it lies in, or is known to be whole.
+    /// Whether the batch that ends with this fragment has the records with which it was written.
+    /// True for any other fragment. True also when the walk has not seen the batch's beginning:
+    /// such a batch belongs to the hole before it, or is known to be whole.
     pub(super) fn seal_holds<F: StorageFile>(
         &self,
         seen: &Intact,
@@ -100,7 +100,7 @@ impl Unit {
         }
     }
 
-    /// Takes a fragment in and returns where the next one is expected.
+    /// Adds a fragment and returns where the next one is expected.
     pub(super) fn add(
         &mut self,
         fragment: &Fragment,
@@ -113,7 +113,7 @@ impl Unit {
             Kind::Padding => {
                 walked.empty.push(at..next);
                 if !self.inside() && !self.hole {
-                    // No record and no hole lies between: the tail may stand behind the padding.
+                    // No record and no hole lies between, so the tail may move past the padding.
                     walked.tail = next;
                     self.start = next;
                 }
@@ -136,7 +136,7 @@ impl Unit {
         }
         next.seq = at.seq + 1;
         if fragment.continues && self.hole && !self.in_batch {
-            // Its batch began in the hole, so this record goes with the hole.
+            // Its batch began in the hole, so this record belongs to the hole.
             self.start = next;
             return next;
         }
@@ -154,7 +154,7 @@ impl Unit {
         }
     }
 
-    /// The unit from `start` to `end` is whole: the tail moves behind it.
+    /// Ends the unit from `start` to `end` as whole: the tail moves to `end`.
     fn finish(&mut self, start: Spot, end: Spot, walked: &mut Walked) {
         if self.hole {
             walked.holes.push(walked.tail..start);

@@ -1,4 +1,4 @@
-//! The walk over the records, from the best known spot to the end of what validates.
+//! Walks over the records, from the best known spot to the end of the valid ones.
 
 use std::io;
 
@@ -14,12 +14,12 @@ use crate::segment::scan::Scan;
 use crate::segment::{Lost, Opened, Row, open_life};
 use crate::storage::{Storage, StorageFile};
 
-/// How the walk goes.
+/// Parameters of a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct WalkRules {
-    /// The walk searches for more records behind bytes that do not validate.
+    /// Whether the walk searches for more records after invalid bytes.
     pub(super) search: bool,
-    /// Everything before the start was whole. A segment that begins at the start may begin in the
+    /// All units before the start were whole. A segment that begins at the start may begin in the
     /// middle of a unit, and that unit counts.
     pub(super) whole_before: bool,
     /// The published tail's position; `u64::MAX` when it is not known.
@@ -28,13 +28,14 @@ pub(super) struct WalkRules {
 
 impl WalkRules {
     pub(super) fn with(belief: Belief, image: &IndexImage, rows: &Rows) -> WalkRules {
-        // A kill came between the stores of the tail, so everything that was pushed is whole. What
-        // does not validate is damage, and more may follow it.
+        // The kill interrupted the store of the tail, so every record that a producer pushed is
+        // whole. Invalid bytes are damage, and more records may follow them.
         let committing = belief == Belief::Cache && image.live.tail.is_none();
-        // What was given back had been committed. With a checkpoint on the disk this does not
-        // matter: the walk begins at a unit, or what lies before the start is lost. But an older
-        // copy of the index may have been put back: then the headers know of more. Where only the
-        // mount is another one, segments may be gone that were given back behind the checkpoint.
+        // Reclaimed messages had been committed. With a checkpoint on the disk this does not
+        // matter: the walk begins at a unit, or the bytes before the start are lost. But somebody
+        // may have restored an older copy of the index: the headers then have a higher
+        // `retained_from`. With only another mount, a run may have reclaimed segments beyond the
+        // checkpoint.
         let first = rows.live.first().map_or(u64::MAX, |row| row.header.first_seq);
         let is_older =
             image.checkpoint.is_none_or(|checkpoint| checkpoint.retained_from < rows.retained_from);
@@ -48,7 +49,7 @@ impl WalkRules {
     }
 }
 
-/// Bytes that the walk goes over between two `recovering` events.
+/// Bytes that the walk passes between two `recovering` events.
 const PROGRESS: u64 = 64 << 20;
 
 /// Where the walk begins: the best spot that is known to lie at or before the tail.
@@ -62,8 +63,8 @@ pub(super) fn start_of_walk(image: &IndexImage, live: &[Row], belief: Belief) ->
                 // An opening stores both anew, the tail last: until then the next segment's
                 // beginning may be the better one.
                 Some(tail) => next.filter(|next| next.seq > tail.seq).or(Some(tail)),
-                // (Not the last segment's beginning: it may have been begun for a record that was
-                // never completed, by the run before.)
+                // (Not the last segment's beginning: the run before may have begun it for a record
+                // that it never completed.)
                 None => next
                     .or(image.live.synced)
                     .or(image.checkpoint.map(|checkpoint| checkpoint.spot())),
@@ -73,7 +74,7 @@ pub(super) fn start_of_walk(image: &IndexImage, live: &[Row], belief: Belief) ->
         (false, None) => None,
     };
     match (known, live.first()) {
-        // The known spot lies in a segment that is gone: everything that is held lies behind it.
+        // The segment of the known spot is gone: all retained messages lie after it.
         (Some(known), Some(first)) if known.position < first.header.base => base_of(first),
         (Some(known), _) => known,
         (None, Some(first)) => base_of(first),
@@ -81,14 +82,14 @@ pub(super) fn start_of_walk(image: &IndexImage, live: &[Row], belief: Belief) ->
     }
 }
 
-/// How the next segment is to begin, if it does not exist yet.
+/// How the next segment begins, if it does not exist yet.
 fn next_of_run(run: &Run, live: &[Row]) -> Option<Next> {
     run.next.filter(|next| live.last().is_none_or(|row| row.header.base < next.base))
 }
 
-/// Goes over whole units from `start` on, through files that are `opened` or are opened here. Stops
-/// at the first bytes that do not validate, unless `rules` say to search. An error comes with the
-/// name of the file that cannot be read.
+/// Walks over whole units from `start` on, through `opened` files or files that it opens. Stops at
+/// the first invalid bytes, unless `rules` tell it to search. An error comes with the name of the
+/// file that cannot be read.
 pub(super) fn walk<S: Storage>(
     storage: &S,
     rows: &[Row],
@@ -128,18 +129,18 @@ pub(super) fn walk<S: Storage>(
     Ok(walk.walked)
 }
 
-/// A walk under way.
+/// A walk in progress.
 struct Walk {
     rules: WalkRules,
-    /// The next fragment may lie in the middle of a unit whose beginning is not at hand.
+    /// The next fragment may lie in the middle of a unit whose beginning the walk has not seen.
     begins_inside: bool,
     start: Spot,
     /// Where the next fragment is expected.
     at: Spot,
-    /// The end of the segment that was entered last.
+    /// The end of the last segment that the walk entered.
     end: u64,
     unit: Unit,
-    /// The checksum of the fragment before, to which the next fragment of a record is bound.
+    /// The checksum of the fragment before; the next fragment of the same record includes it.
     chain: u32,
     /// The position up to which progress was reported.
     reported: u64,
@@ -167,7 +168,7 @@ impl Walk {
         }
     }
 
-    /// Comes to the next segment. Returns false when the walk ends in front of it.
+    /// Enters the next segment. Returns false when the walk ends in front of it.
     fn enter(&mut self, row: &Row) -> bool {
         let header = &row.header;
         if self.unit.inside() && self.end != header.base {
@@ -183,7 +184,7 @@ impl Walk {
         if !self.rules.search && header.missing_from() != self.at.seq && !continues {
             return false;
         }
-        // Numbers are missing before the segment, stated or not: the walk goes on with the
+        // Numbers are missing before the segment, stated or not: the walk continues with the
         // segment's own first number, unless a gap fragment reached beyond it.
         if !continues && header.first_seq > self.at.seq {
             if self.unit.inside() || self.at.seq < header.missing_from() {
@@ -192,14 +193,14 @@ impl Walk {
             self.at.seq = header.first_seq;
             self.unit.begin(self.at);
             if !self.unit.hole {
-                // The header states what is missing: the tail may stand at the segment's beginning.
+                // The header states what is missing: the tail may move to the segment's beginning.
                 self.walked.tail = self.at;
             }
         }
         true
     }
 
-    /// Goes over the fragments of one segment.
+    /// Walks over the fragments of one segment.
     fn go_through<F: StorageFile>(
         &mut self,
         row: &Row,
@@ -226,8 +227,8 @@ impl Walk {
                     self.chain = seen.checksum();
                 }
                 _ if !self.rules.search => break,
-                // A segment that is closed where its file ends has no padding. The numbers of the
-                // next segment and the batch's seal tell whether anything is missing.
+                // A segment whose file ends where it was closed has no padding. The numbers of the
+                // next segment and the batch's seal show whether anything is missing.
                 _ if scan.ends_before(self.at.position) && !self.unit.in_record => {
                     break;
                 }
@@ -247,8 +248,8 @@ impl Walk {
         Ok(())
     }
 
-    /// The walk begins where a unit may have begun before. Steps over a fragment that continues a
-    /// record, and returns whether there was one.
+    /// For a walk that may begin within a unit: steps over a fragment that continues a record, and
+    /// returns whether there was one.
     fn begin_inside<F: StorageFile>(&mut self, scan: &mut Scan<'_, F>) -> io::Result<bool> {
         let Some(seen) = scan
             .header_at(self.at.position)?
@@ -260,7 +261,7 @@ impl Walk {
         self.begins_inside = seen.fragment.kind == Kind::Middle;
         let is_rest = matches!(seen.fragment.kind, Kind::Middle | Kind::Last);
         if is_rest {
-            // The walk goes on behind the fragment, within the same batch or in front of a new
+            // The walk continues after the fragment, within the same batch or in front of a new
             // unit.
             self.at.position = seen.end();
             self.unit.in_batch = seen.fragment.more;

@@ -1,10 +1,10 @@
-//! What the walk over the records found.
+//! The result of the walk over the records.
 
 use std::ops::Range;
 
 use crate::format::Spot;
 
-/// What the walk found.
+/// The result of a walk.
 #[derive(Debug)]
 pub(super) struct Walked {
     /// The end of the last whole unit.

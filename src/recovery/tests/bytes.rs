@@ -1,5 +1,4 @@
-//! Bytes of segments that say less than they should: a file that ends too soon, a header that is
-//! lost, a batch without its seal.
+//! Segments with missing bytes: a file that ends too soon, a lost header, a batch without its seal.
 
 use super::*;
 use crate::format::{Batch, FRAGMENT_HEADER_LEN, Fragment, Kind, SEGMENT_HEADER_LEN, fragment_len};
@@ -7,7 +6,7 @@ use crate::memory::checksum::crc32c;
 use crate::segment::scan::Scan;
 use crate::storage::StorageFile;
 
-/// Somebody cut the file after it was opened.
+/// The file is truncated after it was opened.
 #[test]
 fn a_payload_that_the_file_ends_within_is_damaged() {
     let disk = killed(3);
@@ -21,7 +20,7 @@ fn a_payload_that_the_file_ends_within_is_damaged() {
     assert!(!scan.copy(&seen, 0, &mut out).unwrap() && out == b"before");
 }
 
-/// The last record of a batch says that it is, and no seal lies behind it.
+/// The last record of a batch is marked as the last, and no seal follows it.
 #[test]
 fn a_batch_without_a_seal_is_none() {
     let disk = killed(0);

@@ -1,5 +1,5 @@
-//! Files that are gone or cannot be opened or synced while a queue is opened, and an index that
-//! says less than the files.
+//! Files that vanish or cannot be opened or synced during an opening, and an index that states less
+//! than the files.
 
 use super::*;
 use crate::format::live_at;
@@ -12,11 +12,11 @@ fn a_directory_is_refused_by_files_that_could_be_looked_at() {
     disk.write_file(&segment_name(1), &[]);
     let refused = || foreign::refuse_foreign(&disk);
     refused().unwrap();
-    // Whose a file is that cannot be opened is not known.
+    // A file that cannot be opened may be anybody's.
     disk.fail_after(Call::Open, 1, Errno::IO, false);
     let error = refused().unwrap_err();
     assert!(matches!(error, Error::Io { .. }) && error.to_string().contains(&segment_name(0)));
-    // One that was removed meanwhile says nothing.
+    // A file that vanished meanwhile proves nothing.
     disk.fail_after(Call::Open, 1, Errno::NOENT, false);
     refused().unwrap();
     disk.fail_after(Call::Open, 2, Errno::NOENT, false);
@@ -29,7 +29,7 @@ fn a_hole_is_filled_where_its_files_are_there_and_its_ends_have_room() {
     let rows = live(&disk);
     let name = |at: usize| segment_name(rows[at].slot);
     let (base, files) = (rows[1].header.base, [disk.read_file(&name(0)), disk.read_file(&name(1))]);
-    // Too little is left of the first segment for the header of a fragment.
+    // The first segment has too few bytes left for a fragment header.
     let from = Spot { position: base - format::ALIGN, seq: 60 };
     let to = Spot { position: base + 4 * format::ALIGN, seq: 62 };
     disk.fail_after(Call::Open, 2, Errno::IO, false);
@@ -42,7 +42,7 @@ fn a_hole_is_filled_where_its_files_are_there_and_its_ends_have_room() {
     let mut scan = Scan::new(&file, &rows[1].header, to.position);
     let gap = scan.header_at(base).unwrap().unwrap();
     assert_eq!((gap.fragment.kind, gap.end()), (format::Kind::Gap, to.position));
-    // Where the file is gone, no reader finds anything.
+    // If the file is gone, no reader finds anything.
     disk.remove_file(&name(1));
     repair(&disk, &rows, from, to).unwrap();
 }
@@ -61,12 +61,12 @@ fn a_walk_ends_where_a_file_is_gone_and_a_search_goes_on_behind_it() {
     assert!((second - 1..=second).contains(&ended.tail.seq) && holes(&ended).is_empty());
     let searched = walk(true, Spot::default());
     assert_eq!((searched.tail.seq, holes(&searched)), (200, vec![(ended.tail.seq, third)]));
-    // Also where no number is missing behind it.
+    // Also where no number is missing after it.
     let inside = Spot { position: rows[2].header.base - format::ALIGN, seq: third };
     assert_eq!(walk(false, inside).tail, inside);
 }
 
-/// The tail in the index is an older one, and bytes behind it are damaged.
+/// The tail in the index is outdated, and bytes after it are damaged.
 #[test]
 fn what_lies_behind_damage_behind_the_tail_is_found_where_the_index_states_more() {
     let disk = killed(0);
@@ -88,7 +88,7 @@ fn what_lies_behind_damage_behind_the_tail_is_found_where_the_index_states_more(
     assert!((199..=200).contains(&messages), "{messages}");
 }
 
-/// Without the first segment the next one is to state what is missing, durably.
+/// Without the first segment the next one must state the missing numbers, durably.
 #[test]
 fn no_failed_sync_of_an_opening_after_a_power_cut_is_passed_over() {
     let disk = killed(200);
