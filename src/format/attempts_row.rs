@@ -1,4 +1,4 @@
-//! A row of attempts: which messages a consumer was handed, and how often in vain.
+//! A row of attempts: a consumer's delivered messages, and their counts of failed attempts.
 
 use byteorder::{ByteOrder, LittleEndian};
 
@@ -8,11 +8,11 @@ use crate::memory::checksum::crc32c;
 
 pub(crate) const ATTEMPTS_SLOT_LEN: usize = SECTOR / 2;
 pub(crate) const ATTEMPTS_ROW_LEN: usize = 2 * ATTEMPTS_SLOT_LEN;
-/// As many consumers of a queue have such a row.
+/// The number of consumers of a queue that can have such a row.
 pub(crate) const ATTEMPTS_ROWS: usize = 4;
-/// Set in the count of a message that is to be handed out no more.
+/// Set in the count of a message that must not be delivered again.
 pub(crate) const REJECTED: u32 = 1 << 31;
-/// Set in the count of a message that was handed out although it is not below the mark.
+/// Set in the count of a message that was delivered although it is not below the mark.
 pub(crate) const LISTED: u32 = 1 << 30;
 
 /// Offsets in one slot of a row of attempts, in bytes.
@@ -33,17 +33,18 @@ pub(crate) struct Attempts {
     pub(crate) number: u64,
     /// The consumer's row.
     pub(crate) owner: u32,
-    /// Messages below this number may have been handed out; the others have not been.
+    /// Messages below this number may have been delivered; the others have not (see `LISTED`).
     pub(crate) below: u64,
-    /// The message that was handed out by itself, because it may have ended the process.
+    /// The message that was delivered while no other was in flight.
     pub(crate) alone: Option<u64>,
-    /// Messages by number, ascending, each with how often it was handed out in vain.
+    /// Messages by number, ascending, each with its number of deliveries without an
+    /// acknowledgement.
     pub(crate) counts: Vec<(u64, u32)>,
 }
 
 impl Attempts {
-    /// Writes as many of the counts as fit, the lowest numbers first. Returns how many bytes are
-    /// taken, and the first message whose count did not fit.
+    /// Encodes as many of the counts as fit, the lowest numbers first. Returns the encoded length,
+    /// and the first message whose count did not fit.
     pub(crate) fn encode(
         &self,
         counts: impl Iterator<Item = (u64, u32)>,
@@ -80,7 +81,7 @@ impl Attempts {
         (len, left_out)
     }
 
-    /// What these bytes say, if they validate for the consumer in the row `owner` under its `seed`.
+    /// Decodes a slot, if it validates for the consumer in the row `owner` under its `seed`.
     pub(crate) fn decode(bytes: &[u8], owner: u32, seed: u32) -> Option<Attempts> {
         use attempts_at as at;
         let bytes = bytes.get(..ATTEMPTS_SLOT_LEN)?;
@@ -108,10 +109,10 @@ impl Attempts {
         sound.then_some(Attempts { number, owner, below, alone, counts })
     }
 
-    /// The message was handed out in vain once more.
+    /// Counts one more failed attempt of the message.
     pub(crate) fn count_once_more(&mut self, seq: u64) {
         match self.counts.binary_search_by_key(&seq, |(seq, _)| *seq) {
-            // (Below the bit that says that it is rejected.)
+            // (The count stays below the bit of a rejection.)
             Ok(at) => {
                 let count = &mut self.counts[at].1;
                 *count = (*count + 1).min(*count | !REJECTED);

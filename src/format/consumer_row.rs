@@ -1,4 +1,4 @@
-//! A consumer in the index file: its name, its place, and what it acknowledged out of order.
+//! A consumer in the index file: its name, its place, and its acknowledgements out of order.
 
 use byteorder::{ByteOrder, LittleEndian};
 
@@ -43,7 +43,7 @@ pub(crate) mod acks_at {
     pub(crate) const ACKS_RANGES: usize = 28;
 }
 
-/// Where a consumer stands, as it is stored.
+/// A consumer's position in the queue, as stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Place {
     pub(crate) number: u64,
@@ -73,7 +73,7 @@ impl ConsumerAt {
     }
 }
 
-/// A consumer's name as it is stored.
+/// Encodes a consumer's name.
 pub(crate) fn encode_name(name: &str) -> [u8; NAME_ROW_LEN] {
     let mut bytes = [0; NAME_ROW_LEN];
     bytes[name_at::NAME_LEN] = name.len() as u8;
@@ -81,14 +81,14 @@ pub(crate) fn encode_name(name: &str) -> [u8; NAME_ROW_LEN] {
     bytes
 }
 
-/// The name in these bytes: the row of a name, or the short name in a copy.
+/// Decodes a name: from the row of a name, or the short name in a copy.
 pub(crate) fn decode_name(bytes: &[u8]) -> Option<&str> {
     let len = usize::from(*bytes.get(name_at::NAME_LEN)?);
     std::str::from_utf8(bytes.get(name_at::NAME..name_at::NAME + len)?).ok()
 }
 
 impl Place {
-    /// A place that says, while it is the newest one, that the consumer was removed.
+    /// A place that marks the consumer as removed while it is the newest one.
     pub(crate) fn removed(number: u64) -> Place {
         Place { number, position: u64::MAX, seq: 0 }
     }
@@ -101,8 +101,8 @@ impl Place {
         self.position == u64::MAX
     }
 
-    /// The copy of a consumer with this name, without a place. Of a long name it has the length
-    /// alone, which shows that there is a name.
+    /// The copy of a consumer with this name, without a place. For a long name it has only the
+    /// length, which shows that there is a name.
     pub(crate) fn empty_copy(name: &str) -> [u8; PLACE_PAIR_LEN] {
         let mut bytes = [0; PLACE_PAIR_LEN];
         bytes[place_at::PLACE_NAME] = name.len() as u8;
@@ -112,7 +112,7 @@ impl Place {
         bytes
     }
 
-    /// The place in these bytes, if it validates under the consumer's `seed`.
+    /// Decodes a place, if it validates under the consumer's `seed`.
     pub(crate) fn decode(bytes: &[u8], seed: u32) -> Option<Place> {
         let bytes = bytes.get(..place_at::PLACE_NAME)?;
         let place = Place {
@@ -125,7 +125,7 @@ impl Place {
         (holds && (place.is_sound() || place.is_removed() && place.number < LIMIT)).then_some(place)
     }
 
-    /// The place as it is stored.
+    /// Encodes the place.
     pub(crate) fn encode(&self, seed: u32) -> [u8; place_at::PLACE_NAME] {
         let mut bytes = [0; place_at::PLACE_NAME];
         LittleEndian::write_u64_into(&self.words(), &mut bytes[..place_at::PLACE_CRC]);
@@ -133,13 +133,13 @@ impl Place {
         bytes
     }
 
-    /// The state that a place's checksum starts from: a place of another queue or another consumer
+    /// The state from which a place's checksum starts: a place of another queue or another consumer
     /// does not validate.
     pub(crate) fn seed(queue_id: &[u8; 16], name: &[u8]) -> u32 {
         crc32c(crc32c(u32::MAX, queue_id), name)
     }
 
-    /// The words of the place as stored; the checksum follows them.
+    /// The words of the stored place; the checksum follows them.
     #[inline]
     pub(crate) fn words(&self) -> [u64; 3] {
         const { assert!(place_at::PLACE_NUMBER == 0 && place_at::PLACE_POSITION == 8) };
@@ -152,7 +152,7 @@ impl Place {
         !crc32c_words(seed, self.words())
     }
 
-    /// Whether a queue can have every number in the place.
+    /// Whether every number in the place is possible.
     fn is_sound(&self) -> bool {
         self.number < LIMIT && is_position(self.position) && self.seq < LIMIT
     }
@@ -169,8 +169,9 @@ pub(crate) struct Acks {
 }
 
 impl Acks {
-    /// Writes as many of the ranges as fit, the lowest first, and returns how many bytes they take.
-    /// The messages of ranges that do not fit come again after a crash. (Two ranges may touch.)
+    /// Encodes as many of the ranges as fit, the lowest first, and returns the encoded length.
+    /// After a crash the consumer gets the messages of the other ranges again. (Two ranges may
+    /// touch.)
     pub(crate) fn encode(
         number: u64,
         owner: u32,
@@ -205,16 +206,16 @@ impl Acks {
         len
     }
 
-    /// The first number of the highest ranges that fit into a row, behind one more range. `ranges`
-    /// come from the highest one down.
+    /// The first number of the highest ranges that fit into a row, together with one more range
+    /// before them. `ranges` come from the highest one down.
     pub(crate) fn highest_that_fit(ranges: impl Iterator<Item = NumberRange>) -> u64 {
         let mut room = ACKS_SLOT_LEN - acks_at::ACKS_RANGES - 2 * MAX_SHORT_LEN;
         let mut lowest = u64::MAX;
         for NumberRange { first, last } in ranges {
-            // The distance of the one above is known only now.
+            // The distance to the range above is known only now.
             let above = if lowest == u64::MAX { 0 } else { lowest - last - 1 };
             let taken = short_len(above) + short_len(last - first + 1);
-            // (The lowest one's distance may take as much as there is.)
+            // (The distance of the lowest range may need the full length.)
             if taken + MAX_SHORT_LEN > room {
                 break;
             }
@@ -224,8 +225,7 @@ impl Acks {
         lowest
     }
 
-    /// The ranges in these bytes, if they validate for the consumer in the row `owner` under its
-    /// `seed`.
+    /// Decodes the ranges, if they validate for the consumer in the row `owner` under its `seed`.
     pub(crate) fn decode(bytes: &[u8], owner: u32, seed: u32) -> Option<Acks> {
         use acks_at as at;
         let bytes = bytes.get(..ACKS_SLOT_LEN)?;
@@ -256,16 +256,16 @@ impl Acks {
     }
 }
 
-/// The most bytes that [`put_short`] takes.
+/// The most bytes that [`put_short`] writes.
 const MAX_SHORT_LEN: usize = 5;
 
-/// How many bytes [`put_short`] takes.
+/// How many bytes [`put_short`] writes.
 fn short_len(number: u64) -> usize {
     (number.max(1).ilog2() / 7 + 1) as usize
 }
 
-/// Writes a number in as few bytes as it takes and returns where they end. `None` when they do not
-/// fit.
+/// Writes a number in as few bytes as possible and returns the offset after them. `None` when they
+/// do not fit.
 pub(super) fn put_short(bytes: &mut [u8], mut at: usize, mut number: u32) -> Option<usize> {
     loop {
         let more = number >= 128;

@@ -1,5 +1,5 @@
-//! What the holder of a queue counts, as it stands in the index for those who look from outside.
-//! Nothing that an opening decides rests on it.
+//! The holder's counters, as the index stores them for processes that inspect the queue. No
+//! decision of an opening depends on them.
 
 use byteorder::{ByteOrder, LittleEndian};
 
@@ -28,7 +28,7 @@ pub(crate) mod figures_at {
 /// Length of one of the two copies in bytes: a sector.
 pub(crate) const FIGURES_LEN: usize = 512;
 
-/// Makes [`Figures`] from its words of eight bytes and where each stands.
+/// Defines [`Figures`] from its eight-byte words and their offsets.
 macro_rules! figures {
     ($($(#[$doc:meta])* $field:ident: $at:ident,)+) => {
         /// What the holder counts since it opened the queue, as of the last time that it stored
@@ -76,14 +76,14 @@ macro_rules! figures {
 }
 
 figures! {
-    /// The random number of the opening that counts.
+    /// The random number of the opening that wrote this copy.
     nonce: FIGURES_NONCE,
-    /// Counts the stores: of two valid copies of one opening the one with the higher number counts.
+    /// The number of the store: of two valid copies of one opening the higher one counts.
     number: FIGURES_NUMBER,
     stored_at: STORED_AT,
     opened_at: OPENED_AT,
     enqueued: ENQUEUED,
-    /// Taken or skipped, by all consumers.
+    /// Taken or skipped by all consumers.
     taken: TAKEN,
     flushes: FLUSHES,
     longest_flush: LONGEST_FLUSH,
@@ -93,16 +93,16 @@ figures! {
     refused: REFUSED,
     /// When the last failed flush failed; 0: none has.
     error_at: ERROR_AT,
-    /// The system's number of that error; 0: it has none.
+    /// The system's number of that error; 0: the error has no number.
     error_number: ERROR_NUMBER,
     /// Messages dropped to make room or because they were too old, counted when it happened.
     dropped: DROPPED,
 }
 
 impl Figures {
-    /// What the queue's holder, or its last one, stored: the newer valid copy in the bytes of the
-    /// `index` file. `None` when neither is of the opening that the live part names: what another
-    /// opening counted is over.
+    /// The figures that the queue's holder, or its last one, stored: the newer valid copy in the
+    /// bytes of the `index` file. `None` when neither belongs to the opening that the live part
+    /// names: the counts of an earlier opening are outdated.
     pub(crate) fn decode(index: &[u8], queue_id: &[u8; 16]) -> Option<Figures> {
         let nonce = index.get(index_at::LIVE + live_at::LIVE_NONCE..)?.get(..8)?;
         let nonce = LittleEndian::read_u64(nonce);
@@ -114,14 +114,14 @@ impl Figures {
         copies.filter(is_own).max_by_key(|copy| copy.number)
     }
 
-    /// Notes a failed flush, at this time.
+    /// Notes a flush that failed at the time `at`.
     pub(crate) fn set_error(&mut self, at: u64, number: i32, text: &str) {
         (self.error_at, self.error_number) = (at, u64::from(number.unsigned_abs()));
         self.error_text = padded(text);
     }
 }
 
-/// The beginning of `text` that fits, in whole characters, and zeros behind it.
+/// The beginning of `text` that fits, in whole characters, padded with zeros.
 pub(crate) fn padded<const N: usize>(text: &str) -> [u8; N] {
     let ends = text.char_indices().map(|(at, char)| at + char.len_utf8());
     let end = ends.take_while(|end| *end <= N).last().unwrap_or(0);

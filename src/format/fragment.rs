@@ -1,4 +1,4 @@
-//! A fragment: the header of a record or of a piece of it, its checksums, and the seal of a batch.
+//! A fragment (a record or a piece of one): its header and checksums, and the seal of a batch.
 
 use byteorder::{ByteOrder, LittleEndian};
 
@@ -16,11 +16,10 @@ pub(crate) enum Kind {
     First = 2,
     Middle = 3,
     Last = 4,
-    /// Holds no record: fills the rest of a segment, or the space of a record that was not
-    /// completed.
+    /// Holds no record: fills the rest of a segment, or the space of an unfinished record.
     Padding = 5,
-    /// Fills the space of records that a power cut took: the numbers before its own will never
-    /// come.
+    /// Fills the space of records that a power cut destroyed: no record will ever have the numbers
+    /// before its own.
     Gap = 6,
 }
 
@@ -43,13 +42,13 @@ impl Kind {
     }
 }
 
-/// Set in a fragment's kind when the seal of its batch lies behind the payload.
+/// Set in a fragment's kind when the seal of its batch follows the payload.
 const SEAL_BIT: u8 = SEAL_LEN as u8;
 /// Set in a fragment's kind when its record is not the last one of its batch.
 const MORE_BIT: u8 = 16;
 /// Set in a fragment's kind when its record is not the first one of its batch.
 const CONTINUES_BIT: u8 = 32;
-/// Set in the kind of a dead letter's first or only fragment: an origin is before the message.
+/// Set in the kind of a dead letter's first or only fragment: an origin precedes the message.
 const ORIGIN_BIT: u8 = 64;
 const SEQ_BITS: u32 = 40;
 pub(super) const SEQ_MASK: u64 = (1 << SEQ_BITS) - 1;
@@ -62,7 +61,7 @@ pub(crate) struct Fragment {
     pub(crate) more: bool,
     /// Records of the same batch come before.
     pub(crate) continues: bool,
-    /// The seal of the batch lies behind the payload.
+    /// The seal of the batch follows the payload.
     pub(crate) sealed: bool,
     /// The payload begins with an origin.
     pub(crate) has_origin: bool,
@@ -72,7 +71,7 @@ pub(crate) struct Fragment {
     pub(crate) seq: u64,
 }
 
-/// The header as stored: two little-endian words, of which the second is stored first.
+/// The stored header: two little-endian words, of which the second is stored first.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FragmentWords(pub(crate) u64, pub(crate) u64);
 
@@ -83,7 +82,7 @@ impl FragmentWords {
         self.0 as u32
     }
 
-    /// The CRC state in which the sum over header and payload must end.
+    /// The CRC state in which the checksum over header and payload must end.
     #[inline]
     pub(crate) fn payload_crc_state(self) -> u32 {
         !self.crc()
@@ -115,13 +114,13 @@ impl Fragment {
         Fragment { kind: Kind::Whole, more, continues, sealed, has_origin, len, seq }
     }
 
-    /// Bytes that the fragment takes in the segment.
+    /// The fragment's length in the segment.
     #[inline]
     pub(crate) fn total_len(&self) -> u64 {
         fragment_len(u64::from(self.len)) + if self.sealed { SEAL_LEN } else { 0 }
     }
 
-    /// Payload bytes that are the message's.
+    /// Payload bytes of the message, without the origin.
     pub(crate) fn message_len(&self) -> u64 {
         u64::from(self.len) - if self.has_origin { ORIGIN_LEN as u64 } else { 0 }
     }
@@ -141,13 +140,13 @@ impl Fragment {
         (self.seq & SEQ_MASK) | u64::from(kind) << SEQ_BITS
     }
 
-    /// The CRC state behind the header words, from which the payload's sum goes on.
+    /// The CRC state after the header words, from which the payload's checksum continues.
     #[inline]
     pub(crate) fn crc_state(&self, seed: u32, offset: u64) -> u32 {
         header_crc_state(seed, offset, self.len, self.tag())
     }
 
-    /// The two words of the header. `payload_crc_state` is [`crc_state`](Self::crc_state) gone on
+    /// The two words of the header. `payload_crc_state` is [`crc_state`](Self::crc_state) continued
     /// over the payload.
     #[inline]
     pub(crate) fn encode(&self, header_crc_state: u32, payload_crc_state: u32) -> FragmentWords {
@@ -158,7 +157,7 @@ impl Fragment {
     }
 
     /// The header in these words and its [`crc_state`](Self::crc_state). `None` when the header's
-    /// own check does not hold at this offset.
+    /// own check fails at this offset.
     #[inline]
     pub(crate) fn decode(words: FragmentWords, seed: u32, offset: u64) -> Option<(Fragment, u32)> {
         let (len, tag) = words.len_and_tag();
@@ -169,14 +168,15 @@ impl Fragment {
         Some((Fragment::unchecked(words)?, crc_state))
     }
 
-    /// The header in these words, if it can be one. Its own check takes the segment's seed.
+    /// The header in these words, if it is well-formed. Does not verify its check, which needs the
+    /// segment's seed.
     #[inline]
     pub(crate) fn unchecked(words: FragmentWords) -> Option<Fragment> {
         let (len, tag) = words.len_and_tag();
         let bits = (tag >> SEQ_BITS) as u8;
         let kind = Kind::from_bits(bits & !(SEAL_BIT | MORE_BIT | CONTINUES_BIT | ORIGIN_BIT))?;
         let has_origin = bits & ORIGIN_BIT != 0;
-        // An origin lies in the first piece, and as a whole.
+        // An origin lies in the first piece, completely.
         let may_have = matches!(kind, Kind::Whole | Kind::First) && len as usize >= ORIGIN_LEN;
         (!has_origin || may_have).then_some(Fragment {
             kind,
@@ -189,10 +189,10 @@ impl Fragment {
         })
     }
 
-    /// The seed under which a fragment with these words at `offset` validates: its checksum is run
-    /// backwards. `payload_sum` is the payload's CRC state from zero on, `chain` the checksum of
-    /// the fragment before in the same record. `None` when the header's own check says otherwise,
-    /// which of 65,536 wrong seeds one passes.
+    /// The seed under which a fragment with these words at `offset` validates, computed by running
+    /// its checksum backwards. `payload_sum` is the payload's CRC state from zero on, `chain` the
+    /// checksum of the fragment before in the same record. `None` when the header's own check
+    /// fails, which one of 65,536 wrong seeds passes.
     pub(crate) fn seed_of(
         words: FragmentWords,
         offset: u64,
@@ -208,9 +208,9 @@ impl Fragment {
         Fragment::decode(words, seed, offset).map(|_| seed)
     }
 
-    /// For the header of the record `seq` in one piece: the payload's length, the bytes that the
-    /// record takes, and the [`crc_state`](Self::crc_state). `None` for any other header, also that
-    /// of a dead letter, and when its own check does not hold at this offset.
+    /// For the header of the record `seq` in one piece: the payload's length, the record's length,
+    /// and the [`crc_state`](Self::crc_state). `None` for any other header, also a dead letter's,
+    /// and when its own check fails at this offset.
     #[inline(always)]
     pub(crate) fn decode_whole(
         words: FragmentWords,
@@ -234,26 +234,26 @@ impl Fragment {
         Some((len, fragment_len(u64::from(len)) + seal, crc_state))
     }
 
-    /// Whether the header was written for the payload whose sum ended in this CRC state.
+    /// Whether the header was written for the payload whose checksum ended in this CRC state.
     #[inline]
     pub(crate) fn holds(words: FragmentWords, payload_crc_state: u32) -> bool {
         words.payload_crc_state() == payload_crc_state
     }
 
-    /// The number nearest to `near` whose low bits this fragment carries.
+    /// The number nearest to `near` with this fragment's low bits.
     pub(crate) fn seq_near(&self, near: u64) -> u64 {
         let above = self.seq_from(near);
         let below = above.checked_sub(SEQ_MASK + 1);
         below.filter(|below| near - below < above - near).unwrap_or(above)
     }
 
-    /// Whether this fragment carries the number `seq`.
+    /// Whether this fragment has the number `seq`.
     #[inline]
     pub(crate) fn is_numbered(&self, seq: u64) -> bool {
         self.seq == seq & SEQ_MASK
     }
 
-    /// The full number of this fragment, which is `floor` or the first above it with the same low
+    /// The full number of this fragment: `floor` or the first number above it with the same low
     /// bits.
     #[inline]
     pub(crate) fn seq_from(&self, floor: u64) -> u64 {
@@ -261,20 +261,20 @@ impl Fragment {
     }
 }
 
-/// The seal of a batch, as it is summed fragment by fragment.
+/// The seal of a batch, computed fragment by fragment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Seal(u32);
 
 impl Seal {
     pub(crate) const NEW: Seal = Seal(u32::MAX);
 
-    /// Takes in the next fragment of the batch, given by its `FRAGMENT_CRC`.
+    /// Adds the next fragment of the batch, given by its `FRAGMENT_CRC`.
     #[inline]
     pub(crate) fn add(&mut self, fragment_crc: u32) {
         self.0 = crc32c(self.0, &fragment_crc.to_le_bytes());
     }
 
-    /// The word behind the batch's last fragment.
+    /// The word after the batch's last fragment.
     #[inline]
     pub(crate) fn word(self) -> u64 {
         u64::from(!self.0)
@@ -291,7 +291,7 @@ fn fold(crc_state: u32) -> u16 {
     (crc_state ^ crc_state >> 16) as u16
 }
 
-/// Where a record lies in its batch, and whether it is a dead letter, which is in no batch.
+/// The record's position in its batch, and whether it is a dead letter, which is in no batch.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Batch {
     pub(crate) more: bool,
@@ -317,7 +317,7 @@ impl Batch {
         !self.continues && !self.more
     }
 
-    /// Bytes that a record in one piece takes.
+    /// The length of a record in one piece.
     #[inline]
     pub(crate) fn record_len(self, payload: u64) -> u64 {
         fragment_len(payload) + if self.is_sealed() { SEAL_LEN } else { 0 }

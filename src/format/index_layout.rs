@@ -23,7 +23,7 @@ pub(crate) mod index_at {
     /// Length in bytes of a new index file.
     pub(crate) const END: usize = 40960;
 }
-// Reserved: nothing is written there, and an opening leaves it as it is.
+// Reserved: no release writes there, and an opening does not change it.
 const _: () = assert!(index_at::CHECKPOINT_B + CHECKPOINT_LEN <= index_at::UNREPORTED);
 const _: () = assert!(index_at::UNREPORTED + SECTOR == index_at::FIGURES);
 const _: () = assert!(index_at::FIGURES + 2 * FIGURES_LEN == index_at::ATTEMPTS);
@@ -96,12 +96,12 @@ pub(crate) mod run_at {
 pub(crate) const RUN_LEN: usize = 128;
 /// Bits of `RUN_FLAGS`.
 pub(crate) const FLAG_CHANGING: u32 = 1;
-/// Flag of the run record: the run has taken back the mark of the clean end before it.
+/// The run has withdrawn the mark of the clean end before it.
 pub(crate) const FLAG_BEGUN: u32 = 4;
 
-/// The check word of a tail (or a mark of a flush): it holds only for this position with this
-/// number in the queue with this `key`. A kill between the stores of the words leaves one that does
-/// not hold.
+/// The check word of a tail (or a durable mark): it is valid only for this position with this
+/// number in the queue with this `key`. A kill between the stores of the words leaves an invalid
+/// one.
 #[inline]
 pub(crate) fn tail_check(key: u64, position: u64, seq: u64) -> u64 {
     position.rotate_left(23) ^ seq.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ key
@@ -129,12 +129,12 @@ pub(crate) fn encode_index_header(
     bytes
 }
 
-/// The bytes where the queue's id stands in an index header, whether or not the header is valid.
+/// The queue's id in an index header, whether or not the header is valid.
 pub(crate) fn index_id(bytes: &[u8]) -> Option<[u8; 16]> {
     bytes.get(header_at::QUEUE_ID..header_at::QUEUE_ID + 16)?.try_into().ok()
 }
 
-/// When the queue was created, in milliseconds since 1970, by its index; 0 when that does not say.
+/// When the queue was created, in milliseconds since 1970; 0 when the index header is invalid.
 pub(crate) fn index_created(bytes: &[u8]) -> u64 {
     match decode_index_header(bytes) {
         Ok(_) => LittleEndian::read_u64(&bytes[header_at::CREATED..]),
@@ -142,8 +142,8 @@ pub(crate) fn index_created(bytes: &[u8]) -> u64 {
     }
 }
 
-/// The version in a valid header of the index of the queue `queue_id`; the lowest one when there is
-/// none.
+/// The version in a valid header of the index of the queue `queue_id`; the lowest version if the
+/// header is invalid.
 pub(crate) fn index_version(bytes: &[u8], queue_id: &[u8; 16]) -> Version {
     if decode_index_header(bytes) != Ok(*queue_id) {
         return Version::default();
@@ -166,12 +166,12 @@ pub(crate) fn decode_index_header(bytes: &[u8]) -> Result<[u8; 16], Invalid> {
     Ok(queue_id)
 }
 
-/// What is known to be on the disk: the fields are those of docs/format.md.
+/// A checkpoint: it states what is on the disk. The fields are those of docs/format.md.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Checkpoint {
     pub(crate) number: u64,
     pub(crate) nonce: u64,
-    /// Everything before this position is on the disk.
+    /// Every record before this position is on the disk.
     pub(crate) position: u64,
     /// The number at `position`.
     pub(crate) seq: u64,
@@ -188,7 +188,7 @@ pub(crate) struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Everything before it is on the disk.
+    /// The spot before which every record is on the disk.
     pub(crate) fn spot(&self) -> Spot {
         Spot { position: self.position, seq: self.seq }
     }
@@ -256,13 +256,13 @@ impl Checkpoint {
     }
 }
 
-/// What an extent of the index file holds.
+/// The kind of rows in an extent of the index file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ExtentKind {
     Consumers,
     Segments,
     Acks,
-    /// A kind of a later release, by its number: its rows are left as they are.
+    /// A kind of a later release, by its number: this release does not change its rows.
     Later(u32),
 }
 
@@ -287,7 +287,7 @@ impl ExtentKind {
     }
 }
 
-/// A stretch of the index file with rows of one kind.
+/// A range of the index file with rows of one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Extent {
     pub(crate) kind: ExtentKind,
@@ -306,13 +306,13 @@ impl Extent {
         }
     }
 
-    /// Offset of the first byte behind it.
+    /// Offset of the first byte after it.
     pub(crate) fn end(&self) -> u64 {
         u64::from(self.offset) + u64::from(self.rows) * self.row_len() as u64
     }
 
-    /// The extent with at least that many rows, in whole pages, of a file of `len` bytes that grows
-    /// by it. `None` when the file would be too long.
+    /// A new extent with at least `rows` rows, in whole pages, at the end of a file of `len` bytes.
+    /// `None` when the file would be too long.
     pub(crate) fn behind(kind: ExtentKind, len: u64, rows: u32, page: u64) -> Option<Extent> {
         let offset = u32::try_from(len.next_multiple_of(page)).ok()?;
         let mut extent = Extent { kind, offset, rows };

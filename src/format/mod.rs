@@ -1,4 +1,17 @@
 #![doc = include_str!("../../docs/format.md")]
+//!
+//! # Source files
+//!
+//! | File | What it holds | What it does |
+//! |---|---|---|
+//! | `fragment` | `Fragment`, `Seal`, `Batch`: a record's header | encodes, decodes, checks |
+//! | `segment` | `SegmentHeader` | encodes, decodes, seeds checksums |
+//! | `index_layout` | offsets; `Checkpoint`, `Extent`, the header | encodes, decodes |
+//! | `consumer_row` | `Place`, `Acks`: a consumer in the index | encodes, decodes |
+//! | `attempts_row` | `Attempts`: attempt counts | encodes, decodes |
+//! | `figures_row` | `Figures`: the holder's counters | encodes, decodes |
+//! | `origin_row` | `Origin` of a dead letter | encodes, decodes |
+//! | `position` | `Spot`, `NumberRange` | |
 
 mod attempts_row;
 mod consumer_row;
@@ -24,8 +37,8 @@ pub(crate) use origin_row::*;
 pub(crate) use position::*;
 pub(crate) use segment::*;
 
-/// The newest version that this library reads and writes. A queue keeps version 1 until something
-/// is stored in it that takes a higher one.
+/// The newest version that this library reads and writes. A queue keeps version 1 until it stores
+/// something that needs a higher one.
 pub const FORMAT_VERSION: u32 = Version::Origins as u32;
 /// The longest message, in bytes: 4 GiB - 1.
 pub const MAX_MESSAGE_LEN: u64 = u32::MAX as u64;
@@ -37,7 +50,7 @@ pub(crate) const MAX_ARENA: u64 = 1 << 30;
 pub(crate) const MIN_MAX_BYTES: u64 = 64 << 10;
 /// Arenas smaller than this share a segment of this length in bytes.
 pub(crate) const SHARED_SEGMENT_LEN: u64 = 4 << 20;
-/// The largest file that is taken for a segment, in bytes.
+/// The largest file that counts as a segment, in bytes.
 pub(crate) const MAX_SEGMENT_LEN: u64 = MAX_ARENA;
 
 /// Slots are numbered below this. A new segment takes the lowest free slot, so this bounds the
@@ -46,7 +59,7 @@ pub(crate) const MAX_SLOTS: u32 = 1 << 24;
 
 pub(crate) const INDEX_NAME: &str = "index";
 
-/// Name of the index file that an opening makes in the place of a damaged one, until it is durable.
+/// Name of the new index file with which an opening replaces a damaged one, until it is durable.
 pub(crate) const INDEX_NEW_NAME: &str = "index.new";
 pub(crate) const SEGMENT_PREFIX: &str = "segment-";
 /// Ending of the names of quarantined files; mmq never removes them.
@@ -59,11 +72,11 @@ pub(crate) const SEGMENT_MAGIC: u64 = u64::from_le_bytes(*b"mmqsegmt");
 pub(crate) const ALIGN: u64 = 8;
 pub(crate) const SEGMENT_HEADER_LEN: u64 = 128;
 pub(crate) const FRAGMENT_HEADER_LEN: u64 = 16;
-/// Bytes of the seal behind the payload of a batch's last fragment.
+/// Bytes of the seal after the payload of a batch's last fragment.
 pub(crate) const SEAL_LEN: u64 = 8;
 
-/// Every number, position, life and time in a file is below this. Higher ones are refused, and the
-/// sum of two that are not cannot overflow.
+/// Every number, position, life and time in a file is below this. Decoders refuse higher ones, so
+/// the sum of two valid values cannot overflow.
 pub(crate) const LIMIT: u64 = 1 << 62;
 
 /// Whether a queue can have this position.
@@ -76,7 +89,7 @@ pub(crate) fn segment_name(slot: u32) -> String {
     format!("{SEGMENT_PREFIX}{slot:08}")
 }
 
-/// The slot of a segment file's name, if the name is exactly what [`segment_name`] makes.
+/// The slot of a segment file's name, if the name is exactly the result of [`segment_name`].
 pub(crate) fn segment_slot(name: &str) -> Option<u32> {
     let slot = name.strip_prefix(SEGMENT_PREFIX)?.parse().ok()?;
     (slot < MAX_SLOTS && segment_name(slot) == name).then_some(slot)
@@ -88,20 +101,20 @@ pub(crate) const fn align_up(len: u64) -> u64 {
     (len + (ALIGN - 1)) & !(ALIGN - 1)
 }
 
-/// Bytes that a fragment with `payload` bytes takes.
+/// The length of a fragment with `payload` bytes.
 #[inline]
 pub(crate) const fn fragment_len(payload: u64) -> u64 {
     FRAGMENT_HEADER_LEN + align_up(payload)
 }
 
-/// Bytes that a disk writes whole or not at all.
+/// The bytes that a disk writes whole or not at all.
 pub(crate) const SECTOR: usize = 512;
 
-/// The version of a file: what older code that reads it has to know.
+/// The version of a file: the format that a reader must know.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u32)]
 pub(crate) enum Version {
-    /// All that this library stores but what the other versions name.
+    /// Everything that the other versions do not add.
     #[default]
     Plain = 1,
     /// The queue may hold dead letters with their origins.
@@ -109,7 +122,7 @@ pub(crate) enum Version {
 }
 
 impl Version {
-    /// The version of this number; an error when it is not known here.
+    /// The version with this number; an error when this library does not know it.
     pub(crate) fn from_number(number: u32) -> Result<Version, Invalid> {
         match number {
             1 => Ok(Version::Plain),
@@ -119,11 +132,11 @@ impl Version {
     }
 }
 
-/// Why bytes are not what they should be.
+/// Why bytes are not valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Invalid {
-    /// The magic number or the checksum is not right.
+    /// The magic number or the checksum is wrong.
     Damaged,
-    /// Intact, but of this other version.
+    /// Intact, but of this unknown version.
     Version(u32),
 }

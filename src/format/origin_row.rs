@@ -1,4 +1,4 @@
-//! The origin of a dead letter: where it comes from.
+//! The origin of a dead letter: the queue and the message from which it was made.
 
 use byteorder::{ByteOrder, LittleEndian};
 
@@ -11,15 +11,15 @@ mod origin_at {
 /// Bytes of the origin before the message in a dead letter's record.
 pub(crate) const ORIGIN_LEN: usize = 32;
 
-/// Where a dead letter comes from: [`Message::origin`](crate::Message::origin).
+/// The message from which a dead letter was made: [`Message::origin`](crate::Message::origin).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Origin {
-    /// The id of the queue in which the message was put: [`Queue::id`](crate::Queue::id).
+    /// The id of the queue to which the message was sent: [`Queue::id`](crate::Queue::id).
     pub queue_id: [u8; 16],
     /// Its sequence number there.
     pub seq: u64,
-    /// How often it was handed out there without being acknowledged.
+    /// How often that queue delivered it without an acknowledgement.
     pub attempts: u32,
 }
 
@@ -32,7 +32,7 @@ impl Origin {
         bytes
     }
 
-    /// The origin in these bytes, which a fragment's checksum covers.
+    /// Decodes an origin. A fragment's checksum covers the bytes.
     pub(crate) fn decode(bytes: &[u8; ORIGIN_LEN]) -> Origin {
         let mut queue_id = [0; 16];
         queue_id.copy_from_slice(&bytes[origin_at::ORIGIN_ID..origin_at::ORIGIN_SEQ]);
@@ -43,12 +43,12 @@ impl Origin {
         }
     }
 
-    /// The payload of the record of a dead letter with this `message`.
+    /// The payload of a dead letter's record: the origin, then `message`.
     pub(crate) fn before(&self, message: &[u8]) -> Vec<u8> {
         [&self.encode()[..], message].concat()
     }
 
-    /// Takes the origin off the payload of a dead letter's record, which leaves the message.
+    /// Removes the origin from the payload of a dead letter's record, which leaves the message.
     pub(crate) fn take_off(payload: &mut Vec<u8>) -> Option<Origin> {
         let origin = Origin::decode(payload.first_chunk()?);
         payload.drain(..ORIGIN_LEN);

@@ -27,23 +27,23 @@ mod segment_at {
     pub(super) const HEADER_CRC: usize = 124;
 }
 
-/// Whether a segment holds messages or waits to be used again.
+/// Whether a segment holds messages or waits for its next use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SegmentState {
     Live,
     Spare,
 }
 
-/// The header of a segment, as its file or the index's row has it.
+/// The header of a segment, from its file or from its row in the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
-    /// A dead letter lies only in segments of [`Version::Origins`].
+    /// Only segments of [`Version::Origins`] hold dead letters.
     pub(crate) version: Version,
     pub(crate) state: SegmentState,
     pub(crate) queue_id: [u8; 16],
     /// The number of this use of the slot.
     pub(crate) life: u64,
-    /// Position of the first byte behind the header.
+    /// Position of the first byte after the header.
     pub(crate) base: u64,
     pub(crate) first_seq: u64,
     /// The numbers missing right before `first_seq`.
@@ -51,16 +51,16 @@ pub(crate) struct SegmentHeader {
     /// Everything below this number was given back when the header was written.
     pub(crate) retained_from: u64,
     /// When the segment's first message was written, in milliseconds since 1970. Later than that
-    /// when an age ran out and there was no room for another segment.
+    /// when its messages expired and another segment did not fit.
     pub(crate) created: u64,
     /// The segment's last message was written before this time, in milliseconds since 1970. Zero:
     /// not known.
     pub(crate) until: u64,
-    /// Bytes of the file when it is fully allocated, the header included.
+    /// The file's length when it is fully allocated, with the header.
     pub(crate) length: u64,
     /// Bytes of the file that are allocated.
     pub(crate) allocated: u64,
-    /// Bytes of disk that the file takes.
+    /// Bytes of disk space of the file.
     pub(crate) disk: u64,
     pub(crate) salt: u32,
 }
@@ -70,17 +70,17 @@ impl SegmentHeader {
         (self.length - SEGMENT_HEADER_LEN) / ALIGN * ALIGN
     }
 
-    /// The position behind the segment's last byte.
+    /// The position after the segment's last byte.
     pub(crate) fn end(&self) -> u64 {
         self.base + self.capacity()
     }
 
-    /// Whether this segment was made later than the `other` one, and in its place or before it.
+    /// Whether this segment was made later than the `other` one, and overlaps it or lies before it.
     pub(crate) fn outlives(&self, other: &SegmentHeader) -> bool {
         self.life > other.life && self.base < other.end()
     }
 
-    /// Where the segment begins, the numbers included that were lost before it.
+    /// Where the segment begins, including the numbers that were lost before it.
     pub(crate) fn beginning(&self) -> Spot {
         Spot {
             position: self.base,
@@ -88,7 +88,7 @@ impl SegmentHeader {
         }
     }
 
-    /// The header as it stands in the file: without what only the index's row says.
+    /// The header as the file has it: without the fields that only the index's row has.
     pub(crate) fn in_file(&self) -> SegmentHeader {
         SegmentHeader { allocated: 0, disk: 0, ..*self }
     }
@@ -98,23 +98,23 @@ impl SegmentHeader {
         self.missing.first(self.first_seq)
     }
 
-    /// Whether the two are of one segment in one life, with the same first record.
+    /// Whether both headers belong to the same life of a segment, with the same first record.
     pub(crate) fn begins_as(&self, other: &SegmentHeader) -> bool {
         let beginning =
             |header: &SegmentHeader| (header.queue_id, header.life, header.base, header.first_seq);
         beginning(self) == beginning(other)
     }
 
-    /// This header with what the index's `row`, of the same life, knows better. A spare takes
-    /// another life before it is live again: where the row has it as a spare, the header is older.
+    /// This header, corrected by the index's `row` of the same life. A spare gets another life
+    /// before it is live again: if the row declares it a spare, the header is older.
     pub(crate) fn corrected_by(self, row: &SegmentHeader) -> SegmentHeader {
         let is_spare = row.state == SegmentState::Spare;
         let state = if is_spare { SegmentState::Spare } else { self.state };
         SegmentHeader { state, ..self.with_more_missing(row) }
     }
 
-    /// This header, or with the gap of the index's row when that is longer: then the file could not
-    /// be written when the gap was stated. `row` is of the same life.
+    /// This header, with the gap of the index's row if that is longer: the file could not be
+    /// written when the gap was stated. `row` is of the same life.
     pub(crate) fn with_more_missing(self, row: &SegmentHeader) -> SegmentHeader {
         if row.missing.gap <= self.missing.gap || !self.begins_as(row) {
             return self;
@@ -122,7 +122,7 @@ impl SegmentHeader {
         SegmentHeader { missing: row.missing, ..self }
     }
 
-    /// The CRC state that every fragment of this segment starts from.
+    /// The CRC state from which every fragment of this segment starts.
     pub(crate) fn seed(&self) -> u32 {
         if planted!(ChecksumNotSeeded) {
             return 0;
@@ -130,13 +130,13 @@ impl SegmentHeader {
         crc32c_words(self.state_before_salt(), [u64::from(self.salt)])
     }
 
-    /// The CRC state of all that seeds the checksums but the salt.
+    /// The CRC state of all that seeds the checksums except the salt.
     fn state_before_salt(&self) -> u32 {
         crc32c_words(crc32c(u32::MAX, &self.queue_id), [self.life, self.base])
     }
 
     /// The header of a copy of this segment in the queue `queue_id`: its salt makes the seed the
-    /// same, so that every fragment validates there as it is. A CRC state and the next four bytes
+    /// same, so that every fragment validates there unchanged. A CRC state and the next four bytes
     /// count only by their exclusive or, so there is exactly one such salt.
     pub(crate) fn copied_to(self, queue_id: [u8; 16]) -> SegmentHeader {
         let copy = SegmentHeader { queue_id, ..self };
@@ -177,8 +177,7 @@ impl SegmentHeader {
         bytes
     }
 
-    /// The header in these bytes. Every number in it is below [`LIMIT`], so no sum of two
-    /// overflows.
+    /// Decodes the header. Every number in it is below [`LIMIT`], so no sum of two overflows.
     pub(crate) fn decode(
         bytes: &[u8; SEGMENT_HEADER_LEN as usize],
     ) -> Result<SegmentHeader, Invalid> {

@@ -33,7 +33,7 @@ fn table_rows() -> Vec<(String, usize, usize)> {
     rows
 }
 
-/// Every `const NAME: usize = N;` of the modules of offsets.
+/// Every `const NAME: usize = N;` of the modules with offsets.
 fn constants() -> BTreeMap<String, Vec<usize>> {
     let mut constants: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     let mut inside = false;
@@ -70,8 +70,7 @@ fn the_tables_say_what_the_code_does() {
             );
         }
     }
-    // Every offset in the code stands in a table (the first extents' and the end are looked at
-    // below).
+    // Every offset in the code is in a table (the test checks the first extents and the end below).
     for (name, values) in &constants {
         if ["END", "CONSUMERS", "SEGMENTS", "ACKS"].contains(&name.as_str()) {
             continue;
@@ -149,7 +148,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The bytes of format version 1. They never change; a new format has a new version.
+/// The bytes of format version 1. They never change; a new format gets a new version.
 #[test]
 fn the_bytes_of_version_1_are_these() {
     let bytes = header().encode();
@@ -243,7 +242,7 @@ fn what_is_encoded_is_decoded() {
     assert_eq!(Checkpoint::decode(&checkpoint.encode(&id), &[8; 16]), None);
     let extent = Extent { kind: ExtentKind::Segments, offset: 40960, rows: 32 };
     assert_eq!(Extent::decode(&extent.encode(&id), &id), Some(extent));
-    // Of a kind that a later release may have: whole sectors, so that its end is known.
+    // A kind of a later release: it takes whole sectors, so that its end is known.
     let later = Extent { kind: ExtentKind::Later(4), rows: 8, ..extent };
     assert_eq!((Extent::decode(&later.encode(&id), &id), later.row_len()), (Some(later), SECTOR));
     let none = Extent { kind: ExtentKind::Later(0), ..later };
@@ -251,7 +250,7 @@ fn what_is_encoded_is_decoded() {
     assert_eq!(decode_index_header(&encode_index_header(&id, 1, Version::Plain)), Ok(id));
 }
 
-/// Bytes that are zero in this release stand under a checksum, and nothing else looks at them.
+/// A checksum covers the bytes that are zero in this release, and no other code reads them.
 #[test]
 fn reserved_bytes_that_are_not_zero_are_no_damage() {
     let id = [7; 16];
@@ -278,8 +277,8 @@ fn reserved_bytes_that_are_not_zero_are_no_damage() {
     assert_eq!(decode_index_header(&bytes), Ok(id));
 }
 
-/// Their checks hold, and yet they say something that this release does not know: they are none of
-/// its fragments.
+/// Their checks are valid, but they have a kind or a bit that this release does not know: it does
+/// not accept them.
 #[test]
 fn a_fragment_of_an_unknown_kind_or_bit_does_not_validate() {
     let words = |kind: u8, len: u64| {
@@ -290,7 +289,7 @@ fn a_fragment_of_an_unknown_kind_or_bit_does_not_validate() {
     for kind in 1..=6 {
         assert!(Fragment::decode(words(kind, 32), 99, 64).is_some(), "{kind}");
         assert_eq!(Fragment::decode(words(kind | 128, 32), 99, 64), None, "{kind}");
-        // An origin lies in a first or only fragment, and as a whole.
+        // An origin lies in a first or only fragment, completely.
         for (len, may_have) in [(32, kind <= 2), (31, false), (0, false)] {
             let decoded = Fragment::decode(words(kind | 64, len), 99, 64);
             assert_eq!(decoded.is_some(), may_have, "{kind}, {len}");
@@ -300,7 +299,7 @@ fn a_fragment_of_an_unknown_kind_or_bit_does_not_validate() {
     for unknown in [0, 7] {
         assert_eq!(Fragment::decode(words(unknown, 32), 99, 64), None, "{unknown}");
     }
-    // What is decoded as a whole record is what is decoded as any fragment, but for dead letters.
+    // `decode_whole` accepts the same whole records as `decode`, except dead letters.
     for kind in 0..=u8::MAX {
         for (offset, seq) in [(64, 7), (64, 8), (72, 7)] {
             let decoded = Fragment::decode(words(kind, 32), 99, offset).filter(|(fragment, _)| {

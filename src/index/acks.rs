@@ -1,4 +1,4 @@
-//! The rows in which a consumer's numbers are stored that it acknowledged out of order.
+//! The rows with the numbers that consumers acknowledged out of order.
 
 use std::sync::Arc;
 
@@ -13,9 +13,9 @@ use crate::storage::{Storage, StorageFile};
 
 /// The row of one consumer's acknowledged ranges. The consumer owns it, under its lock.
 ///
-/// The consumer's place lies in another sector, so a power cut may leave a place that is older than
+/// The consumer's place lies in another sector, so after a power cut the place may be older than
 /// the ranges, back to the place of the last sync. Therefore the row states every number that is
-/// done from that place on, and never leaves out what a flush made durable.
+/// done from that place on, and so keeps every acknowledgement that a flush made durable.
 #[derive(Debug)]
 pub(crate) struct AcksRow<F> {
     sheet: Sheet<F>,
@@ -25,16 +25,16 @@ pub(crate) struct AcksRow<F> {
     number: u64,
     syncs: Arc<Syncs>,
     /// The row states every number that is done from this one on; the place on the disk is not
-    /// before it. `None` when the row states nothing.
+    /// before it. `None` when the row states no number.
     from: Option<u64>,
     /// A later place, and the [ticket](Syncs::ticket) of its store: it replaces `from` once a sync
-    /// passed the ticket.
+    /// has passed the ticket.
     next_from: Option<(u64, u64)>,
 }
 
 impl<F: StorageFile> AcksRow<F> {
-    /// Stores the done ranges, all of them behind the stored `place`, in the slot that is not the
-    /// newest: the other one stays whole until this one is.
+    /// Stores the done ranges, all of them beyond the stored `place`, in the older slot: the newer
+    /// one stays whole until this one is.
     pub(crate) fn store(&mut self, place: u64, ranges: impl Iterator<Item = NumberRange>) {
         let mut from = self.from.map_or(place, |from| from.min(place));
         if planted!(PassedAcksLeftOut) {
@@ -51,7 +51,7 @@ impl<F: StorageFile> AcksRow<F> {
         if self.next_from.is_none() {
             self.next_from = Some((place, self.syncs.ticket()));
         }
-        // A range cannot be stored that is longer than `u32::MAX`.
+        // The format has no range longer than `u32::MAX`.
         let passed = (from < place).then(|| NumberRange {
             first: from.max(place.saturating_sub(u64::from(u32::MAX))),
             last: place - 1,
@@ -65,24 +65,24 @@ impl<F: StorageFile> AcksRow<F> {
         self.sheet.copy_in(slot, &bytes[..len]);
     }
 
-    /// Notes that both slots were cleared, durably.
+    /// Notes that the caller has cleared both slots durably.
     pub(crate) fn cleared(&mut self) {
         (self.from, self.next_from) = (None, None);
     }
 }
 
-/// Whose a row of acknowledgements is once it was cleared.
+/// Who owns the ack row after it is cleared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AcksRowIs {
     /// The consumer keeps it.
     Kept,
-    /// The consumer was removed: any other consumer may have the row.
+    /// The consumer was removed: any other consumer may get the row.
     Free,
 }
 
 impl<S: Storage> Index<S> {
-    /// The row for the consumer's acknowledgements: its own, or a free one. `None` when there is no
-    /// free row and no room for another extent.
+    /// Returns the row for the consumer's acknowledgements: its own, or a free one. `None` when no
+    /// row is free and another extent does not fit.
     pub(crate) fn acks_row(&self, row: u32, name: &str, room: u64) -> Option<AcksRow<S::File>> {
         let mut extents = self.extents.lock();
         let rows = rows_of(&extents.sheets, ExtentKind::Acks) as usize;
@@ -121,8 +121,8 @@ impl<S: Storage> Index<S> {
         Some(acks_row)
     }
 
-    /// Clears the consumer's rows of acknowledgements and of attempts, durably: a number that it is
-    /// handed from now on must not count as acknowledged before, nor as handed out.
+    /// Clears the consumer's rows of acknowledgements and of attempts, durably: no number that it
+    /// gets from now on may count as acknowledged or delivered before.
     pub(crate) fn clear_acks(&self, row: u32, then: AcksRowIs) -> Result<()> {
         let mut extents = self.extents.lock();
         let own = extents
@@ -134,7 +134,8 @@ impl<S: Storage> Index<S> {
             return Ok(());
         }
         if then == AcksRowIs::Kept {
-            // A cleared row that can never be synced must not be left.
+            // After a failed sync the cleared row could never be made durable, so it is not
+            // cleared.
             self.poison.check()?;
         }
         if let Some(at) = own {

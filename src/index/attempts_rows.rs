@@ -1,4 +1,4 @@
-//! The rows in which it is stored which messages a consumer was handed, and how often in vain.
+//! The rows with each consumer's delivered messages and their counts of failed attempts.
 
 use crate::format::{
     ATTEMPTS_ROW_LEN, ATTEMPTS_ROWS, ATTEMPTS_SLOT_LEN, Attempts, Place, index_at,
@@ -20,8 +20,8 @@ pub(crate) struct AttemptsRow<F> {
 }
 
 impl<F: StorageFile> AttemptsRow<F> {
-    /// Stores what the consumer was handed in the slot that is not the newest: the other one stays
-    /// whole until this one is. Returns the first message whose count did not fit.
+    /// Stores the attempts in the older slot: the newer one stays whole until this one is. Returns
+    /// the first message whose count did not fit.
     pub(crate) fn store(
         &mut self,
         below: u64,
@@ -45,7 +45,7 @@ fn row_at(row: usize) -> usize {
 }
 
 impl<F> Extents<F> {
-    /// Which row of attempts the consumer has.
+    /// The row of attempts that the consumer owns.
     pub(super) fn attempts_row_of(&self, row: u32) -> Option<usize> {
         let is_own = |stored: &Option<Attempts>| stored.as_ref().is_some_and(|it| it.owner == row);
         self.attempts_rows.iter().position(is_own)
@@ -53,8 +53,8 @@ impl<F> Extents<F> {
 }
 
 impl<S: Storage> Index<S> {
-    /// The row for the consumer's attempts and what it says: its own row, or a free one. `None`
-    /// when other consumers have all rows.
+    /// Returns the row for the consumer's attempts and its content: its own row, or a free one.
+    /// `None` when other consumers have all rows.
     pub(crate) fn attempts_row(
         &self,
         row: u32,
@@ -80,8 +80,8 @@ impl<S: Storage> Index<S> {
         Some((attempts_row, stored.clone()))
     }
 
-    /// Settles what the end of the run before says of the consumer's messages: the one that was
-    /// alone with a worker was handed out in vain once more, if it `is_to_blame`.
+    /// Applies the end of the run before to the consumer's attempts: the message that was in flight
+    /// alone gets one more failed attempt, if it `is_to_blame`.
     pub(crate) fn settle_attempts(
         &self,
         row: u32,
@@ -100,7 +100,7 @@ impl<S: Storage> Index<S> {
         if is_to_blame(alone) {
             stored.count_once_more(alone);
         }
-        // What does not fit are the highest numbers: their counts may be lost.
+        // Counts that do not fit are those of the highest numbers, which may be lost.
         attempts_row.store(stored.below, None, stored.counts.iter().copied());
         stored.number = attempts_row.number;
         let mut extents = self.extents.lock();
@@ -128,8 +128,8 @@ impl<S: Storage> Index<S> {
         }
     }
 
-    /// Clears what an earlier consumer left that had this row and this `seed`. False when nothing
-    /// is left.
+    /// Clears the attempts of an earlier consumer that had this row and this `seed`. Returns false
+    /// if there were none.
     pub(super) fn clear_former_attempts(
         &self,
         owned: &[Option<Attempts>],
@@ -151,7 +151,7 @@ impl<S: Storage> Index<S> {
 }
 
 impl IndexImage {
-    /// Reads the rows of attempts. The consumers are known.
+    /// Reads the rows of attempts; needs the consumers.
     pub(super) fn read_attempts(&mut self, bytes: &[u8], queue_id: &[u8; 16]) {
         for row in 0..ATTEMPTS_ROWS {
             let slots = [row_at(row), row_at(row) + ATTEMPTS_SLOT_LEN];
@@ -165,7 +165,7 @@ impl IndexImage {
         }
     }
 
-    /// Puts the rows of attempts where they lie in an index file.
+    /// Encodes the rows of attempts into an index file.
     pub(super) fn encode_attempts(&self, queue_id: &[u8; 16], mut put: impl FnMut(usize, &[u8])) {
         for (row, stored) in self.attempts_rows.iter().enumerate() {
             let consumer = |stored: &Attempts| {

@@ -1,8 +1,8 @@
-//! The two slots that checkpoints are written to in turn.
+//! The two slots of the checkpoint, which are written in turn.
 
 use crate::format::index_at;
 
-/// One of the two slots that checkpoints are written to in turn.
+/// One of the two slots of the checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum CheckpointSlot {
     #[default]

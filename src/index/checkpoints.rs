@@ -1,4 +1,4 @@
-//! The checkpoint: what is known to be on the disk, in two slots that are written in turn.
+//! Checkpoints state what is on the disk, in two slots that are written in turn.
 
 use crate::error::Result;
 use crate::format::{CHECKPOINT_LEN, Checkpoint, Spot};
@@ -9,24 +9,24 @@ use crate::storage::Storage;
 use crate::threads::Mutex;
 
 impl<S: Storage> Index<S> {
-    /// The newest checkpoint, written in this run or found by the opening.
+    /// The newest checkpoint, whether this run wrote it or the opening read it.
     pub(crate) fn checkpoint(&self) -> Checkpoint {
         self.checkpoints.lock().newest
     }
 
-    /// As [`checkpoint`](Self::checkpoint), and whether it is known to be on the disk.
+    /// The newest checkpoint, and whether it is known to be on the disk.
     pub(crate) fn durable_checkpoint(&self) -> (Checkpoint, bool) {
         let checkpoints = self.checkpoints.lock();
         (checkpoints.newest, checkpoints.newest_is_durable)
     }
 
-    /// Writes the newest checkpoint as `change` leaves it, and makes it and every place stored
-    /// before durable. Whatever it names as durable is durable already: the caller has synced it.
+    /// Applies `change` to the newest checkpoint, writes the result, and makes it and every place
+    /// stored before durable. The caller has synced all that the checkpoint declares durable.
     pub(crate) fn write_checkpoint(&self, change: impl FnOnce(&mut Checkpoint)) -> Result<()> {
         let mut checkpoints = self.checkpoints.lock();
         if !checkpoints.newest_is_durable && !planted!(SlotOverwrittenWithoutR1) {
-            // R1: the slot that the opening found may exist in the page cache alone. It is synced
-            // before the other slot is touched.
+            // R1: the slot that the opening read may be in the page cache only. It is synced before
+            // the other slot is overwritten.
             self.sync()?;
             checkpoints.newest_is_durable = true;
         }
@@ -36,8 +36,8 @@ impl<S: Storage> Index<S> {
         let run = *self.run.lock();
         if (next.position, next.seq) != (checkpoints.newest.position, checkpoints.newest.seq) {
             // The spot may lie within the numbers that the next segment is to state: an opening
-            // found less than an earlier run had made durable, and nothing behind it. That segment
-            // may be lost, and others behind it not: then the checkpoint alone states them.
+            // found fewer records than an earlier run had made durable, and none after them. That
+            // segment may get lost while later ones survive: then only the checkpoint states them.
             let stated = run.next.and_then(|stated| stated.cut_at(next.spot()));
             let at_its_base = |stated: &Next| {
                 !planted!(StatedAtTheBaseAlone)
@@ -59,14 +59,14 @@ impl<S: Storage> Index<S> {
         Ok(())
     }
 
-    /// Makes durable what must be so before segments are recycled or removed: every place stored
-    /// before; that the mark of a clean end is gone, or an opening would believe rows that no
-    /// longer hold; what was evicted; and the first number that is `held` afterwards. Numbers that
-    /// are missing from `held` on were lost.
+    /// Makes durable what must be so before segments are recycled or removed: every earlier place;
+    /// the removal of the mark of a clean end, or an opening would believe rows that no longer
+    /// hold; the evicted ranges; and the first number that is retained afterwards. Numbers missing
+    /// from there on were lost.
     ///
-    /// Also makes the `durable` spot durable, if it is beyond the
-    /// checkpoint's: what is held may begin in the middle of a batch afterwards, and the rest of
-    /// that batch counts only because it is known to be durable.
+    /// Also makes the `durable` spot durable, if it is beyond the checkpoint's: the first retained
+    /// message may then lie in the middle of a batch, and the rest of that batch counts only
+    /// because it is known to be durable.
     pub(crate) fn sync_for_change(
         &self,
         durable: Spot,

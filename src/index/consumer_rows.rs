@@ -22,12 +22,12 @@ pub(crate) struct PlaceRow<F> {
 /// The default consumer's row.
 pub(crate) const DEFAULT_ROW: u32 = 0;
 
-/// One of this many places goes to the copy as well.
+/// Every place whose number is a multiple of this goes to the copy as well.
 const COPIED_EVERY: u64 = 64;
 
 impl<F: StorageFile> PlaceRow<F> {
-    /// Stores a new place in the older slot. The other slot stays whole until this one is, so a
-    /// kill between two stores, or a torn page, leaves one of them.
+    /// Stores a new place in the older slot. The other slot stays whole until this one is, so after
+    /// a kill between two stores, or a torn page, one of them is valid.
     #[inline(always)]
     pub(crate) fn store(&mut self, spot: Spot) {
         self.number += 1;
@@ -48,8 +48,8 @@ impl<F: StorageFile> PlaceRow<F> {
 }
 
 impl<S: Storage> Index<S> {
-    /// Gives a new consumer a row, with the `place` it begins at; or takes up the row `known`,
-    /// which the consumer has. The file may grow by `room` bytes.
+    /// Gives a new consumer a row, with the `place` where it begins; or opens the row `known` of an
+    /// existing one. The file may grow by `room` bytes.
     pub(crate) fn add_consumer(
         &self,
         known: Option<u32>,
@@ -64,8 +64,8 @@ impl<S: Storage> Index<S> {
             None => {
                 // The first row is the default consumer's.
                 let free = |row: &u32| !extents.consumers.contains(row);
-                // A consumer was removed from the row, and that is not on the disk yet: after a
-                // power cut the row could hold parts of both consumers.
+                // The removal of a consumer from the row is not on the disk yet: after a power cut
+                // the row could hold parts of both consumers.
                 let unknown = |row: &u32| {
                     extents.removed.get(row).is_some_and(|ticket| !self.syncs.is_past(*ticket))
                         && !planted!(RemovedRowUsedAtOnce)
@@ -93,8 +93,8 @@ impl<S: Storage> Index<S> {
         let seed = Place::seed(&self.queue_id, name.as_bytes());
         let mut place_row = PlaceRow { sheet: sheet.share(), at, seed, number: place.number };
         if known.is_none() {
-            // A consumer of the same name may have been removed from the row, and part of the
-            // removal may not be on the disk.
+            // The row may have had a consumer of the same name, and part of its removal may not be
+            // on the disk.
             place_row.number = newest_place(sheet, at, seed).map_or(0, |place| place.number);
             self.clear_former(&extents, row, seed, &mut place_row)?;
         }
@@ -105,13 +105,13 @@ impl<S: Storage> Index<S> {
         }
         if known.is_none() {
             if name.len() > MAX_SHORT_NAME_LEN && !planted!(LongNameNotSynced) {
-                // A place whose name is nowhere is damage, and not a power cut.
+                // An opening takes a place without a name for damage, not for a power cut.
                 self.sync()?;
             }
             place_row.store(place.spot());
             place_row.store(place.spot());
         }
-        // A known consumer may have lost its name or its copy to damage.
+        // Damage may have taken a known consumer's name or copy.
         let (mut copied, wanted) = ([0; PLACE_PAIR_LEN], Place::empty_copy(name));
         sheet.copy_out(at.copy, &mut copied);
         if known.is_none()
@@ -135,11 +135,11 @@ impl<S: Storage> Index<S> {
         Ok(PlaceRow { sheet: sheet.share(), at, seed, number: 0 })
     }
 
-    /// Clears, durably, what an earlier consumer left in the row, before the new one gets a name or
-    /// a place there. A power cut may have kept part of its removal. Of a consumer of the same name
-    /// the place or acknowledgements may be left, and the new one has acknowledged nothing. Of any
-    /// other the name may be left: it would be back at its last place once the place that says that
-    /// it was removed is overwritten.
+    /// Clears the remains of an earlier consumer in the row, durably, before the new one gets a
+    /// name or a place there. A power cut may have undone part of that removal. A consumer of the
+    /// same name may have left its place or acknowledgements, and the new one has acknowledged
+    /// nothing. Any other consumer may have left its name: it would reappear at its last place once
+    /// the place that marks its removal is overwritten.
     fn clear_former(
         &self,
         extents: &Extents<S::File>,
@@ -180,10 +180,10 @@ impl<S: Storage> Index<S> {
         if was_used { self.sync() } else { Ok(()) }
     }
 
-    /// Removes the consumer: a place that says so goes to the older slot. A power cut that undoes
-    /// part of this leaves the consumer at its last place or removed, never at an earlier place. A
-    /// long name stays until the row is used again: with its place left and the name gone, the row
-    /// would look damaged.
+    /// Removes the consumer by storing a place that marks the removal in the older slot. A power
+    /// cut that undoes part of this leaves the consumer at its last place or removed, never at an
+    /// earlier place. A long name stays until the row is used again: with its place and without the
+    /// name the row would look damaged.
     pub(crate) fn remove_consumer(&self, row: u32, name: &str) {
         let mut extents = self.extents.lock();
         if let Some((sheet, at)) = consumer_of(&extents.sheets, row) {
@@ -202,7 +202,7 @@ impl<S: Storage> Index<S> {
     }
 }
 
-/// The newest of a consumer's places, which may say that it was removed.
+/// The newest of a consumer's places, which may be the mark of its removal.
 fn newest_place<F: StorageFile>(sheet: &Sheet<F>, at: ConsumerAt, seed: u32) -> Option<Place> {
     let places = at.places().into_iter().filter_map(|place| {
         let mut bytes = [0; place_at::PLACE_NAME];

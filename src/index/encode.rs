@@ -1,4 +1,4 @@
-//! The bytes of an index file, from what another one says.
+//! Encodes the content of one index into the bytes of a new one.
 
 use crate::format::{
     self, ACKS_ROW_LEN, ACKS_SLOT_LEN, Acks, ConsumerAt, Extent, ExtentKind, Place,
@@ -8,17 +8,17 @@ use crate::index::image::{IndexImage, extent_row, first_extents};
 use crate::index::index_extents::find_row;
 
 impl IndexImage {
-    /// The bytes of an index file of the queue `queue_id`, created at that time (milliseconds since
-    /// 1970), that says all that this image does, but for its holder: no opening takes it for what
-    /// the page cache shows. Whatever validates here is encoded anew, so the image may be another
-    /// queue's.
+    /// The bytes of an index file of the queue `queue_id`, created at the time `created`
+    /// (milliseconds since 1970), with all of this image except its holder's token: so no opening
+    /// takes the file for the state of the page cache. All checksums are computed anew, so the
+    /// image may be another queue's.
     pub(crate) fn encode(&self, queue_id: &[u8; 16], created: u64) -> Vec<u8> {
         let mut bytes = vec![0; self.used() as usize];
         let mut put = |at: usize, part: &[u8]| bytes[at..at + part.len()].copy_from_slice(part);
         let header = format::encode_index_header(queue_id, created, self.version);
         put(index_at::INDEX_HEADER, &header);
         if let Some(checkpoint) = &self.checkpoint {
-            // The next one goes to the second slot.
+            // A later checkpoint goes to the second slot.
             put(index_at::CHECKPOINT_A, &checkpoint.encode(queue_id));
             put(index_at::CHECKPOINT_B, &checkpoint.encode(queue_id));
         }
@@ -57,7 +57,7 @@ impl IndexImage {
             let ranges = consumer.acks.iter().copied();
             let mut slot = [0; ACKS_SLOT_LEN];
             Acks::encode(owner.number, consumer.row, ranges, seed, &mut slot);
-            // The next one goes to the other slot.
+            // A later store goes to the other slot.
             let at = row as usize * ACKS_ROW_LEN + (owner.number & 1) as usize * ACKS_SLOT_LEN;
             put(extent.offset as usize + at, &slot);
         }

@@ -1,7 +1,7 @@
-//! What the bytes of an index file say, whatever bytes they are.
+//! Decodes the bytes of an index file, whatever they are.
 //!
-//! Each part is read apart from the others, and left out if it does not validate. The caller
-//! decides what to believe: the live part above all is true only while the storage says so.
+//! Each part is decoded by itself, and left out if it does not validate. The caller decides what to
+//! believe: the live part, for example, is true only while the storage reports the same token.
 
 use crate::format::{
     self, ACKS_ROW_LEN, ACKS_ROWS, ACKS_SLOT_LEN, Acks, Attempts, CONSUMER_ROWS, Checkpoint,
@@ -13,7 +13,7 @@ use crate::index::checkpoint_slot::CheckpointSlot;
 use crate::index::run::Run;
 use crate::storage::CacheToken;
 
-/// What the live part says.
+/// The decoded live part.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Live {
     pub(crate) token: CacheToken,
@@ -28,8 +28,8 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// The bytes of these parts in an index of the queue `queue_id`, but for the token and the
-    /// process id.
+    /// Encodes these parts for an index of the queue `queue_id`, except the token and the process
+    /// id.
     pub(super) fn encode(&self, queue_id: &[u8; 16], mut put: impl FnMut(usize, &[u8])) {
         let mut put = |at: usize, part: &[u8]| put(index_at::LIVE + at, part);
         for at in [live_at::RUN_A, live_at::RUN_B] {
@@ -57,7 +57,7 @@ pub(crate) struct ConsumerRow {
     /// Empty: the default consumer.
     pub(crate) name: String,
     pub(crate) place: Place,
-    /// Done ranges, from the first to the last number each. Some may lie before the place.
+    /// Done ranges, first to last number. Some may lie before the place.
     pub(crate) acks: Vec<NumberRange>,
 }
 
@@ -67,7 +67,7 @@ pub(crate) const UNREADABLE: &str = "unreadable-consumer";
 const NO_ROW: u32 = u32::MAX;
 
 impl ConsumerRow {
-    /// A consumer of which nothing is known.
+    /// A consumer whose row is unreadable.
     fn unreadable(row: u32) -> ConsumerRow {
         ConsumerRow { row, name: UNREADABLE.to_owned(), place: Place::default(), acks: Vec::new() }
     }
@@ -76,7 +76,7 @@ impl ConsumerRow {
 /// Everything valid in the bytes of an index file.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct IndexImage {
-    /// What the header says, if it is valid.
+    /// The version in the header, if that is valid.
     pub(crate) version: Version,
     /// The newest valid checkpoint.
     pub(crate) checkpoint: Option<Checkpoint>,
@@ -85,10 +85,10 @@ pub(crate) struct IndexImage {
     pub(crate) newest_in: CheckpointSlot,
     pub(crate) live: Live,
     pub(crate) consumers: Vec<ConsumerRow>,
-    /// Consumers that were there and whose place cannot be read. Nothing before the places of the
-    /// others may be removed on their account: see [`restore_lost`](IndexImage::restore_lost).
+    /// Consumers that existed and whose place is unreadable. The queue must keep the messages
+    /// before the others' places for them: see [`restore_lost`](IndexImage::restore_lost).
     pub(crate) lost: Vec<ConsumerRow>,
-    /// Rows of consumers that have another row, which counts: these are to be cleared.
+    /// Rows of consumers that also have another row, which counts: an opening clears these.
     pub(crate) double_rows: Vec<u32>,
     /// Slot and header of every segment that has a row, spares included.
     pub(crate) segments: Vec<(u32, SegmentHeader)>,
@@ -97,7 +97,7 @@ pub(crate) struct IndexImage {
     pub(crate) extents: Vec<Extent>,
     /// The owner of each row of acknowledgements.
     pub(crate) acks_rows: Vec<Option<AcksOwner>>,
-    /// What each row of attempts says, if it is an existing consumer's.
+    /// The content of each row of attempts, if it belongs to an existing consumer.
     pub(crate) attempts_rows: Vec<Option<Attempts>>,
 }
 
@@ -108,14 +108,14 @@ pub(crate) struct AcksOwner {
     pub(crate) consumer: u32,
     /// The number of the newest slot.
     pub(crate) number: u64,
-    /// The newest slot states every number that is done from this one on. `None` when it states
-    /// nothing.
+    /// The newest slot states every number that is done from this one on. `None` when the slot
+    /// states no number.
     pub(crate) from: Option<u64>,
 }
 
 impl IndexImage {
-    /// Reads what is valid for the queue `queue_id` and leaves out the rest. Never fails, and
-    /// allocates in proportion to the bytes at most.
+    /// Decodes all that is valid for the queue `queue_id` and leaves out the rest. Never fails, and
+    /// allocates at most in proportion to the bytes.
     pub(crate) fn read(bytes: &[u8], queue_id: &[u8; 16]) -> IndexImage {
         let version = format::index_version(bytes, queue_id);
         let mut image = IndexImage { version, ..IndexImage::default() };
@@ -130,8 +130,8 @@ impl IndexImage {
                 (CheckpointSlot::A, a)
             };
         for offset in [index_at::CHECKPOINT_A, index_at::CHECKPOINT_B] {
-            // The number of a torn slot may be anything. An absurdly high one would end the
-            // numbering, so it does not count.
+            // The number of a torn slot may be anything. An absurdly high one would exhaust the
+            // numbers, so it does not count.
             let number = u64_at(bytes, offset);
             if number < format::LIMIT && !planted!(TornSlotNotCounted) {
                 image.highest_number = image.highest_number.max(number);
@@ -171,7 +171,7 @@ impl IndexImage {
                         }
                         slot += 1;
                     }
-                    // Acknowledgements are read below, when all consumers are known.
+                    // `read_acks` below reads acknowledgements, once all consumers are known.
                     ExtentKind::Acks | ExtentKind::Later(_) => {}
                 }
             }
@@ -180,7 +180,7 @@ impl IndexImage {
             image.lost.push(ConsumerRow::unreadable(NO_ROW));
         }
         if image.checkpoint.is_none() && image.live.run.is_none() && image.consumers.is_empty() {
-            // It is another queue's, or it was being made and was never synced.
+            // The index is another queue's, or its creation was interrupted before the first sync.
             image.lost.clear();
         }
         image.leave_out_doubles();
@@ -189,8 +189,8 @@ impl IndexImage {
         image
     }
 
-    /// Leaves one row for each name. A consumer that was removed and made again in another row has
-    /// two after a power cut. The row with the lower place counts, so no message is lost.
+    /// Keeps one row for each name. A consumer that was removed and created again in another row
+    /// has two after a power cut. The row with the lower place counts, so no message is lost.
     fn leave_out_doubles(&mut self) {
         let key = |row: &ConsumerRow| (row.place.position, row.row);
         self.consumers.sort_unstable_by(|a, b| (&a.name, key(a)).cmp(&(&b.name, key(b))));
@@ -203,12 +203,13 @@ impl IndexImage {
         self.consumers.sort_unstable_by_key(|consumer| consumer.row);
     }
 
-    /// Puts the lost consumers back, at this place. Where a row's name is lost, too, or the row
-    /// itself, one consumer named [`UNREADABLE`] stands for all such rows.
+    /// Adds the lost consumers again, with this place. Where the name of a row or the row itself is
+    /// lost, too, one consumer named [`UNREADABLE`] stands for all such rows.
     pub(crate) fn restore_lost(&mut self, place: Spot) {
         for mut lost in std::mem::take(&mut self.lost) {
             if self.consumers.iter().any(|known| known.name == lost.name) {
-                // No place validates under it: a damaged name may have become another consumer's.
+                // No place validates under the lost name: damage may have changed it to another
+                // consumer's.
                 UNREADABLE.clone_into(&mut lost.name);
             }
             let row = if lost.row == NO_ROW { self.free_row() } else { Some(lost.row) };
@@ -218,8 +219,8 @@ impl IndexImage {
         self.leave_out_doubles();
     }
 
-    /// A row that no consumer has, in a new extent where all are taken. `None` when the file would
-    /// be too long.
+    /// A row that no consumer has, in a new extent if all are taken. `None` when the file would be
+    /// too long.
     fn free_row(&mut self) -> Option<u32> {
         let is_free = |row: &u32| self.consumers.iter().all(|consumer| consumer.row != *row);
         // The first row is the default consumer's.
@@ -305,10 +306,10 @@ pub(crate) fn extent_row(added: usize) -> [usize; 2] {
     [index_at::EXTENTS, index_at::EXTENTS_AGAIN].map(|table| table + added * EXTENT_ROW_LEN)
 }
 
-/// The extents that every index begins with, then the added ones up to the first that does not
-/// validate, lies beyond the bytes, or does not lie behind those before. And whether rows of
-/// consumers lie behind that one, or were cut off: each extent of them is durable before it is
-/// named.
+/// Returns the extents that every index begins with, then the added ones up to the first that does
+/// not validate, lies beyond the bytes, or does not lie after those before. Also returns whether
+/// rows of consumers lie after that one, or were cut off: each extent with consumers is durable
+/// before the table names it.
 fn read_extents(bytes: &[u8], queue_id: &[u8; 16]) -> (Vec<Extent>, bool) {
     let row = |at: usize| Extent::decode(bytes.get(at..)?, queue_id);
     let named = (0..EXTENT_ROWS).map(|added| extent_row(added).into_iter().find_map(row));
@@ -343,9 +344,9 @@ pub(crate) fn first_extents() -> [Extent; 3] {
     ]
 }
 
-/// The consumer whose parts lie `at` these offsets of its extent. Its name is the one under which
-/// one of its places validates. A short name stands in the copy, too, in case its own sector is
-/// lost.
+/// Reads the consumer whose parts lie `at` these offsets of its extent. Its name is the one under
+/// which one of its places validates. The copy has a short name, too, in case the sector of the
+/// name is lost.
 fn read_consumer(
     extent: &[u8],
     at: ConsumerAt,
@@ -366,9 +367,9 @@ fn read_consumer(
     })
 }
 
-/// The consumer in a row where [`read_consumer`] finds none: whether one was there, and its name.
-/// A kill or a power cut leaves no such row. While a consumer is made, the copy's place is stored
-/// last, its check behind it; and a long name is durable before. A removal is said in the pair,
+/// Reads a row in which [`read_consumer`] finds no consumer: returns the consumer if there was one,
+/// with its name. No kill or power cut leaves such a row. A new consumer's copy gets its place
+/// last, followed by the check; and a long name is durable before. A removal is stored in the pair,
 /// which stays, and clears the copy.
 fn find_lost(extent: &[u8], at: ConsumerAt, row: u32) -> Option<ConsumerRow> {
     let part = |at: usize, len: usize| extent.get(at..at + len).unwrap_or(&[]);

@@ -1,5 +1,4 @@
-//! The extents: the ranges of the file with rows of segments, consumers and acknowledgements, and
-//! how the file grows by another one.
+//! Extents: the ranges of the file with rows of segments, consumers and acknowledgements.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,19 +9,19 @@ use crate::index::image::{AcksOwner, IndexImage};
 use crate::storage::StorageFile;
 use crate::storage::sheet::Sheet;
 
-/// The extents of one index file, and whose their rows are.
+/// The extents of one index file, and the owners of their rows.
 #[derive(Debug)]
 pub(super) struct Extents<F> {
     pub(super) sheets: Vec<(Extent, Sheet<F>)>,
     pub(super) file_len: u64,
     /// Rows of consumers that exist.
     pub(super) consumers: BTreeSet<u32>,
-    /// Rows that consumers were removed from, each with the ticket of the removal
+    /// Rows of removed consumers, each with the ticket of the removal
     /// ([`Syncs::ticket`](crate::index::syncs::Syncs::ticket)).
     pub(super) removed: BTreeMap<u32, u64>,
     /// The owner of each row of acknowledgements.
     pub(super) acks_rows: Vec<Option<AcksOwner>>,
-    /// The rows of attempts as they were found, each with its owner.
+    /// The rows of attempts as the opening read them, each with its owner.
     pub(super) attempts_rows: Vec<Option<Attempts>>,
 }
 
@@ -43,7 +42,7 @@ impl<F> Extents<F> {
     }
 }
 
-/// How many rows of `kind` there are in all extents.
+/// The number of rows of `kind` in all extents.
 pub(super) fn rows_of<F>(sheets: &[(Extent, Sheet<F>)], kind: ExtentKind) -> u32 {
     sheets.iter().filter(|(extent, _)| extent.kind == kind).map(|(extent, _)| extent.rows).sum()
 }
@@ -57,12 +56,12 @@ pub(super) fn extent_of<F>(
 ) -> Option<(&Sheet<F>, &Extent, usize, u32)> {
     let (at, row) = find_row(sheets.iter().map(|(extent, _)| extent), kind, row)?;
     let (extent, sheet) = sheets.get(at)?;
-    // The first extents lie in the sheet of the file's beginning. Every later extent has its own.
+    // The first extents lie in the sheet at the file's beginning. Every later extent has its own.
     let offset = extent.offset as usize;
     Some((sheet, extent, if offset < index_at::END { offset } else { 0 }, row))
 }
 
-/// Which of the extents has row `row` of `kind`, and the row's number in it.
+/// The index of the extent that has row `row` of `kind`, and the row's number in it.
 pub(super) fn find_row<'a>(
     extents: impl Iterator<Item = &'a Extent>,
     kind: ExtentKind,
@@ -87,7 +86,7 @@ pub(super) fn row_of<F>(
     Some((sheet, offset + row as usize * extent.row_len()))
 }
 
-/// The sheet that holds a consumer's row, and where its parts lie in it.
+/// The sheet that holds a consumer's row, and the offsets of its parts in it.
 pub(super) fn consumer_of<F>(
     sheets: &[(Extent, Sheet<F>)],
     row: u32,

@@ -1,5 +1,5 @@
-//! The live part: the tail, the marks of flushes, and the run record. It is stored without a sync,
-//! and believed after a mere process death.
+//! The live part: the tail, the durable marks, and the run record. It is stored without a sync; an
+//! opening believes it if only the process died.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -16,32 +16,32 @@ use crate::index::run::{Next, Run};
 use crate::storage::{Storage, read_full};
 use crate::threads::fence;
 
-/// How the index's rows of segments are to be taken.
+/// Whether an opening may believe the index's rows of segments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RowsAre {
     Right,
-    /// Segments are being changed: the rows must not be believed.
+    /// The holder is changing segments: no opening may believe the rows.
     Changing,
 }
 
-/// What the live part of a run is stored over.
+/// The live part that a new run overwrites.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StoredOver {
-    /// A live part that the opening has believed, under this token or another one.
+    /// One that the opening has believed, under this token or another one.
     Believed,
-    /// Any other: it must not be believed again.
+    /// Any other: no opening may believe it again.
     Doubted,
 }
 
 impl<S: Storage> Index<S> {
-    /// Publishes the tail for the opening after this process died. The number is stored first;
-    /// `recovery` says what a kill between the stores leaves.
+    /// Stores the tail for the opening after this process dies. The number is stored first;
+    /// `recovery` explains the state after a kill between the stores.
     #[inline]
     pub(crate) fn set_tail(&self, tail: Spot) {
         self.sheet.store_words(index_at::LIVE + live_at::TAIL_SEQ, tail_words(self.key, tail));
     }
 
-    /// As [`set_tail`](Self::set_tail), or else an error that leaves the tail at `before`.
+    /// Stores the tail, or fails and leaves it at `before`.
     #[inline]
     pub(crate) fn move_tail(&self, tail: Spot, before: Spot) -> io::Result<()> {
         let words = tail_words(self.key, tail);
@@ -52,19 +52,19 @@ impl<S: Storage> Index<S> {
 
     /// The published tail. `None` while another thread is publishing it.
     pub(crate) fn tail(&self) -> Option<Spot> {
-        // The words that were stored before the check word are seen once it is.
+        // An acquire load: it makes the words visible that were stored before the check word.
         let check = self.sheet.load_u64(index_at::LIVE + live_at::TAIL_CHECK);
         let position = self.sheet.load_u64_relaxed(index_at::LIVE + live_at::TAIL_POSITION);
         let seq = self.sheet.load_u64_relaxed(index_at::LIVE + live_at::TAIL_SEQ);
         (check == format::tail_check(self.key, position, seq)).then_some(Spot { position, seq })
     }
 
-    /// Notes that everything before this spot is on the disk. Without it the next
-    /// opening would take back what a flush has promised. The older of two slots is written, so
-    /// one of them is whole at any time. Returns where the other slot lies in the live part.
+    /// Notes that every record before this spot is on the disk. Without it the next opening could
+    /// discard records that a flush has confirmed. Writes the older of two slots, so one of them is
+    /// whole at any time. Returns the offset of the other slot in the live part.
     pub(crate) fn set_synced(&self, spot: Spot) -> usize {
         let Spot { position, seq } = spot;
-        // The slot whose stores a death cut short holds nothing that could be lost.
+        // A slot whose stores a kill interrupted has nothing to lose.
         let age = |at| self.mark(at).map_or(0, |spot| spot.position + 1);
         let (older, other) = if age(live_at::SYNCED_A) <= age(live_at::SYNCED_B) {
             (live_at::SYNCED_A, live_at::SYNCED_B)
@@ -79,15 +79,16 @@ impl<S: Storage> Index<S> {
         other
     }
 
-    /// The mark of flushes in the slot at this offset of the live part, if it is whole.
+    /// The durable mark in the slot at this offset of the live part, if it is whole.
     fn mark(&self, at: usize) -> Option<Spot> {
         let word = |at| self.sheet.load_u64_relaxed(index_at::LIVE + at);
         let (position, seq, check) = (word(at), word(at + 8), word(at + 16));
         (check == format::tail_check(self.key, position, seq)).then_some(Spot { position, seq })
     }
 
-    /// From now on nobody takes the live part for this boot's. For an opening that found bytes
-    /// lost: it mends what it found, and dies perhaps, and then nothing would show the loss.
+    /// Clears the token, so that no opening believes the live part of this boot again. An opening
+    /// that found bytes lost calls it: its repairs would hide the loss from the next opening if it
+    /// died.
     pub(crate) fn forget_token(&self) {
         self.sheet.copy_in(index_at::LIVE + live_at::CACHE_TOKEN, &[0; 24]);
     }
@@ -96,15 +97,15 @@ impl<S: Storage> Index<S> {
     pub(crate) fn begin_run(&self, live: &Live, over: StoredOver) {
         let at = index_at::LIVE;
         let sheet = &self.sheet;
-        // The token is stored last, so a half written live part is never believed. Where the old
-        // live part was believed it stays so: each part that is stored over it says the same, or
+        // The token is stored last, so no opening believes a half-written live part. A live part
+        // that the opening believed stays believed: each part that overwrites it says the same, or
         // what became true since. Otherwise a kill in this opening would count as a power cut.
         let is_new = over == StoredOver::Doubted;
         if is_new && planted!(MarkBehindTheToken) {
             self.forget_token();
         }
-        // What an opening behind a power cut found is durable. The next one, should this one die,
-        // cannot tell by a token that was cleared that power was cut, and goes by the mark.
+        // An opening after a power cut has made the records that it found durable. If it dies, the
+        // next one sees only a cleared token, not the power cut, and so relies on the mark.
         let old_mark = live.synced.map(|spot| self.set_synced(spot));
         if is_new {
             let now = if planted!(TokenFirst) { live.token.encode() } else { [0; 24] };
@@ -115,15 +116,15 @@ impl<S: Storage> Index<S> {
         {
             let mut run = self.run.lock();
             *run = live.run.unwrap_or_default();
-            // A power cut or a kill may have left the second copy torn or older. It becomes
-            // whole before the first one, which counts then, is touched.
+            // A power cut or a kill may have left the second copy torn or older. It becomes whole
+            // before the first one, which counts then, is overwritten.
             let bytes = run.encode(&self.queue_id);
             self.sheet.copy_in(index_at::LIVE + live_at::RUN_B, &bytes);
             fence(Ordering::SeqCst);
             self.store_run(&run);
         }
         let tail = live.tail.unwrap_or_default();
-        // A kill between its words leaves none.
+        // A kill between the stores of its words leaves no valid tail.
         if self.tail() != Some(tail) {
             self.set_tail(tail);
         }
@@ -133,23 +134,23 @@ impl<S: Storage> Index<S> {
                 None => sheet.zero(at + live_at::SYNCED_A, 48),
             }
         }
-        // Late bytes are written as they are by then, each range at its first turn: the token,
-        // which was cleared first, would come before what it speaks for. Without it the end of this
-        // run is a power cut for the next opening.
+        // Late bytes are written with their latest content, each range in the order of its first
+        // store: the token, which was cleared first, would come before the parts that it vouches
+        // for. Without the token the next opening takes the end of this run for a power cut.
         if is_new && self.sheets.are_late() {
             return;
         }
         sheet.copy_in(at + live_at::CACHE_TOKEN, &live.token.encode());
     }
 
-    /// Stores the holder's figures over the older one of the two copies. False when they were left
-    /// out, because they could not be written.
+    /// Stores the holder's figures over the older of the two copies. Returns false if they could
+    /// not be written.
     pub(crate) fn offer_figures(&self, figures: &Figures) -> bool {
         let at = index_at::FIGURES + (figures.number % 2) as usize * FIGURES_LEN;
         self.sheet.offer(at, &Figures { nonce: self.nonce, ..*figures }.encode(&self.queue_id))
     }
 
-    /// Stores when the holder opened the queue, in milliseconds since 1970.
+    /// Stores the time when the holder opened the queue, in milliseconds since 1970.
     pub(crate) fn set_since(&self, milliseconds: u64) {
         self.sheet.store_u64(index_at::LIVE + live_at::LIVE_SINCE, milliseconds);
     }
@@ -160,20 +161,19 @@ impl<S: Storage> Index<S> {
         self.sheet.store_u32(index_at::LIVE + live_at::LIVE_PID, pid);
     }
 
-    /// Stores both copies, one after the other: a kill or a damaged byte within one leaves the
-    /// other.
+    /// Stores both copies, one after the other: a kill or a damaged byte in one leaves the other.
     fn store_run(&self, run: &Run) {
         let bytes = run.encode(&self.queue_id);
         if planted!(RunInOneCopy) {
             return self.sheet.copy_in(index_at::LIVE + live_at::RUN_A, &bytes);
         }
         self.sheet.copy_in(index_at::LIVE + live_at::RUN_A, &bytes);
-        // The first copy is whole before the second one is touched.
+        // The first copy is whole before the second one is overwritten.
         fence(Ordering::SeqCst);
         self.sheet.copy_in(index_at::LIVE + live_at::RUN_B, &bytes);
     }
 
-    /// Changes the run record. It is stored when this returns.
+    /// Changes the run record and stores it.
     fn change_run(&self, change: impl FnOnce(&mut Run)) {
         let mut run = self.run.lock();
         let before = *run;
@@ -190,13 +190,13 @@ impl<S: Storage> Index<S> {
         }
     }
 
-    /// Stores how the next segment begins, now that the last one takes no more records. This stays
-    /// until it is set again: the segment that states it may be lost until it is durable.
+    /// Stores how the next segment begins, after the last one was closed. This stays until the next
+    /// call: the segment that states it may be lost until it is durable.
     pub(crate) fn set_next(&self, next: Option<Next>) {
         self.change_run(|run| run.next = next);
     }
 
-    /// Stores the reservation: no number at or above `seq` is given out. Returns the one before.
+    /// Stores the reservation: no number at or above `seq` is given out. Returns the previous one.
     pub(crate) fn begin_reservation(&self, seq: u64) -> u64 {
         let mut before = 0;
         self.change_run(|run| {
@@ -206,14 +206,15 @@ impl<S: Storage> Index<S> {
         before
     }
 
-    /// The checkpoint could not be written: stores the reservation `before`.
+    /// Restores the reservation `before`, after the checkpoint could not be written.
     pub(crate) fn take_reservation_back(&self, before: u64) {
         self.change_run(|run| run.reservation = before);
     }
 
-    /// Stores whether the run takes the mark of a clean end back, as the checkpoint does that is
-    /// about to be written. The sync of that checkpoint makes this durable, too: should its slot be
-    /// damaged, the other one still marks a clean end, and this shows that a run went on.
+    /// Stores whether the run withdraws the mark of a clean end, as the checkpoint does that is
+    /// about to be written. The sync of that checkpoint makes this durable, too: if its slot is
+    /// damaged, the other one still has the mark of a clean end, and this shows that a run
+    /// continued.
     pub(super) fn say_begun(&self, checkpoint: &Checkpoint) {
         self.change_run(|run| match checkpoint.clean {
             true => run.flags &= !FLAG_BEGUN,
@@ -227,16 +228,15 @@ impl<S: Storage> Index<S> {
         self.change_run(|run| run.evicted = *evicted);
     }
 
-    /// Says that the rows of segments must not be believed, until
-    /// [`set_rows_are`](Self::set_rows_are) takes it back. The caller is about to change segments,
-    /// and may not when this fails.
+    /// Declares the rows of segments invalid until [`set_rows_are`](Self::set_rows_are). The caller
+    /// is about to change segments, and must not when this fails.
     pub(crate) fn begin_changing(&self) -> io::Result<()> {
         self.try_change_run(|run| run.flags |= FLAG_CHANGING)
     }
 
-    /// As [`begin_changing`](Self::begin_changing), and says that no life at or above `next_life`
-    /// was ever used. The header of a new life may not be written when this fails: an opening that
-    /// finds a life which the index does not know takes it for an older copy.
+    /// Declares the rows of segments invalid, and stores that no life at or above `next_life` was
+    /// ever used. The caller must not write the header of a new life when this fails: an opening
+    /// that finds a life unknown to the index takes the index for an older copy.
     pub(crate) fn begin_life(&self, next_life: u64) -> io::Result<()> {
         if planted!(NextLifeLate) {
             self.begin_changing()?;
@@ -249,7 +249,7 @@ impl<S: Storage> Index<S> {
         })
     }
 
-    /// Changes the run record, or else fails and leaves it as it was.
+    /// Changes and stores the run record, or fails and leaves it unchanged.
     fn try_change_run(&self, change: impl FnOnce(&mut Run)) -> io::Result<()> {
         let mut run = self.run.lock();
         let mut changed = *run;
@@ -266,7 +266,7 @@ impl<S: Storage> Index<S> {
         Ok(())
     }
 
-    /// Says how the rows of segments are to be taken.
+    /// Stores whether an opening may believe the rows of segments.
     pub(crate) fn set_rows_are(&self, rows: RowsAre) {
         if rows == RowsAre::Changing && !planted!(ChangingNotSaid) {
             self.change_run(|run| run.flags |= FLAG_CHANGING);
@@ -276,8 +276,8 @@ impl<S: Storage> Index<S> {
     }
 }
 
-/// The holder's process id and when it opened the queue, by the index; 0 and `None` when the index
-/// does not say.
+/// The holder's process id and the time when it opened the queue, by the index; 0 and `None` when
+/// the index does not have them.
 pub(crate) fn holder<S: Storage>(storage: &S) -> (u32, Option<SystemTime>) {
     let mut live = [0; format::LIVE_LEN];
     let read = storage

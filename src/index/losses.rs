@@ -1,9 +1,9 @@
 //! Why messages were evicted: dropped to make room, or expired.
 //!
-//! Messages are evicted from the oldest on, so their numbers form runs of one cause each. For each
-//! cause the end of its latest run is kept as a mark. A number's cause is that of the lowest mark
-//! above it. So reads report the last two runs with their own causes, and all earlier runs with
-//! the cause of the last but one. That a number is gone is reported in any case.
+//! A queue evicts messages from the oldest on, so their numbers form runs of one cause each. A mark
+//! keeps the end of the latest run of each cause. A number's cause is that of the lowest mark above
+//! it. So reads report the last two runs with their own causes, and all earlier runs with the cause
+//! of the last but one. Reads report every missing number in any case.
 
 use crate::error::GapCause;
 use crate::format::Checkpoint;
@@ -11,7 +11,7 @@ use crate::format::Checkpoint;
 /// The end of the latest run of each cause.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Evicted {
-    /// The first number behind the latest run of dropped messages.
+    /// The first number after the latest run of dropped messages.
     pub(crate) dropped: u64,
     pub(crate) expired: u64,
 }
@@ -27,13 +27,13 @@ impl Evicted {
         (checkpoint.dropped_seq, checkpoint.expired_seq) = (self.dropped, self.expired);
     }
 
-    /// The first number that was not evicted: no message below it is held.
+    /// The first number that was not evicted: the queue retains no message below it.
     pub(crate) fn end(&self) -> u64 {
         self.dropped.max(self.expired)
     }
 
-    /// Notes that everything below `end` is evicted. The numbers that were not evicted before
-    /// have this `cause`.
+    /// Notes that all messages below `end` are evicted. Those that were not evicted before have
+    /// this `cause`.
     pub(crate) fn note(&mut self, cause: GapCause, end: u64) {
         if end <= self.end() {
             return;
@@ -45,7 +45,7 @@ impl Evicted {
         }
     }
 
-    /// Why `seq` was evicted, and the first number behind it that was not, or has another cause.
+    /// Why `seq` was evicted, and the first number after it that was not, or has another cause.
     /// `None` when `seq` was not evicted.
     pub(crate) fn cause_of(&self, seq: u64) -> Option<(GapCause, u64)> {
         let marks = [(self.dropped, GapCause::Dropped), (self.expired, GapCause::Expired)];
@@ -67,7 +67,7 @@ mod tests {
             let causes = [GapCause::Dropped, GapCause::Expired];
             let (before, cause) = (causes[(run as usize + 1) % 2], causes[run as usize % 2]);
             evicted.note(cause, 10 * run);
-            // What is evicted already is not evicted again.
+            // An evicted message is not evicted again.
             evicted.note(before, 10 * run);
             assert_eq!((evicted.end(), evicted.cause_of(10 * run)), (10 * run, None));
             assert_eq!(evicted.cause_of(10 * run - 1), Some((cause, 10 * run)));

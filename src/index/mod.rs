@@ -1,10 +1,28 @@
-//! The index file: it makes opening quick and keeps the consumers' places.
+//! The index file: it makes an opening fast and keeps the consumers' places.
 //!
 //! The file is mapped as a whole, or kept in memory and written by calls (`sheet`). Each part of it
-//! is checksummed or written to two slots in turn. The live part is believed only while the
-//! storage says that no cached byte can have been lost. The index is a hint: when it is lost or
-//! damaged, an opening makes it anew from the segments and carries over what is still valid in the
-//! old one, places above all.
+//! has a checksum or two slots that are written in turn. An opening believes the live part only
+//! while the storage reports that no cached byte can have been lost. The index is a hint: when it
+//! is lost or damaged, an opening creates a new one from the segments and copies what is valid in
+//! the old one, places above all.
+//!
+//! | File | What it holds | What it does |
+//! |---|---|---|
+//! | `index_file` | `IndexFile`: a file before the opening believes it | reads, creates it |
+//! | `image` | `IndexImage`: all valid parts of the bytes | decodes them |
+//! | `encode` | | encodes an image into a new file |
+//! | `version` | | raises the version in the header |
+//! | `live` | the live part | stores tail, durable mark, token, figures |
+//! | `run` | `Run`, `Next`: the run record | encodes and decodes it |
+//! | `checkpoints` | | writes checkpoints |
+//! | `newest`, `checkpoint_slot` | the newest checkpoint, its slot | |
+//! | `losses` | `Evicted`: why messages were evicted | answers the cause of a number |
+//! | `index_extents` | `Extents`: the ranges of rows | finds a row, clears a consumer |
+//! | `segment_rows` | | writes rows of segments, adds extents |
+//! | `consumer_rows` | `PlaceRow`: a consumer's place | stores places, adds and removes consumers |
+//! | `acks` | `AcksRow`: a consumer's acknowledged ranges | stores and clears them |
+//! | `attempts_rows` | `AttemptsRow`: a consumer's attempts | stores and clears them |
+//! | `syncs` | `Syncs`: numbers of syncs | shows whether a store is on the disk |
 
 mod acks;
 mod attempts_rows;
@@ -65,17 +83,17 @@ pub(crate) struct Index<S: Storage> {
     has_origins: AtomicBool,
     extents: Mutex<Extents<S::File>>,
     syncs: Arc<Syncs>,
-    /// File length in bytes, which counts as disk space.
+    /// The file's length in bytes, which counts as disk space.
     len: AtomicU64,
-    /// The queue's directory, for the texts of errors.
+    /// The queue's directory, for error messages.
     directory: PathBuf,
     pub(crate) poison: Poison,
-    /// Held while the index is synced: a failure is noted before another sync can succeed.
+    /// Held during a sync of the index: the thread notes a failure before another sync can succeed.
     syncing: Mutex<()>,
 }
 
 impl<S: Storage> Index<S> {
-    /// Creates the index file of the queue `queue_id`. Fails when there is a file of that name.
+    /// Creates the index file of the queue `queue_id`. Fails when a file of that name exists.
     pub(crate) fn create(storage: &S, queue_id: [u8; 16], nonce: u64) -> io::Result<Index<S>> {
         let bytes = IndexImage::default().encode(&queue_id, storage.now());
         let file = write_index(storage, INDEX_NAME, &bytes)?;
@@ -83,7 +101,7 @@ impl<S: Storage> Index<S> {
         Index::adopt(storage, file, queue_id, nonce, &image)
     }
 
-    /// Goes on with an index file whose header is valid. `image` is what its bytes say.
+    /// Adopts an index file whose header is valid. `image` is the decoded content of the file.
     pub(crate) fn adopt(
         storage: &S,
         file: S::File,
@@ -97,7 +115,7 @@ impl<S: Storage> Index<S> {
         }
         let used = image.used();
         if len > 2 * used + LARGEST_REST && file.set_len(used).is_ok() {
-            // No queue makes an index so long, and the rest would count in `max_bytes` for ever.
+            // No queue creates such a long index, and the rest would count in `max_bytes` for ever.
             len = used;
         }
         storage.fill_holes(&file)?;
@@ -113,8 +131,8 @@ impl<S: Storage> Index<S> {
             }
         }
         for added in 0..EXTENT_ROWS {
-            // A row may be damaged; then its copy is whole. And a power cut may have left rows of
-            // extents that the file does not hold.
+            // A row may be damaged; its copy is whole then. And a power cut may have left rows that
+            // name extents beyond the file's end.
             let extent = image.extents.get(first_extents().len() + added);
             let row = extent.map_or([0; EXTENT_ROW_LEN], |extent| extent.encode(&queue_id));
             for at in extent_row(added) {
@@ -152,7 +170,7 @@ impl<S: Storage> Index<S> {
         self.len.load(Ordering::Relaxed)
     }
 
-    /// Makes every page in use dirty again with the bytes that it shows. Nobody else stores
+    /// Rewrites every page in use with its own bytes, which marks it dirty. No other thread stores
     /// meanwhile.
     pub(crate) fn store_again(&self) {
         self.sheet.store_again();
@@ -164,8 +182,8 @@ impl<S: Storage> Index<S> {
     }
 
     /// Calls `sync`, and poisons the queue when it fails. No sync is made after the first failure.
-    /// Every sync of an open queue goes through here. The caller sees to it that nobody else syncs
-    /// the file `name` until this returns; an empty name is the directory.
+    /// Every sync of an open queue goes through here. The caller makes sure that no other thread
+    /// syncs the file `name` until this returns; an empty name means the directory.
     pub(crate) fn heed(
         &self,
         name: &str,
@@ -184,8 +202,8 @@ impl<S: Storage> Index<S> {
         })
     }
 
-    /// Poisons the queue: all writing is refused from now on, because what the page cache shows may
-    /// never reach the disk.
+    /// Poisons the queue: from now on it refuses all writing, because the disk may never get what
+    /// the page cache shows.
     #[cold]
     pub(crate) fn set_poisoned(&self, error: &Error) {
         if self.poison.set(error) {
@@ -193,13 +211,13 @@ impl<S: Storage> Index<S> {
         }
     }
 
-    /// At the end of a run: writes what is late, if the disk takes it now. Nobody comes later.
+    /// Writes late bytes at the end of a run, if the disk accepts them now. No later call does it.
     pub(crate) fn write_late(&self) {
         let _ = self.sheets.write_late();
     }
 
-    /// Makes everything stored in the index before this call durable. When late bytes cannot be
-    /// written now, returns an error without a sync, and the bytes stay late.
+    /// Makes every earlier store in the index durable. If late bytes cannot be written now, returns
+    /// an error without a sync, and the bytes stay late.
     pub(crate) fn sync(&self) -> Result<()> {
         let _one_at_a_time = (!planted!(TwoSyncsAtOnce)).then(|| self.syncing.lock());
         let number = self.syncs.begin();

@@ -4,14 +4,14 @@ use crate::format::Checkpoint;
 use crate::index::checkpoint_slot::CheckpointSlot;
 use crate::index::image::IndexImage;
 
-/// The newest checkpoint, and which slot has it.
+/// The newest checkpoint, and its slot.
 #[derive(Debug)]
 pub(super) struct Checkpoints {
     pub(super) newest: Checkpoint,
     pub(super) newest_in: CheckpointSlot,
     /// The highest number in either slot.
     pub(super) number: u64,
-    /// The newest slot is on the disk, so the other slot may be overwritten (rule R1).
+    /// The newest slot is on the disk, so the writer may overwrite the other slot (rule R1).
     pub(super) newest_is_durable: bool,
 }
 

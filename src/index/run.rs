@@ -1,5 +1,5 @@
-//! The run record: what the live part says of the run under way that changes seldom. The tail
-//! changes with every message and is stored apart.
+//! The run record: the values of the live part that change seldom. The tail changes with every
+//! message and is stored apart.
 
 use byteorder::{ByteOrder, LittleEndian};
 
@@ -7,7 +7,7 @@ use crate::format::{LIMIT, MissingBefore, RUN_LEN, Spot, is_position, run_at as 
 use crate::index::losses::Evicted;
 use crate::memory::checksum::crc32c;
 
-/// How the next segment is to begin, behind the last one.
+/// How the next segment begins, after the last one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Next {
     pub(crate) base: u64,
@@ -23,8 +23,8 @@ impl Next {
         Spot { position: self.base, seq: self.seq }
     }
 
-    /// How a segment at `spot` would begin, where the spot lies at or before this segment's
-    /// beginning and behind some of the missing numbers. `None` where none is missing before it.
+    /// How a segment at `spot` would begin, if the spot lies at or before this segment's beginning
+    /// and after some of the missing numbers. `None` if no number is missing before the spot.
     pub(crate) fn cut_at(self, spot: Spot) -> Option<Next> {
         let behind = self.seq.checked_sub(spot.seq)?;
         let is_within = spot.position <= self.base && behind < self.missing.gap;
@@ -43,7 +43,7 @@ pub(crate) struct Run {
     pub(crate) next_life: u64,
     pub(crate) reservation: u64,
     pub(crate) evicted: Evicted,
-    /// Set while the last segment takes no more records.
+    /// Set while the last segment is closed.
     pub(crate) next: Option<Next>,
 }
 

@@ -1,4 +1,4 @@
-//! Rows of segments, and how the file grows by another extent.
+//! Writes the rows of segments, and adds extents to the file.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -14,8 +14,8 @@ use crate::storage::{Storage, StorageFile};
 
 impl<S: Storage> Index<S> {
     /// Writes the row of the segment in `slot`; `None` clears it. The file may grow by `room`
-    /// bytes. Returns false when there is no row for the slot and none could be added: then the
-    /// rows must not be believed.
+    /// bytes. Returns false when the slot has no row and none can be added: no opening may believe
+    /// the rows then.
     pub(crate) fn write_segment_row(
         &self,
         slot: u32,
@@ -27,8 +27,8 @@ impl<S: Storage> Index<S> {
             if header.is_none() {
                 return true;
             }
-            // Somebody may have given a file a far number: that is no reason to grow the file so
-            // far.
+            // Somebody may have given a file a high slot number: the index must not grow that far
+            // for it.
             if slot > 4 * rows_of(&extents.sheets, ExtentKind::Segments) {
                 return false;
             }
@@ -46,8 +46,8 @@ impl<S: Storage> Index<S> {
         true
     }
 
-    /// Adds rows of `kind` behind the end of the file, which grows by at most `room` bytes. Their
-    /// space is allocated before the extent's own row names it.
+    /// Adds an extent with rows of `kind` at the end of the file, which grows by at most `room`
+    /// bytes. The space of the rows is allocated before the extent table names them.
     pub(super) fn add_extent(
         &self,
         extents: &mut Extents<S::File>,
@@ -79,7 +79,7 @@ impl<S: Storage> Index<S> {
         let sheet = self.sheets.sheet(offset, len as usize).map_err(failed)?;
         sheet.zero(0, len as usize);
         if kind == ExtentKind::Consumers && !planted!(ConsumersNamedUnsynced) {
-            // A row of consumers that the file does not hold is damage, and not a power cut.
+            // An opening takes missing rows of consumers for damage, not for a power cut.
             self.sync()?;
         }
         extent_row(added).into_iter().for_each(|at| self.sheet.copy_in(at, &row));

@@ -1,5 +1,5 @@
-//! The index alone, on a simulated disk: what each of its parts leaves behind, whatever happens to
-//! the bytes of another.
+//! Tests the index alone, on a simulated disk: each part survives, whatever happens to the bytes of
+//! another.
 
 mod left;
 mod refused;
@@ -21,7 +21,7 @@ use crate::tests::sim::{Call, SimStorage, forget_meanwhile, meanwhile};
 
 const ID: [u8; 16] = *b"0123456789abcdef";
 
-/// A storage in which bytes are changed as `stores` says, and an index in it whose name is durable.
+/// A storage that changes bytes as `stores` says, and an index in it whose name is durable.
 fn made(stores: Stores) -> (SimStorage, Index<SimStorage>) {
     let storage = SimStorage::new(3);
     storage.set_stores(stores);
@@ -34,7 +34,7 @@ fn image(storage: &SimStorage) -> IndexImage {
     IndexImage::read(&storage.read_file(INDEX_NAME), &ID)
 }
 
-/// Takes up the index file, as an opening does.
+/// Adopts the index file, as an opening does.
 fn adopted(storage: &SimStorage) -> Index<SimStorage> {
     let file = IndexFile::read(storage).unwrap().unwrap();
     assert_eq!(file.queue_id(), Some(ID));
@@ -61,7 +61,7 @@ fn places(storage: &SimStorage) -> BTreeMap<String, u64> {
 }
 
 /// The offsets of the two slots of a consumer's place in the file. The first is the slot that was
-/// written last, after so many `stores`.
+/// written last, after `stores` stores.
 fn slots(row: u32, stores: u64) -> [usize; 2] {
     let pair = index_at::CONSUMERS + ConsumerAt::new(row, CONSUMER_ROWS as u32).pair;
     [stores % 2, (stores + 1) % 2].map(|slot| pair + slot as usize * PLACE_SLOT_LEN)
@@ -78,7 +78,7 @@ fn a_damaged_slot_of_a_place_costs_one_move_and_the_older_slot_none() {
             let (storage, index) = made(Stores::ByMap);
             let (row, mut place) = index.add_consumer(None, "c", begin(10), 0).unwrap();
             (1..=moves).for_each(|moved| place.store(at(64 * (10 + moved), 10 + moved)));
-            // A new place is stored twice, so that both slots are its own.
+            // A new place is stored twice, so that both slots have it.
             flip(&storage, slots(row, 2 + moves)[damaged]);
             let left = 10 + moves - u64::from(damaged == 0);
             assert_eq!(places(&storage)["c"], left, "{moves} moves, slot {damaged}");
@@ -106,11 +106,11 @@ fn what_a_call_refused_is_late_and_written_before_anything_later() {
     storage.fail_after(Call::Write, 1, Errno::NOSPC, false);
     rows[0].store(at(64 * 2, 2));
     assert_eq!(places(&storage)["a"], 1, "it was refused");
-    // Two writes follow: the first one succeeds, the second one is refused.
+    // Two writes follow: the first one succeeds, the second one fails.
     storage.fail_after(Call::Write, 2, Errno::NOSPC, true);
     rows[1].store(at(64 * 3, 3));
     assert_eq!((places(&storage)["a"], places(&storage)["b"]), (2, 1));
-    // Late bytes cannot be made durable; that is no failed sync.
+    // The index cannot make late bytes durable; that is no failed sync.
     let syncs = storage.call_count(Call::SyncFile);
     assert!(matches!(index.sync(), Err(Error::Io { op: "write", .. })));
     assert_eq!((storage.call_count(Call::SyncFile), index.poison.is_poisoned()), (syncs, false));
@@ -132,7 +132,7 @@ fn what_is_at_once_or_not_at_all_is_not_there_after_a_refusal() {
     assert_eq!(image(&storage).live.tail, Some(at(128, 5)));
 }
 
-/// A live part of which each part is of the run `number`.
+/// A live part in which each part has the values of run `number`.
 fn live(token: CacheToken, number: u64) -> Live {
     Live {
         token,
@@ -148,7 +148,7 @@ fn under_the_token_of_a_run_the_live_part_says_nothing_of_another_run() {
     let token = |byte| CacheToken { place: [byte; 16], mount: 1 };
     for next in [token(2), token(1)] {
         let is_new = next != token(1);
-        // Under a new token, which is after a power cut, the numbers may be lower than before.
+        // Under a new token, hence after a power cut, the numbers may be lower than before.
         let number = if is_new { 2 } else { 5 };
         let mut seen = 0;
         for nth in 1.. {
@@ -161,7 +161,7 @@ fn under_the_token_of_a_run_the_live_part_says_nothing_of_another_run() {
             let killed = storage.frozen();
             let live = image(killed.as_ref().unwrap_or(&storage)).live;
             seen += usize::from(live.token == token(1));
-            // Of the new run only the mark of what is durable, true of any, comes before that.
+            // Before that, only the durable mark may be the new run's: it is true for any run.
             if live.token == token(1) && is_new {
                 let before = (live.run.map(|run| run.reservation), live.tail);
                 assert_eq!(before, (Some(3), Some(at(24, 3))), "call {nth}");
@@ -173,7 +173,7 @@ fn under_the_token_of_a_run_the_live_part_says_nothing_of_another_run() {
                 assert_eq!((live.tail, live.synced), (spot, spot), "call {nth}");
             }
             // Under the same token no byte was lost, and no part may be missing while the live part
-            // is stored anew.
+            // is being stored.
             assert!(is_new || live.token == next && live.run.is_some(), "call {nth}");
             if killed.is_none() {
                 assert_eq!(live.token, next, "after the last call");
@@ -235,8 +235,8 @@ fn the_higher_valid_checkpoint_counts_and_the_other_slot_is_written_next() {
         flip(&damaged, [index_at::CHECKPOINT_A, index_at::CHECKPOINT_B][newest] + 20);
         let before = image(&damaged).checkpoint.map(|checkpoint| checkpoint.position);
         assert_eq!(before, (number > 1).then(|| 8 * (number - 1)), "{number}");
-        // The next checkpoint bears a higher number than the damaged slot (R9), and does not touch
-        // the slot that counts.
+        // The next checkpoint has a higher number than the damaged slot (R9), and does not
+        // overwrite the slot that counts.
         write_checkpoint(&adopted(&damaged), 800).unwrap();
         let mut left = checkpoints(&damaged).into_iter().flatten().collect::<Vec<_>>();
         left.sort_unstable();
@@ -254,7 +254,7 @@ fn a_checkpoint_that_was_found_is_durable_before_the_other_slot_is_touched() {
     write_checkpoint(&index, 8).unwrap();
     storage.freeze_at(1);
     write_checkpoint(&index, 16).unwrap();
-    // The process was killed before its sync: the newest checkpoint lies in the page cache alone.
+    // The process was killed before its sync: only the page cache has the newest checkpoint.
     let killed = storage.frozen().unwrap();
     assert_eq!(checkpoints(&killed).into_iter().max(), Some(Some(16)));
     let index = adopted(&killed);
@@ -304,7 +304,7 @@ fn rows_of_segments_go_on_in_further_extents_while_there_is_room_for_those() {
     let noted: Vec<_> =
         (0..2 * first).filter(|slot| *slot != 5).map(|slot| (slot, header(slot))).collect();
     assert_eq!(image(&storage).segments, noted);
-    // The next opening goes on with the added rows.
+    // The next opening continues with the added rows.
     assert!(adopted(&storage).write_segment_row(2 * first - 1, None, 0));
     assert_eq!(image(&storage).segments.len(), noted.len() - 1);
 }
@@ -332,7 +332,7 @@ fn acknowledged_ranges_state_all_that_is_done_from_the_place_on_the_disk_on() {
     };
     acks_row.store(1, [numbers(3, 4)].into_iter());
     assert_eq!(acks(), [numbers(3, 4)]);
-    // The place moved, and the disk may still have the place before.
+    // The place moved, and the disk may still have the previous place.
     acks_row.store(5, [numbers(7, 7)].into_iter());
     assert_eq!(acks(), [numbers(1, 4), numbers(7, 7)]);
     index.sync().unwrap();
@@ -408,7 +408,7 @@ fn two_threads_that_change_the_run_record_lose_nothing_of_each_other() {
     let (storage, index) = made(Stores::ByMap);
     let index = Arc::new(index);
     let other = Arc::clone(&index);
-    // Only where the call releases the lock in between can the other thread come.
+    // The other thread can come in between only if the call releases the lock.
     meanwhile("with the run record unlocked", move || assert_eq!(other.begin_reservation(5), 0));
     index.set_next(Some(Next { base: 8, seq: 7, ..Next::default() }));
     let came = !forget_meanwhile();
@@ -422,7 +422,7 @@ fn no_sync_begins_while_another_fails() {
     storage.fail_after(Call::SyncFile, 1, Errno::IO, false);
     let (index, second) = (Arc::new(index), Arc::new(OnceLock::new()));
     let (other, answer) = (Arc::clone(&index), Arc::clone(&second));
-    // The first thread has failed, and has not noted it yet.
+    // The first thread's sync has failed, and the thread has not noted it yet.
     meanwhile("before a failed sync is noted", move || {
         if other.syncing.try_lock().is_some() {
             answer.set(other.sync().is_ok()).unwrap();

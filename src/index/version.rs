@@ -1,8 +1,7 @@
-//! The version in the index's header: what an opening has to know of all that is stored in the
-//! queue.
+//! The version in the index's header: an opening must know it to read all that the queue stores.
 //!
-//! It is on the disk before anything is stored that takes it, and it never falls. What an opening
-//! finds may be in the page cache alone; but each run syncs the index before its first record
+//! It is synced before the first record that needs it, and never decreases. An opening may find it
+//! in the page cache only; but each run syncs the index before its first record
 //! (`write::begin_run`).
 
 use std::sync::atomic::Ordering;
@@ -13,13 +12,13 @@ use crate::index::Index;
 use crate::storage::Storage;
 
 impl<S: Storage> Index<S> {
-    /// The version that new segments bear.
+    /// The version of new segments.
     pub(crate) fn version(&self) -> Version {
         if self.has_origins.load(Ordering::Acquire) { Version::Origins } else { Version::Plain }
     }
 
-    /// An opening found a segment of this version. The header may say less: it was damaged, or is
-    /// that of an older copy of the file.
+    /// Raises the version to that of a segment that an opening found. The header may have a lower
+    /// one because it was damaged, or belongs to an older copy of the file.
     pub(crate) fn note_version(&self, version: Version) {
         if version > self.version() {
             let (_, header) = self.headers(version);
@@ -28,9 +27,9 @@ impl<S: Storage> Index<S> {
         }
     }
 
-    /// Makes durable that the queue may hold dead letters; called before one is stored. After an
-    /// error no segment bears that version yet, and the next call tries again. The caller holds the
-    /// producers' lock, so nobody else does this meanwhile.
+    /// Makes the higher version durable before the queue stores its first dead letter. After an
+    /// error no segment has that version yet, and the next call tries again. The caller holds the
+    /// producers' lock, so no other thread does this meanwhile.
     pub(crate) fn state_origins(&self) -> Result<()> {
         if self.version() >= Version::Origins {
             return Ok(());
@@ -44,7 +43,7 @@ impl<S: Storage> Index<S> {
         Ok(())
     }
 
-    /// The header as it is, and with that version.
+    /// The present header, and the header with `version`.
     fn headers(&self, version: Version) -> ([u8; INDEX_HEADER_LEN], [u8; INDEX_HEADER_LEN]) {
         let mut header = [0; INDEX_HEADER_LEN];
         self.sheet.copy_out(index_at::INDEX_HEADER, &mut header);

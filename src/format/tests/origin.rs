@@ -1,10 +1,10 @@
-//! Where a dead letter comes from.
+//! The origin of a dead letter.
 
 use super::{header, hex};
 use crate::format::*;
 use crate::memory::checksum::crc32c;
 
-/// The bytes of format version 2, where they are not those of version 1.
+/// The bytes of format version 2 that differ from version 1.
 #[test]
 fn the_bytes_of_version_2_are_these() {
     let origin = Origin { queue_id: *b"fedcba9876543210", seq: 0x0102_0304_0506, attempts: 7 };

@@ -21,7 +21,7 @@ fn acknowledged_ranges_come_back_as_they_were_and_never_as_anothers() {
         damaged[at] ^= 1;
         assert_eq!(Acks::decode(&damaged, 3, seed), None, "byte {at}");
     }
-    // As many as fit, the lowest first; what is too far apart is left out.
+    // As many as fit, the lowest first; a range that is too far from the one before is left out.
     for (apart, fit) in [(10u64, 114), (200, 76), (20_000, 57), (3_000_000, 46), (1 << 31, 38)] {
         let range = |n| numbers(apart * n, apart * n + 1);
         Acks::encode(8, 3, (0..200).map(range), seed, &mut bytes);
@@ -53,7 +53,7 @@ fn a_row_of_attempts_reads_as_written_and_only_as_written() {
         damaged[at] ^= 1;
         assert_eq!(Attempts::decode(&damaged, 3, seed), None, "byte {at}");
     }
-    // As many as fit, the lowest first; what is too far apart is left out.
+    // As many as fit, the lowest first; a count too far from the one before is left out.
     for (apart, fit) in [(1, 106), (200, 71), (20_000, 53), (3_000_000, 43), (1 << 31, 36)] {
         let counts = (0..200).map(|n| (apart * n, 3));
         let (_, left_out) = row.encode(counts.clone(), seed, &mut bytes);

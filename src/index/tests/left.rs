@@ -1,10 +1,10 @@
-//! What an index file says that something was left in, cut off, or that is full.
+//! Index files with leftovers, truncated files, and full ones.
 
 use super::*;
 use crate::format::{ACKS_ROWS, ATTEMPTS_ROW_LEN, EXTENT_ROWS, Extent, ExtentKind, LIVE_LEN};
 
-/// The consumer was removed, and of that one thing did not reach the disk: its row of attempts was
-/// not cleared. One of that name that comes into being afterwards was handed nothing.
+/// The removed consumer's row of attempts was not cleared on the disk. A new consumer of the same
+/// name has no delivered messages.
 #[test]
 fn attempts_of_a_removed_consumer_are_not_those_of_one_of_its_name() {
     let (storage, index) = made(Stores::ByMap);
@@ -21,7 +21,7 @@ fn attempts_of_a_removed_consumer_are_not_those_of_one_of_its_name() {
     let index = adopted(&left);
     assert_eq!(index.add_consumer(None, "c", begin(1), 0).unwrap().0, row);
     assert!(image(&left).attempts_rows.iter().all(Option::is_none));
-    // Before it gets a name: the disk knows.
+    // Before the consumer gets a name, the disk has the cleared row.
     let cut = left.power_cut_losing_all().read_file(INDEX_NAME);
     assert!(cut[at].iter().all(|byte| *byte == 0), "the disk still has the row");
 }
@@ -93,7 +93,7 @@ fn an_index_that_was_cut_off_names_no_holder() {
     }
 }
 
-/// Deaths in the middle of two moves of the mark of flushes: one of its slots stays whole.
+/// Two kills, each while the durable mark moves, leave one of its slots whole.
 #[test]
 fn two_deaths_that_tear_the_mark_of_flushes_leave_one_slot() {
     let at = |number: u64| Spot { position: 32 * number, seq: number };
@@ -113,7 +113,7 @@ fn two_deaths_that_tear_the_mark_of_flushes_leave_one_slot() {
     }
 }
 
-/// With a damaged header the id in it counts as long as the extents validate with it.
+/// The id in a damaged header counts as long as the extents validate with it.
 #[test]
 fn a_long_index_with_a_damaged_header_is_read_to_its_end() {
     let mut long = IndexImage { extents: first_extents().to_vec(), ..IndexImage::default() };

@@ -1,4 +1,5 @@
-//! Stores of the index that may not be late: the disk refuses them, and nothing rests on them.
+//! Stores of the index that may not be late: the disk refuses them, and the caller does not
+//! proceed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +34,7 @@ fn live(storage: &SimStorage) -> Live {
     IndexImage::read(&storage.read_file(INDEX_NAME), &ID).live
 }
 
-/// The header of a new life may be written when the index says so, in the file.
+/// A writer may store the header of a new life only when the index file has that life.
 #[test]
 fn no_life_begins_that_the_index_does_not_know() {
     holds_but_for(Mutant::NextLifeLate, || {
@@ -48,7 +49,7 @@ fn no_life_begins_that_the_index_does_not_know() {
     });
 }
 
-/// A place is late when the version is to be synced, so it cannot be: no segment bears the version
+/// A place is late when the version must be synced, so the sync fails: no segment has the version
 /// yet, and the next call tries again.
 #[test]
 fn a_version_counts_when_it_is_on_the_disk() {
@@ -68,8 +69,8 @@ fn a_version_counts_when_it_is_on_the_disk() {
     assert!(storage.call_count(Call::SyncFile) > synced);
 }
 
-/// A full disk that has said no is not asked again for each place that is stored: it takes its
-/// time for that. A sync asks.
+/// After a full disk refused a store, the index does not retry at each place: each attempt is slow.
+/// A sync retries.
 #[test]
 fn a_disk_that_refused_a_place_is_left_alone_for_a_moment() {
     let (storage, index) = begun();
