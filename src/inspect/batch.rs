@@ -1,4 +1,4 @@
-//! Whether a batch is whole, while its records are read one after the other.
+//! Checks the seal of each batch while its records are read one after the other.
 
 use std::io;
 
@@ -6,17 +6,17 @@ use crate::format::{Kind, Seal};
 use crate::segment::scan::{Intact, Scan};
 use crate::storage::StorageFile;
 
-/// The batch that is being read.
+/// The batch being read.
 #[derive(Debug, Default)]
 pub(super) struct BatchRead {
-    /// Its seal so far; `None` when its beginning was not read.
+    /// Its seal so far; `None` when the reading began within the batch.
     pub(super) seal: Option<Seal>,
-    /// Where a batch ended whose seal does not hold.
+    /// Where a batch with a wrong seal ended.
     pub(super) broken: Option<u64>,
 }
 
 impl BatchRead {
-    /// Takes in a fragment of a record.
+    /// Adds a fragment of a record.
     pub(super) fn add<F: StorageFile>(
         &mut self,
         seen: &Intact,

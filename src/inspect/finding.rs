@@ -1,21 +1,21 @@
-//! What `verify` finds wrong.
+//! A finding of `verify`.
 
 use std::fmt;
 
 use crate::error::Gap;
 
-/// Something in a queue's files that is not as it was written:
+/// A damaged or inconsistent part of a queue's files:
 /// [`Inspector::verify`](crate::Inspector::verify).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
     /// The file's name in the queue's directory.
     pub file: String,
-    /// Where in the file, in bytes from its beginning, if it is one place.
+    /// The place in the file, in bytes from its beginning, if it is a single one.
     pub offset: Option<u64>,
     /// What is wrong.
     pub what: String,
-    /// The messages that it costs.
+    /// The messages that are lost with it.
     pub lost: Option<Gap>,
 }
 

@@ -1,4 +1,4 @@
-//! What the headers of the segment files say, held against the picture.
+//! Compares the headers of the segment files with the picture.
 
 use std::io;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::segment::Row;
 use crate::storage::{Storage, StorageFile, read_full};
 use crate::threads::park_timeout;
 
-/// What is wrong with the headers of the segment files, and how many were read.
+/// Returns how many headers are valid, and what is wrong with the others.
 pub(super) fn header_findings<S: Storage>(
     storage: &Arc<S>,
     picture: &Picture,
@@ -31,7 +31,7 @@ pub(super) fn header_findings<S: Storage>(
         };
         let mut len = read_header();
         if matches!(picture.condition, Condition::Owned(_)) {
-            // Its holder may be writing it.
+            // The holder may be writing the header.
             for _ in 0..MOST_TORN_HEADERS {
                 if !matches!(len, Ok((_, Err(Invalid::Damaged)))) {
                     break;
@@ -42,7 +42,7 @@ pub(super) fn header_findings<S: Storage>(
         }
         let live = picture.live.iter().find(|row| row.slot == slot);
         let what = match len {
-            // It went meanwhile.
+            // The holder has removed the file meanwhile.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => format!("it cannot be read: {error}"),
             Ok((len, header)) => match (header, live) {
@@ -83,7 +83,7 @@ pub(super) fn header_findings<S: Storage>(
 }
 
 /// Whether the queue's holder has cut the segment's file to `len` bytes since the picture was
-/// taken: then its row says so by now, or it is gone.
+/// taken: its row then has that length, or is gone.
 fn was_cut<S: Storage>(storage: &Arc<S>, picture: &Picture, row: &Row, len: u64) -> Result<bool> {
     if !matches!(picture.condition, Condition::Owned(_)) {
         return Ok(false);

@@ -1,14 +1,20 @@
-//! A look at a queue from outside: without its lock, without a mapping, without a write.
+//! Inspects a queue from outside: without its lock, without a mapping, without a write.
 //!
-//! - `picture`: what the files say at one moment. Reads the index while its holder stores to it; of
-//!   a queue that nobody has, a recovery tells what an opening would find.
-//! - `onlooker`: reads messages and reports gaps, as a consumer's reads would.
-//! - `verify`: checks every part of every file; `parts` says which ones are missing, `headers`
-//!   what is wrong with those of segments, `batch` with the seals of batches.
+//! | File | What it holds | What it does |
+//! |---|---|---|
+//! | `picture` | `Picture`: the state in the files at one moment | reads it, in use or not |
+//! | `onlooker` | `Onlooker`: a position among the records | reads messages, reports gaps |
+//! | `verify` | `Verified`, `VerifyStep` | checks every part of every file |
+//! | `header_findings` | | checks the headers of segments |
+//! | `parts` | | reports missing parts of the index |
+//! | `batch` | `BatchRead`: a batch being read | checks its seal |
+//! | `finding` | `Finding`: one damaged part | |
 //!
-//! The index of a queue in use is read twice. What changes seldom must be the same both times, and
-//! every part has a checksum of its own. Records are checked by their seeded checksums, which do
-//! the work of a sequence lock: bytes of another life of a segment's slot never validate.
+//! The holder of a queue in use stores to the index while `picture` reads it. So `picture` reads it
+//! twice; values that change seldom must be the same both times, and every part has a checksum of
+//! its own. For a queue that no process uses, a recovery over an overlay shows what an opening
+//! would find. The seeded checksums of records do the work of a sequence lock: bytes of another
+//! life of a segment's slot never validate.
 
 mod batch;
 mod finding;

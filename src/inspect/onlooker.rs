@@ -1,8 +1,8 @@
-//! From message to message, as a consumer's reads would report them.
+//! Reads messages one after the other, and reports them as a consumer's reads would.
 //!
-//! This is the reader's work (`read/search.rs`) once more, by calls alone, and for files that
-//! somebody else may be changing. A test holds both together: what a reading reports of any
-//! crash image, a consumer's reads report after the next opening.
+//! This repeats the reader's work (`read/search.rs`) with calls only, for files that another
+//! process may be changing. A test compares both: for any crash image an onlooker reports what a
+//! consumer's reads report after the next opening.
 
 use std::io;
 use std::time::Duration;
@@ -20,24 +20,24 @@ use crate::state::Gaps;
 use crate::storage::{Storage, StorageFile};
 use crate::threads::park_timeout;
 
-/// How often a header that does not validate is read again: its holder may be writing it.
+/// How often an invalid header is read again: its holder may be writing it.
 pub(super) const MOST_TORN_HEADERS: usize = 20;
 pub(super) const TORN_HEADER_PAUSE: Duration = Duration::from_micros(50);
 
-/// What comes next.
+/// What an onlooker reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Reported {
     Message {
         seq: u64,
         payload: Vec<u8>,
-        /// Where it comes from, for a dead letter.
+        /// The origin, if the message is a dead letter.
         origin: Option<Origin>,
         /// When its segment was begun, in milliseconds since 1970.
         created: u64,
     },
     Gap(Gap),
-    /// These numbers were given back while the reading went on: their segment is another one's, or
-    /// gone.
+    /// The holder reclaimed these messages during the reading: another segment uses their file, or
+    /// the file is gone.
     Overtaken {
         first: u64,
         last: u64,
@@ -52,14 +52,14 @@ pub(crate) struct Onlooker<F> {
     end: Spot,
     at: Spot,
     open: Option<AtHand<F>>,
-    /// The holder goes on meanwhile.
+    /// A holder changes the queue during the reading.
     in_use: bool,
     /// Every consumer has passed the numbers below this one.
     passed: u64,
     batch: BatchRead,
 }
 
-/// The segment that is open.
+/// The open segment.
 #[derive(Debug)]
 struct AtHand<F> {
     row: Row,
@@ -77,7 +77,7 @@ impl<F> AtHand<F> {
     }
 }
 
-/// What a step found. `None`: it only moved on.
+/// The result of a step. `None`: the step moved the position and reports nothing.
 type Stepped = Result<Option<Reported>>;
 
 impl<F: StorageFile> Onlooker<F> {
@@ -90,7 +90,8 @@ impl<F: StorageFile> Onlooker<F> {
         Onlooker { live, gaps, end, at, open: None, in_use, passed, batch: BatchRead::default() }
     }
 
-    /// As [`new`](Self::new), from the message `seq` on: walks over those before it in its segment.
+    /// An onlooker that begins at the message `seq`: it passes the messages before it in its
+    /// segment.
     pub(crate) fn from_number<S: Storage<File = F>>(
         storage: &S,
         picture: Picture,
@@ -110,17 +111,17 @@ impl<F: StorageFile> Onlooker<F> {
         Ok(reading)
     }
 
-    /// Where it stands.
+    /// The present position.
     pub(crate) fn at(&self) -> Spot {
         self.at
     }
 
-    /// Where a batch ended, if its seal did not hold and that was not reported yet.
+    /// Takes the position where a batch with a wrong seal ended, if not reported yet.
     pub(crate) fn take_broken_seal(&mut self) -> Option<u64> {
         self.batch.broken.take()
     }
 
-    /// What comes next; `None` at the end.
+    /// Returns the next message or gap; `None` at the end.
     pub(crate) fn next<S: Storage<File = F>>(&mut self, storage: &S) -> Result<Option<Reported>> {
         while self.at.seq < self.end.seq || self.at.position < self.end.position {
             if let Some(reported) = self.step(storage)? {
@@ -158,7 +159,7 @@ impl<F: StorageFile> Onlooker<F> {
         self.open = None;
     }
 
-    /// Opens the segment. Reports the numbers that are missing before it.
+    /// Opens the segment. Reports the missing numbers before it.
     fn enter<S: Storage<File = F>>(&mut self, storage: &S, row: Row) -> Stepped {
         let opened = match open_life(storage, row.slot, &row.header) {
             Ok(opened) => opened,
@@ -183,8 +184,8 @@ impl<F: StorageFile> Onlooker<F> {
         Ok(None)
     }
 
-    /// Looks for the segment under another name, and notes it. Nobody renames files of a queue in
-    /// use.
+    /// Looks for the segment under another name, and notes that name. In a queue in use no process
+    /// renames files.
     fn finds_elsewhere<S: Storage<File = F>>(&mut self, storage: &S, row: &Row) -> bool {
         if self.in_use {
             return false;
@@ -201,7 +202,7 @@ impl<F: StorageFile> Onlooker<F> {
         true
     }
 
-    /// The segment's file is gone, or another segment's by now.
+    /// Leaves a segment whose file is gone, or used by another segment.
     fn leave_lost(&mut self, row: &Row) -> Option<Reported> {
         self.open = None;
         self.batch.seal = None;
@@ -219,8 +220,9 @@ impl<F: StorageFile> Onlooker<F> {
         })
     }
 
-    /// As `read::pass_gaps::pass_to`. But numbers that every consumer has passed were taken, unless
-    /// something else is known of them.
+    /// Moves to the number `seq` and reports the numbers between as a gap. Without another known
+    /// cause, numbers that every consumer has passed count as taken (`Overtaken`), unlike in
+    /// `read::pass_gaps::pass_to`.
     fn pass_to(&mut self, seq: u64, stated: Option<GapCause>) -> Option<Reported> {
         if seq <= self.at.seq {
             return None;
@@ -298,8 +300,8 @@ impl<F: StorageFile> Onlooker<F> {
         }
     }
 
-    /// The payload of the record that begins with `first` in `row`, and the position behind it.
-    /// `None` when it is damaged.
+    /// Returns the payload of the record that begins with `first` in `row`, and the position after
+    /// it. `None` when the record is damaged.
     fn gather<S: Storage<File = F>>(
         &mut self,
         storage: &S,
@@ -345,8 +347,8 @@ impl<F: StorageFile> Onlooker<F> {
         Ok(Some((payload, last.end())))
     }
 
-    /// Whether the holder gave the segment back: its file is gone, or another segment's. A header
-    /// that does not validate may be one that is being written.
+    /// Whether the holder reclaimed the segment: its file is gone, or used by another segment. The
+    /// holder may be writing a header that does not validate.
     fn is_given_back<S: Storage<File = F>>(&self, storage: &S, row: &Row) -> bool {
         for _ in 0..MOST_TORN_HEADERS {
             if !self.in_use {
@@ -367,8 +369,8 @@ impl<F: StorageFile> Onlooker<F> {
         false
     }
 
-    /// The bytes here are not what was written for this segment. Goes to its next intact record, or
-    /// behind it.
+    /// Called where the bytes do not validate for this segment: moves to its next intact record, or
+    /// past the segment.
     fn resynchronise<S: Storage<File = F>>(&mut self, storage: &S, row: &Row) -> Stepped {
         // A record of the segment's next life does not validate either.
         if self.is_given_back(storage, row) {
@@ -381,7 +383,7 @@ impl<F: StorageFile> Onlooker<F> {
         let found = Scan::new(&open.file, &row.header, self.end.position.min(open.end))
             .search(self.at.position + ALIGN, self.at.seq, self.end.seq)
             .map_err(|error| failed(storage, row, error))?;
-        // The holder may have given it back while it was searched.
+        // The holder may have reclaimed the segment during the search.
         if self.is_given_back(storage, row) {
             return Ok(self.leave_lost(row));
         }

@@ -1,10 +1,10 @@
-//! Parts of the index that must be there, and are not.
+//! Reports missing parts of the index.
 
 use crate::format::index_at;
 use crate::index::image::IndexImage;
 
-/// What is missing of the index of a queue that has segments, and where it would be. What is blank
-/// validates nowhere, so nothing else tells of it.
+/// The missing part of the index of a queue that has segments, and its offset. No other check
+/// reports blank parts.
 pub(super) fn missing(bytes: &[u8], image: &IndexImage) -> Option<(usize, String)> {
     if bytes.len() < index_at::END {
         let what = format!(

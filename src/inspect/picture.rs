@@ -1,4 +1,4 @@
-//! What the files of a queue say at one moment.
+//! Reads the state of a queue from its files, at one moment.
 
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
@@ -20,24 +20,24 @@ use crate::storage::overlay::Overlay;
 use crate::storage::{Storage, read_full};
 use crate::threads::{now, park_timeout};
 
-/// How long the index of a queue in use is read again when its parts do not fit together.
+/// How long a reader of a queue in use retries when the parts of the index do not fit together.
 const PATIENCE: Duration = Duration::from_millis(50);
-/// The pause before it is read again for the first time; it doubles each time.
+/// The pause before the first retry; it doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_micros(50);
-/// How often a queue may change hands while it is looked at.
+/// How often the holder may change during a look at the queue.
 const CHANGES_OF_HANDS: usize = 5;
 
-/// Who has the queue, or how the last holder left it.
+/// The holder of the queue, or how its last run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Condition {
-    /// By this process.
+    /// The process with this id uses the queue.
     Owned(u32),
     Left(Ended),
-    /// Nothing was ever in it: the process that made the directory came no further.
+    /// The queue never held anything: the process that created the directory got no further.
     Empty,
 }
 
-/// What the files say at one moment.
+/// The state in the files at one moment.
 #[derive(Debug)]
 pub(crate) struct Picture {
     pub(crate) condition: Condition,
@@ -47,29 +47,29 @@ pub(crate) struct Picture {
     pub(crate) version: Version,
     /// Milliseconds since 1970; 0: not known.
     pub(crate) created: u64,
-    /// In the order of their positions.
+    /// Sorted by position.
     pub(crate) live: Vec<Row>,
     pub(crate) spares: usize,
     pub(crate) tail: Spot,
     pub(crate) durable: Spot,
-    /// The first message that is held as a whole.
+    /// The first message that is retained completely.
     pub(crate) first: Spot,
     pub(crate) gaps: Gaps,
     pub(crate) consumers: Vec<ConsumerRow>,
-    /// What its holder stores of attempts; nothing of a queue that nobody has.
+    /// The attempts that the holder stores; empty if no process uses the queue.
     pub(crate) attempts: Vec<Attempts>,
-    /// Messages behind the last checkpoint, where power may have been cut.
+    /// Messages after the last checkpoint, if power may have been cut.
     pub(crate) found_behind: Option<u64>,
-    /// What the holder counts, or the last one counted.
+    /// The figures of the holder, or of the last one.
     pub(crate) figures: Option<Box<Figures>>,
 }
 
-/// Where the bytes of the messages are.
+/// Where a reader finds the bytes of the messages.
 #[derive(Debug)]
 pub(crate) enum Kept<S: Storage> {
     /// In the files, which their holder may change.
     InFiles(Arc<S>),
-    /// In the files, with what an opening would change kept in memory.
+    /// In the files, with the changes of a recovery kept in memory.
     InOverlay(Arc<Overlay<S>>),
 }
 
@@ -85,7 +85,7 @@ impl Picture {
             }
             let before = live_part(&**storage)?;
             let taken = left(storage);
-            // Somebody may have opened the queue meanwhile, or opened and closed it.
+            // A process may have opened the queue meanwhile, or opened and closed it.
             if storage.holder().is_none() && live_part(&**storage)? == before {
                 let (picture, overlay) = taken?;
                 return Ok((picture, Kept::InOverlay(overlay)));
@@ -105,26 +105,28 @@ impl Picture {
         }
     }
 
-    /// The first number that is still held.
+    /// The first number that the queue still retains.
     pub(crate) fn oldest_seq(&self) -> u64 {
         let evicted = self.gaps.evicted.lock().end();
         self.first.seq.max(evicted).min(self.tail.seq)
     }
 
-    /// How many messages wait at the number `seq` or behind it.
+    /// The number of messages from the number `seq` on.
     pub(crate) fn messages_from(&self, seq: u64) -> u64 {
         let (from, end) = (seq.max(self.oldest_seq()), self.tail.seq);
         end.saturating_sub(from).saturating_sub(self.gaps.known_missing(from, end))
     }
 
-    /// How many messages wait for this consumer, and how many behind its place it has done.
+    /// The number of messages that wait for this consumer, and of those after its place that it has
+    /// done.
     pub(crate) fn waiting_for(&self, consumer: &ConsumerRow) -> (u64, u64) {
         let from = consumer.place.seq.max(self.oldest_seq());
         let done = self.done_between(consumer, from, self.tail.seq);
         (self.messages_from(from).saturating_sub(done), done)
     }
 
-    /// How many messages from `from` on and before `end` the consumer has acknowledged ahead.
+    /// The number of messages from `from` on and before `end` that the consumer has acknowledged
+    /// ahead of its place.
     fn done_between(&self, consumer: &ConsumerRow, from: u64, end: u64) -> u64 {
         let done = consumer.acks.iter().map(|acks| {
             let (first, end) = (acks.first.max(from), (acks.last + 1).min(end));
@@ -133,9 +135,9 @@ impl Picture {
         done.sum()
     }
 
-    /// How many messages the consumer was handed that are not done, the first of them, and how
-    /// often that one was handed out in vain. `None` where it is not stored, and when there are
-    /// none.
+    /// The number of the consumer's delivered messages that are not done, the first of them, and
+    /// how often that one was delivered without an acknowledgement. `None` where the index has no
+    /// attempts of it, and when there are no such messages.
     pub(crate) fn handed_out(&self, consumer: &ConsumerRow) -> Option<(u64, u64, u32)> {
         let stored = self.attempts.iter().find(|stored| stored.owner == consumer.row)?;
         let from = consumer.place.seq.max(self.oldest_seq());
@@ -144,7 +146,7 @@ impl Picture {
             let count = stored.counts.iter().find(|(counted, _)| *counted == seq);
             count.map_or(0, |(_, count)| *count)
         };
-        // One that was rejected is with nobody.
+        // No worker has a rejected message.
         let is_open = |seq: u64| {
             let is_done = |acks: &NumberRange| (acks.first..=acks.last).contains(&seq);
             seq >= from && !consumer.acks.iter().any(is_done) && counted(seq) & REJECTED == 0
@@ -162,8 +164,8 @@ impl Picture {
         Some((messages, first, counted(first) & !(REJECTED | LISTED)))
     }
 
-    /// Bytes of the segments from `position` to the tail, and when the segment there was begun, in
-    /// milliseconds since 1970.
+    /// The bytes of the segments from `position` to the tail, and when the segment there was begun,
+    /// in milliseconds since 1970.
     pub(crate) fn weigh(&self, position: u64) -> (u64, Option<u64>) {
         let base = self.live.first().map_or(self.tail.position, |row| row.header.base);
         let from = position.max(base);
@@ -184,8 +186,8 @@ fn index_error<S: Storage>(storage: &S, error: io::Error) -> Error {
     }
 }
 
-/// The part of the index that every opening, every death and every close changes. Empty when there
-/// is no index.
+/// Reads the part of the index that every opening, death and close changes. Empty when there is no
+/// index.
 fn live_part<S: Storage>(storage: &S) -> Result<Vec<u8>> {
     let mut live = vec![0; LIVE_LEN];
     match storage.open(INDEX_NAME) {
@@ -201,7 +203,8 @@ fn live_part<S: Storage>(storage: &S) -> Result<Vec<u8>> {
     Ok(live)
 }
 
-/// The picture of a queue that the process `pid` uses; `None` when it released it meanwhile.
+/// The picture of a queue that the process `pid` uses; `None` when it has released the queue
+/// meanwhile.
 fn in_use<S: Storage>(storage: &Arc<S>, pid: u32) -> Result<Option<Picture>> {
     let (until, mut pause) = (now() + PATIENCE, FIRST_PAUSE);
     loop {
@@ -212,7 +215,7 @@ fn in_use<S: Storage>(storage: &Arc<S>, pid: u32) -> Result<Option<Picture>> {
             return Ok(None);
         }
         if now() > until {
-            // The index has no complete rows, or they change all the time.
+            // The index has no complete rows, or the holder changes them all the time.
             for _ in 0..CHANGES_OF_HANDS {
                 if let Some(picture) = try_in_use(storage, pid, SegmentsBy::Headers)? {
                     return Ok(Some(picture));
@@ -225,7 +228,7 @@ fn in_use<S: Storage>(storage: &Arc<S>, pid: u32) -> Result<Option<Picture>> {
     }
 }
 
-/// What is asked for the segments.
+/// Where the segments are read from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SegmentsBy {
     /// The rows of the index.
@@ -243,7 +246,7 @@ fn try_in_use<S: Storage>(
     let storage = &**storage;
     let read = IndexFile::read(storage).map_err(|error| index_error(storage, error))?;
     let Some(file) = read else {
-        // The holder is about to make it.
+        // The holder is about to create it.
         return Ok(None);
     };
     if let Err(Invalid::Version(found)) = file.header {
@@ -255,11 +258,11 @@ fn try_in_use<S: Storage>(
     };
     let mut image = IndexImage::read(&file.bytes, &queue_id);
     let found = (belief == SegmentsBy::Headers).then(|| {
-        // What a look at the headers would mend stays in memory.
+        // The overlay keeps in memory the repairs that a pass over the headers makes.
         let overlay = Overlay::over(Arc::clone(below));
         look::by_headers(&overlay, &image, queue_id)
     });
-    // The places were read before this tail, so none lies behind it.
+    // The places were read before this tail, so none lies after it.
     let mut bytes = file.bytes;
     let part = &mut bytes[index_at::LIVE..][..LIVE_LEN];
     let again = read_full(&file.file, part, index_at::LIVE as u64);
@@ -267,7 +270,7 @@ fn try_in_use<S: Storage>(
         return Ok(None);
     }
     let behind = IndexImage::read(&bytes, &queue_id);
-    // An opening stores the token last: until then the live part is the run's before.
+    // An opening stores the token last: until then the live part belongs to the run before.
     let is_true = image.live.token.place == storage.cache_token().place;
     if !is_true || behind.live.run != image.live.run || behind.live.token != image.live.token {
         return Ok(None);
@@ -309,7 +312,7 @@ fn picture_in_use<S: Storage>(
     }
 }
 
-/// Where the first message begins that is held as a whole.
+/// Where the first message begins that the queue retains completely.
 fn first_whole(live: &[Row], tail: Spot) -> Spot {
     let first = live.first();
     let first = first.map(|row| Spot { position: row.header.base, seq: row.header.first_seq });
@@ -321,8 +324,8 @@ fn milliseconds(time: std::time::SystemTime) -> Option<u64> {
     u64::try_from(since.as_millis()).ok()
 }
 
-/// The picture of a queue that nobody uses: what an opening would find, with what it would change
-/// kept in memory.
+/// The picture of a queue that no process uses: the result of an opening whose changes stay in
+/// memory.
 fn left<S: Storage>(storage: &Arc<S>) -> Result<(Picture, Arc<Overlay<S>>)> {
     let found = IndexFile::read(&**storage);
     let file = found.unwrap_or(None);

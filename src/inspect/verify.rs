@@ -21,21 +21,21 @@ use crate::index::run::Run;
 use crate::segment::Row;
 use crate::storage::Storage;
 
-/// What was checked: [`Inspector::verify`](crate::Inspector::verify).
+/// The result of a verification: [`Inspector::verify`](crate::Inspector::verify).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Verified {
-    /// Segment files whose headers were read, spares among them.
+    /// Segment files with a readable header, spares included.
     pub segments: u64,
-    /// Messages that were read and are intact.
+    /// Intact messages that were read.
     pub messages: u64,
     /// Payload bytes of those messages.
     pub bytes: u64,
-    /// Numbers that are missing for another cause than damage: the files say so.
+    /// Numbers that are missing for another cause than damage, by the files' statements.
     pub missing: u64,
-    /// Messages that the owner gave back before they could be read.
+    /// Messages that the owner reclaimed before they could be read.
     pub overtaken: u64,
-    /// What was found wrong.
+    /// How many findings were reported.
     pub findings: u64,
 }
 
@@ -43,18 +43,18 @@ pub struct Verified {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum VerifyStep {
-    /// Something is not as it was written.
+    /// A part of a file is damaged or inconsistent.
     Finding(Finding),
-    /// The messages were read so far, in bytes of their segments.
+    /// Progress of the reading, in bytes of segments.
     Read {
-        /// Bytes that lie behind.
+        /// Bytes read so far.
         bytes: u64,
-        /// Bytes that are to be read, all in all.
+        /// Bytes to read in all.
         total: u64,
     },
 }
 
-/// How much is read.
+/// How much `verify` reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Depth {
     /// The index and the headers of all segments.
@@ -63,7 +63,7 @@ pub(crate) enum Depth {
     Messages,
 }
 
-/// Checks the files, and hands each step to `each`, which may end it.
+/// Checks the files, and passes each step to `each`, which may stop the verification.
 pub(crate) fn verify<S: Storage>(
     storage: &Arc<S>,
     depth: Depth,
@@ -81,7 +81,7 @@ pub(crate) fn verify<S: Storage>(
         }
     }
     if depth == Depth::Messages {
-        // A consumer may wait for messages of segments that are lost.
+        // A consumer may wait for messages of lost segments.
         let places = picture.consumers.iter().map(|consumer| consumer.place.spot());
         let from = places.chain([picture.oldest()]).min().unwrap_or_default();
         let end = picture.tail.position;
@@ -93,7 +93,7 @@ pub(crate) fn verify<S: Storage>(
     Ok(work.verified)
 }
 
-/// What was verified so far, and who gets the reports.
+/// The counts so far, and the receiver of the reports.
 struct Verifying<E> {
     verified: Verified,
     each: E,
@@ -124,7 +124,7 @@ where
         let start = onlooker.at().position;
         let total = end.saturating_sub(start);
         loop {
-            // Before the step: where a message does not validate, that is where it lies.
+            // Taken before the step: an invalid message begins there.
             let before = onlooker.at().position;
             let row = onlooker.segment_at(before);
             let reported = onlooker.next(storage)?;
@@ -169,7 +169,8 @@ impl Verified {
     }
 }
 
-/// What is wrong with the index. Its holder stores to it meanwhile: what is wrong each time counts.
+/// Findings in the index. In a queue in use only those count that every one of several passes
+/// finds, for its holder stores to the index meanwhile.
 fn index_findings<S: Storage>(storage: &S, picture: &Picture) -> Result<Vec<Finding>> {
     const TIMES: usize = 5;
     let times = if matches!(picture.condition, Condition::Owned(_)) { TIMES } else { 1 };
@@ -256,7 +257,7 @@ fn index_findings_now<S: Storage>(storage: &S, picture: &Picture) -> Result<Vec<
     Ok(findings)
 }
 
-/// What is wrong with the rows of the extents.
+/// Findings in the rows of the extents.
 fn row_findings(
     bytes: &[u8],
     image: &IndexImage,
@@ -300,7 +301,7 @@ fn row_findings(
 }
 
 /// Whether the slot of a row of acknowledgements validates for a consumer that one of the slots
-/// names. (When a consumer is removed its row is cleared.)
+/// names. (The removal of a consumer clears its row.)
 fn acks_hold(
     bytes: &[u8],
     slot: usize,
@@ -316,14 +317,14 @@ fn acks_hold(
     })
 }
 
-/// Whose row it is. (Only the extent's first row can be the default consumer's.)
+/// The owner of a row. (Only the extent's first row can be the default consumer's.)
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Which {
     Default,
     Named,
 }
 
-/// What is wrong with a consumer's name and places, which lie in an extent that begins at `start`.
+/// Findings in a consumer's name and places, in an extent that begins at `start`.
 fn consumer_findings(
     bytes: &[u8],
     start: usize,
@@ -341,7 +342,7 @@ fn consumer_findings(
         if !is_blank(name_at, NAME_ROW_LEN) {
             find(Some(name_at), "the name of this consumer is damaged".to_owned());
         }
-        // The row is free. Old places may stand there.
+        // The row is free. It may have old places.
         return;
     }
     let seed = Place::seed(id, said.as_bytes());

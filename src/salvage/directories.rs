@@ -1,4 +1,4 @@
-//! The directories that files are read from, and what their indexes say.
+//! The directories of a salvage, and the content of their indexes.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -13,31 +13,31 @@ use crate::index::image::IndexImage;
 use crate::index::losses::Evicted;
 use crate::storage::{FileStorage, Storage, read_full};
 
-/// A directory that files are read from.
+/// A directory whose files a salvage reads.
 #[derive(Debug)]
 pub(super) struct Directory {
     pub(super) storage: FileStorage,
-    /// What its index says, if it has one.
+    /// The content of its index, if it has one.
     index: Option<IndexImage>,
-    /// The tail that it named at first.
+    /// The tail in the index when the salvage first read it.
     tail: Option<Spot>,
     queue_id: Option<[u8; 16]>,
-    /// All of it was asked for: what its index says of other files counts, too.
+    /// The caller gave the whole directory: the index's statements about other files count, too.
     is_whole: bool,
-    /// Names of files that were asked for by their own paths.
+    /// Names of files that the caller gave by their own paths.
     given: Vec<String>,
 }
 
-/// What an index says of messages, whichever files there are.
+/// The indexes' statements about messages, whether their files exist or not.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Expected {
-    /// The tail, and the first number that some consumer has yet to read.
+    /// The tail, and the first number that some consumer has not read yet.
     pub(super) tail: Option<Spot>,
     pub(super) from: Option<u64>,
-    /// Everything below this number was given back.
+    /// Every message below this number was reclaimed.
     pub(super) retained_from: u64,
     pub(super) evicted: Evicted,
-    /// What is missing before a segment that was not made yet, or lately.
+    /// Numbers stated as missing before a segment that does not exist yet, or was just created.
     pub(super) stated: Vec<Missing>,
 }
 
@@ -63,7 +63,7 @@ pub(super) fn add(directories: &mut Vec<Directory>, path: &Path) -> Result<()> {
         let why = "a file's name has to be UTF-8: give it another one, or give its directory";
         return Err(Error::invalid_argument(path, "path", why));
     }
-    // Reports name files as they were given, unless that was a symbolic link.
+    // Reports name files as the caller gave them, unless that was a symbolic link.
     let shown = match (is_directory, path.parent()) {
         (true, _) => path,
         (false, Some(parent)) if !parent.as_os_str().is_empty() => parent,
@@ -104,13 +104,13 @@ impl Directory {
         self.index.is_some()
     }
 
-    /// Whether somebody uses the queue.
+    /// Whether a process uses the queue.
     pub(super) fn is_owned(&self) -> bool {
         self.storage.holder().is_some()
     }
 
-    /// Reads the index again, after the headers: what was given back before them is known then. The
-    /// tail stays as it was before them.
+    /// Reads the index again, after the headers: it then states what was reclaimed before they were
+    /// read. `tail` keeps its first value.
     pub(super) fn read_again(&mut self) {
         let file = IndexFile::read(&self.storage).ok().flatten();
         if let Some((file, id)) = file.zip(self.queue_id) {
@@ -118,7 +118,7 @@ impl Directory {
         }
     }
 
-    /// The names of its files that are to be looked at.
+    /// The names of its files to read.
     pub(super) fn names(&self) -> Result<Vec<String>> {
         let mut names = self.given.clone();
         if self.is_whole {
@@ -132,7 +132,7 @@ impl Directory {
         Ok(names)
     }
 
-    /// Whether a file of the directory is a segment's, by its name or by its beginning.
+    /// Whether a file of the directory is a segment's, by its name or its first bytes.
     fn is_segment(&self, name: &str) -> bool {
         if name.starts_with(SEGMENT_PREFIX) {
             return true;
@@ -143,7 +143,7 @@ impl Directory {
             && u64::from_le_bytes(magic) == SEGMENT_MAGIC
     }
 
-    /// The headers of segments in its index, that of the slot `name` first.
+    /// The headers of segments in its index, first that of the slot `name`.
     pub(super) fn rows(&self, name: &str) -> Vec<SegmentHeader> {
         let rows = self.index.iter().flat_map(|index| &index.segments);
         let mut rows: Vec<_> = rows.collect();
@@ -156,7 +156,7 @@ pub(super) fn later(path: PathBuf, found: u32) -> Error {
     Error::UnsupportedFormat { path, found, supported: FORMAT_VERSION }
 }
 
-/// What the indexes say of this queue's messages.
+/// Combines the statements of the indexes of this queue.
 pub(super) fn owed(directories: &[Directory], queue_id: Option<[u8; 16]>) -> Expected {
     let mut owed = Expected::default();
     let whole = directories.iter().filter(|directory| directory.is_whole);
@@ -164,7 +164,7 @@ pub(super) fn owed(directories: &[Directory], queue_id: Option<[u8; 16]>) -> Exp
         directory.queue_id.is_some() && (queue_id.is_none() || directory.queue_id == queue_id)
     }) {
         let Some(index) = &directory.index else { continue };
-        // A consumer whose place cannot be read may have read nothing of what is held.
+        // A consumer whose place is unreadable may have read none of the retained messages.
         let known = index.consumers.iter().filter(|_| index.lost.is_empty());
         let places = known.map(|consumer| consumer.place.seq);
         let mut evicted = Evicted::default();

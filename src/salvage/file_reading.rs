@@ -1,4 +1,4 @@
-//! From record to record in one segment file.
+//! Reads one segment file, record by record.
 
 use super::find_files::{SalvageSet, SegmentRemains};
 use super::findings::SalvagedFile;
@@ -8,30 +8,30 @@ use crate::error::GapCause;
 use crate::format::{ALIGN, FRAGMENT_HEADER_LEN, Fragment, Kind, Seal, Spot};
 use crate::segment::scan::{Intact, ReadAhead, Scan};
 
-/// A file that is being read, at a record.
+/// A file during a salvage, at a record.
 #[derive(Debug)]
 pub(super) struct FileReading {
-    /// Which of the segments it is.
+    /// The segment's index in the `SalvageSet`.
     pub(super) at: usize,
     file: Patient,
     ahead: ReadAhead,
-    /// Where the record begins, with its number.
+    /// Where the record begins, and its number.
     pub(super) spot: Spot,
-    /// The header of its first piece.
+    /// The header of the record's first piece.
     pub(super) record: Option<Intact>,
 }
 
-/// What lies somewhere in a segment.
+/// What is at a spot of a segment.
 enum Lies {
-    /// A record begins.
+    /// The beginning of a record.
     Record(Intact),
     /// The middle or the end of a record that begins in another segment.
     Rest(Intact),
-    /// It fills space.
+    /// Padding.
     Padding(Intact),
-    /// The numbers before this one will never come.
+    /// A gap fragment: no record has the numbers before this one.
     Gap(Intact, u64),
-    /// Nothing that validates.
+    /// Nothing valid.
     Nothing,
 }
 
@@ -41,7 +41,7 @@ impl FileReading {
         FileReading { at, file, ahead: ReadAhead::default(), spot, record: None }
     }
 
-    /// Does something with a scan of the file, which keeps what it reads ahead.
+    /// Runs `work` with a scan of the file, and keeps the bytes that the scan read ahead.
     fn scanning<T>(
         &mut self,
         remains: &SegmentRemains,
@@ -55,7 +55,7 @@ impl FileReading {
         self.scanning(remains, |scan| meet(scan, spot, remains.base()))
     }
 
-    /// Goes on to the next record, and returns its number; `None` at the end of the segment.
+    /// Moves to the next record, and returns its number; `None` at the end of the segment.
     pub(super) fn advance(
         &mut self,
         wreck: &mut SalvageSet,
@@ -82,7 +82,7 @@ impl FileReading {
                     stated.push(Missing { first: seq, end: number, why });
                     self.spot = Spot { position: seen.end(), seq: number };
                 }
-                // A batch that was refused leaves pieces.
+                // A refused batch leaves pieces behind the tail.
                 Lies::Nothing
                     if wreck.is_behind_the_tail(self.at, self.spot)
                         && self.has_pieces_alone(&wreck.segments[self.at], self.spot) =>
@@ -91,8 +91,8 @@ impl FileReading {
                 }
                 Lies::Nothing => {
                     let found = self.search(wreck);
-                    // The owner of the queue may have written it meanwhile, and what was found
-                    // after it.
+                    // The queue's owner may have written this record meanwhile, and then the one
+                    // that the search found.
                     self.ahead = ReadAhead::default();
                     reached!("between a search in a file and another look");
                     let lies = self.meet(&wreck.segments[self.at]);
@@ -114,7 +114,7 @@ impl FileReading {
         }
     }
 
-    /// Appends the first piece of the record to `out`. False: it is damaged.
+    /// Appends the first piece of the record to `out`. Returns false if it is damaged.
     pub(super) fn copy(&mut self, remains: &SegmentRemains, out: &mut Vec<u8>) -> bool {
         let Some(seen) = self.record else { return false };
         self.scanning(remains, |scan| scan.copy(&seen, 0, out)).unwrap_or(false)
@@ -126,7 +126,7 @@ impl FileReading {
         self.scanning(remains, |scan| scan.payload_holds(&seen)).unwrap_or(false)
     }
 
-    /// The record is damaged. Goes on to the next one that validates, and returns its number.
+    /// Leaves the damaged record. Moves to the next valid one, and returns its number.
     pub(super) fn leave_damaged(
         &mut self,
         wreck: &mut SalvageSet,
@@ -141,8 +141,9 @@ impl FileReading {
         }
     }
 
-    /// Goes on at what was `found` behind the damage. False: there is nothing, or the owner of the
-    /// queue has used the segment again, so that no record of the life that it had validates.
+    /// Moves to `found`, the next valid fragment after the damage. Returns false if there is none,
+    /// or if the queue's owner has reused the segment, so that no record of its former life
+    /// validates.
     fn pass_over_damage(
         &mut self,
         found: Option<Spot>,
@@ -161,21 +162,21 @@ impl FileReading {
         true
     }
 
-    /// Looks for the next fragment that validates.
+    /// Searches for the next valid fragment.
     fn search(&mut self, wreck: &SalvageSet) -> Option<Spot> {
         let Spot { position, seq } = self.spot;
         let remains = &wreck.segments[self.at];
         let below = remains.below;
         let found = self.scanning(remains, |scan| scan.search(position + ALIGN, seq, below));
-        // Behind damaged padding there may be records of a batch that was refused.
+        // After damaged padding there may be records of a refused batch.
         let found = found.ok().flatten().filter(|(seen, number)| {
             *number < below || seen.fragment.kind.is_empty() && *number == below
         });
         found.map(|(seen, number)| Spot { position: seen.position, seq: number })
     }
 
-    /// The segment ends here. Numbers up to the next segment's should have been in it, or in those
-    /// between the two, which were given back.
+    /// Ends the segment, and counts numbers up to the next segment's as lost: they belong to this
+    /// segment, or to reclaimed ones between the two.
     pub(super) fn end(&mut self, wreck: &mut SalvageSet) -> Option<u64> {
         let next = wreck.segments[self.at].next_from.filter(|_| wreck.is_settled);
         let file: &mut SalvagedFile = &mut wreck.files[self.at];
@@ -185,11 +186,11 @@ impl FileReading {
         None
     }
 
-    /// Whether the batch that begins with the record has no seal in this segment, and nothing
-    /// behind shows that it had one once.
+    /// Whether the batch that begins with the record has no seal in this segment, and no later
+    /// fragment shows that it once had one.
     pub(super) fn is_unfinished(&mut self, remains: &SegmentRemains) -> bool {
         let (mut spot, mut seal) = (self.spot, Seal::NEW);
-        // Where the batch can be followed no longer.
+        // Up to here the loop could follow the batch.
         let mut from = Spot { position: spot.position + ALIGN, ..spot };
         let is_whole = self.scanning(remains, |scan| {
             while let Lies::Record(seen) = meet(scan, spot, remains.base())
@@ -207,8 +208,8 @@ impl FileReading {
         !is_whole && self.has_pieces_alone(remains, from)
     }
 
-    /// Whether nothing validates from there on but pieces from within a batch: neither the end of a
-    /// batch nor the beginning of a later record.
+    /// Whether only pieces from within a batch validate from there on: neither the end of a batch
+    /// nor the beginning of a later record.
     fn has_pieces_alone(&mut self, remains: &SegmentRemains, from: Spot) -> bool {
         let Spot { position: mut from, mut seq } = from;
         self.scanning(remains, |scan| {
@@ -225,7 +226,7 @@ impl FileReading {
     }
 }
 
-/// What lies at the spot in the segment that begins at `base`.
+/// Identifies what is at the spot in the segment that begins at `base`.
 fn meet(scan: &mut Scan<'_, Patient>, spot: Spot, base: u64) -> Lies {
     let Ok(Some(seen)) = scan.header_at(spot.position) else {
         return Lies::Nothing;

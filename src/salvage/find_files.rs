@@ -1,4 +1,4 @@
-//! Which segment files there are, and what is known of each before its messages are read.
+//! Finds the segment files, and their headers and checksum seeds, before any message is read.
 
 use std::path::{Path, PathBuf};
 
@@ -14,26 +14,26 @@ use crate::segment::scan::Scan;
 use crate::segment::seed::Witnesses;
 use crate::storage::{Storage, read_full};
 
-/// A segment file of which something is left.
+/// A segment file with some valid content.
 #[derive(Debug)]
 pub(super) struct SegmentRemains {
     directory: usize,
     name: String,
-    /// Its header; of a damaged one, the index's copy.
+    /// Its header; if that is damaged, the index's copy.
     pub(super) header: Option<SegmentHeader>,
-    /// The file itself bears that header.
+    /// The file itself has that header.
     pub(super) bears_header: bool,
-    /// `None`: not known. The seed of a segment that is the middle of a record follows from the
-    /// fragment before.
+    /// The seed of its checksums; `None` if unknown. The seed of a segment that is the middle of a
+    /// record follows from the fragment before.
     pub(super) seed: Option<u32>,
     /// Where the first record begins, or may begin.
     pub(super) first: Spot,
-    /// The record whose middle or end lies at the segment's beginning.
+    /// The number of the record whose middle or end lies at the segment's beginning.
     pub(super) rest: Option<u64>,
-    /// There is no header, and something damaged before the first record: nothing says which
-    /// numbers that was.
+    /// The header is lost, and bytes before the first record are damaged: nothing shows which
+    /// numbers they had.
     pub(super) hides_first: bool,
-    /// What begins here has a lower number than this one, the first of the next segment.
+    /// Records that begin here have lower numbers than this one, the first of the next segment.
     pub(super) below: u64,
     /// The first number that is missing before the next segment, or else its first number.
     pub(super) next_from: Option<u64>,
@@ -48,7 +48,7 @@ impl SegmentRemains {
         self.header.map_or(0, |header| header.base)
     }
 
-    /// The position behind its last byte.
+    /// The position after its last byte.
     pub(super) fn end(&self) -> u64 {
         self.header.map_or(MAX_SEGMENT_LEN - SEGMENT_HEADER_LEN, |header| header.end())
     }
@@ -57,34 +57,34 @@ impl SegmentRemains {
         self.header.is_some_and(|header| header.state == SegmentState::Spare)
     }
 
-    /// A scan of its file. Without a known seed it finds nothing but the seed.
+    /// A scan of its file. Without a known seed the scan can only find the seed.
     pub(super) fn scan<'a>(&self, file: &'a Patient) -> Scan<'a, Patient> {
         let limit = self.base() + file.len().saturating_sub(SEGMENT_HEADER_LEN);
         Scan::seeded(file, self.seed.unwrap_or(0), self.base()..self.end(), limit)
     }
 }
 
-/// All that was found.
+/// All files of a salvage.
 #[derive(Debug)]
 pub(super) struct SalvageSet {
     directories: Vec<Directory>,
     pub(super) segments: Vec<SegmentRemains>,
-    /// For each of the segments what the salvage reports of it; behind them, files that hold
-    /// nothing.
+    /// The report on each of the segments, followed by those on files without valid content.
     pub(super) files: Vec<SalvagedFile>,
     pub(super) queue_id: Option<[u8; 16]>,
     pub(super) owed: Expected,
-    /// Everything below this number was given back.
+    /// Every message below this number was reclaimed.
     pub(super) retained_from: u64,
-    /// All headers were seen at one moment. Otherwise the owner of the queue was too quick.
+    /// The headers did not change while they were read. Otherwise the queue's owner changed them
+    /// too often.
     pub(super) is_settled: bool,
 }
 
-/// How often the headers of a queue in use are read until they stay the same meanwhile.
+/// How often a salvage reads the headers of a queue in use until they stay the same.
 const MOST_LOOKS: usize = 50;
 
 impl SalvageSet {
-    /// Looks at the files in these directories, and at these files.
+    /// Reads the headers of the files in the directories, and of the files, among `paths`.
     pub(super) fn find(paths: &[PathBuf], which: WhichSegments) -> Result<SalvageSet> {
         let mut directories = Vec::new();
         for path in paths {
@@ -135,22 +135,22 @@ impl SalvageSet {
         Ok(SalvageSet { directories, segments, files, queue_id, owed, retained_from, is_settled })
     }
 
-    /// Opens the file of these remains, if it still is what it was.
+    /// Opens the file of these remains, if it still has the same header.
     pub(super) fn open(&self, at: usize) -> Result<Patient, Unopened> {
         let remains = &self.segments[at];
         let file = open(&self.directories, remains)?;
         if self.is_used_again(at, &file) { Err(Unopened::Used) } else { Ok(file) }
     }
 
-    /// Whether the owner of the queue has used the file again since it was looked at.
+    /// Whether the queue's owner has reused the file since the salvage read its header.
     pub(super) fn is_used_again(&self, at: usize, file: &Patient) -> bool {
         let remains = &self.segments[at];
         let is_same = |header: SegmentHeader| Some(header.seed()) == remains.seed;
         remains.bears_header && !header_of(file).is_ok_and(is_same)
     }
 
-    /// Whether the spot in the segment lies behind the tail that a valid index names, and that
-    /// segment is the last one. (Were there another one behind it, the index might be an old copy.)
+    /// Whether the spot lies after the tail in the index, and the segment is the last one. (If
+    /// another segment followed, the index might be an old copy.)
     pub(super) fn is_behind_the_tail(&self, at: usize, spot: Spot) -> bool {
         let remains = &self.segments[at];
         let Some((tail, header)) = self.owed.tail.zip(remains.header) else { return false };
@@ -161,10 +161,10 @@ impl SalvageSet {
     }
 }
 
-/// Why a file cannot be read any more.
+/// Why a file can no longer be read.
 #[derive(Debug)]
 pub(super) enum Unopened {
-    /// It is gone, or another segment's by now.
+    /// It is gone, or another segment uses it now.
     Used,
     Refused(std::io::Error),
 }
@@ -185,18 +185,18 @@ fn header_of(file: &Patient) -> Result<SegmentHeader, Invalid> {
     }
 }
 
-/// What was found so far.
+/// The result of one pass over the files.
 #[derive(Debug, Default)]
 struct Finds {
     segments: Vec<SegmentRemains>,
     files: Vec<SalvagedFile>,
-    /// Files in which nothing validates.
+    /// Files without valid content.
     nothing: Vec<SalvagedFile>,
-    /// Those of them that may have been begun just then.
+    /// Those of them without a header, which the owner may just have begun.
     headless: Vec<SegmentRemains>,
-    /// The queue, and the first file that names it.
+    /// The queue's id, and the first file that has it.
     queue: Option<([u8; 16], PathBuf)>,
-    /// Some number that a header states.
+    /// Some number of a header.
     hint: Option<u64>,
 }
 
@@ -213,7 +213,7 @@ impl Finds {
             let mut file = SalvagedFile::new(path.clone());
             let opened = match directory.storage.open(&name) {
                 Ok(opened) => Patient::new(opened),
-                // The owner of the queue removed it meanwhile.
+                // The queue's owner has removed it meanwhile.
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
                 Err(error) => {
                     "cannot be opened".clone_into(&mut file.what);
@@ -261,7 +261,7 @@ impl Finds {
         Ok(())
     }
 
-    /// Whether the files are what they were when they were looked at.
+    /// Whether the files still have the same headers.
     fn is_current(&self, directories: &[Directory]) -> Result<bool> {
         let mut names = self.segments.len() + self.nothing.len();
         for directory in directories {
@@ -276,7 +276,7 @@ impl Finds {
         Ok(names == 0 && self.segments.iter().chain(&self.headless).all(is_same))
     }
 
-    /// Nothing in the file validates.
+    /// Adds a file without valid content.
     fn add_nothing(
         &mut self,
         mut file: SalvagedFile,
@@ -285,12 +285,12 @@ impl Finds {
         directory: &Directory,
     ) {
         let damage = match is_blank(opened) {
-            // It was never a segment.
+            // The file was never a segment.
             false if !name.starts_with(SEGMENT_PREFIX) => return,
             false => {
                 Some("its header is lost, and nothing in it validates: what was in it is not known")
             }
-            // An index says which messages there were, wherever they are.
+            // The index then states which numbers the queue gave out.
             true if directory.has_index() => None,
             true => Some("it is all zeros: it was being made, or what was in it is not known"),
         };
@@ -334,7 +334,7 @@ impl SegmentRemains {
     }
 }
 
-/// What is left of a segment whose header is damaged, and how it was found.
+/// Returns the remains of a segment whose header is damaged, and in words how they were found.
 fn without_header(
     directory: &Directory,
     name: &str,
@@ -355,7 +355,7 @@ fn without_header(
     let mut remains = SegmentRemains::new(0, name.to_owned(), None);
     let mut scan = remains.scan(file);
     let Some(found) = scan.find_seed().ok()? else {
-        // It may be the middle of a record, which the fragment before it shows.
+        // It may be the middle of a record: only the fragment before it proves that.
         let mut head = [0; FRAGMENT_HEADER_LEN as usize];
         read_full(file, &mut head, SEGMENT_HEADER_LEN).ok()?;
         let words = crate::segment::scan::words(&head)?;
@@ -399,7 +399,7 @@ fn begin(remains: &mut SegmentRemains, near: u64, file: Option<&Patient>) {
     remains.hides_first = remains.header.is_none() && remains.first.position > behind_rest;
 }
 
-/// Notes for each segment which one is the next.
+/// Notes for each segment the first numbers of the next one.
 fn note_successors(segments: &mut [SegmentRemains]) {
     let live = segments.iter().filter(|remains| !remains.is_spare());
     let mut live: Vec<SegmentHeader> = live.filter_map(|remains| remains.header).collect();
@@ -409,7 +409,7 @@ fn note_successors(segments: &mut [SegmentRemains]) {
         let behind = live.partition_point(|other| other.base <= header.base);
         let next = live.get(behind);
         remains.below = next.map_or(u64::MAX, |next| next.first_seq);
-        // Behind a drained segment others may have been used again.
+        // The segments after a drained one may have been reused.
         let next_from = next.map(SegmentHeader::missing_from);
         remains.next_from = next_from.filter(|_| !remains.is_spare());
     }
@@ -429,7 +429,7 @@ fn what(remains: &SegmentRemains) -> String {
     }
 }
 
-/// Whether the file is all zeros: it was being created.
+/// Whether the file is all zeros: an owner was creating it.
 fn is_blank(file: &Patient) -> bool {
     let (mut bytes, mut at) = (vec![0; 64 << 10], 0);
     loop {

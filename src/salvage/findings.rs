@@ -1,4 +1,4 @@
-//! What a salvage meets, and what it found.
+//! The items and the report of a salvage.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -9,7 +9,7 @@ use super::patient::Patient;
 use crate::error::Gap;
 use crate::message::Message;
 
-/// Which segments are read.
+/// Which segments a salvage reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WhichSegments {
     Live,
@@ -17,7 +17,7 @@ pub(super) enum WhichSegments {
     All,
 }
 
-/// What a salvage meets.
+/// An item of a salvage.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Salvaged {
@@ -25,14 +25,14 @@ pub enum Salvaged {
     Message {
         /// Its number and its bytes.
         message: Message,
-        /// When its segment was begun: the message is no older. `None` where the segment's header
-        /// is lost.
+        /// When its segment was begun: the message is no older. `None` if the segment's header is
+        /// lost.
         segment_time: Option<SystemTime>,
     },
-    /// Messages that are not there: for the cause that the files state, or else
+    /// Missing messages, with the cause that the files state, or else
     /// [`Damaged`](crate::GapCause::Damaged).
     Gap(Gap),
-    /// Messages that the owner of the queue gave back before they could be read.
+    /// Messages that the queue's owner reclaimed before the salvage could read them.
     Overtaken {
         /// The first number.
         first: u64,
@@ -41,41 +41,43 @@ pub enum Salvaged {
     },
 }
 
-/// What a salvage found.
+/// The report of a salvage.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SalvageReport {
-    /// The queue's id, where any header still says it.
+    /// The queue's id, if any header still has it.
     pub queue_id: Option<[u8; 16]>,
-    /// The files, in the order in which they were found.
+    /// The files, in the order in which the salvage found them.
     pub files: Vec<SalvagedFile>,
-    /// Messages that were handed out.
+    /// Messages that the salvage returned.
     pub messages: u64,
     /// Payload bytes of those messages.
     pub bytes: u64,
-    /// Numbers between those messages, or before the tail that the index names, that were not found
-    /// although nobody gave them up: damaged, or taken by a power cut.
+    /// Numbers between those messages, or before the tail in the index, that the salvage did not
+    /// find although they were not evicted: damaged, or lost in a power cut.
     pub lost: u64,
-    /// More may be lost than [`lost`](Self::lost) counts: a file holds something damaged, and
-    /// nothing says which numbers that was.
+    /// More may be lost than [`lost`](Self::lost) counts: a file is damaged in a place whose
+    /// numbers are unknown.
     pub uncounted: bool,
     /// Numbers that the files state as dropped, expired or only reserved.
     pub given_up: u64,
-    /// Numbers that the owner of the queue gave back before they could be read.
+    /// Numbers that the queue's owner reclaimed before the salvage could read them.
     pub overtaken: u64,
-    /// Messages that were left out because another file has another message of the same number:
-    /// copies of the queue were used on their own. [`SalvagedFile::differing`] has the numbers. (Of
-    /// drained segments none counts here: the number of a refused message is given again.)
+    /// Messages that were left out because another file has a different message with the same
+    /// number: copies of the queue were used separately. [`SalvagedFile::differing`] has the
+    /// numbers. (Drained segments do not count here: the queue gives the number of a refused
+    /// message again.)
     pub differing: u64,
-    /// The messages from this number on are of a last batch whose end is not there. Its `enqueue`
+    /// The messages from this number on belong to a last batch whose end is missing. Its `enqueue`
     /// has probably not returned.
     pub unfinished_from: Option<u64>,
-    /// The messages of that batch were left out: a valid index shows that it was never put in.
+    /// The messages of that batch were left out: a valid index shows that its `enqueue` never
+    /// returned.
     pub unfinished_left_out: bool,
 }
 
 impl SalvageReport {
-    /// Whether every message was there and came, and every file as it was written.
+    /// Whether the salvage returned every message, and every file is undamaged.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         let unfinished = self.unfinished_from.is_some() && !self.unfinished_left_out;
@@ -92,23 +94,23 @@ pub struct SalvagedFile {
     pub path: PathBuf,
     /// Its length in bytes.
     pub len: u64,
-    /// What it is, in words.
+    /// A description of the file.
     pub what: String,
-    /// What is wrong with it, in words.
+    /// Descriptions of its damage.
     pub damage: Vec<String>,
-    /// Messages that came from it.
+    /// Messages that the salvage returned from it.
     pub messages: u64,
-    /// Messages in it that had come from another file already.
+    /// Messages in it that the salvage had already returned from another file.
     pub duplicates: u64,
-    /// The numbers of messages in it that were left out: from another file had come a message with
-    /// the same number and other bytes. Of files of one life that is the first one that was given.
+    /// The numbers of messages in it that were left out, because another file had a different
+    /// message with the same number. Of files of one life the first given one counts.
     pub differing: Vec<RangeInclusive<u64>>,
-    /// Messages in it that were given back, and so left out.
+    /// Messages in it that were reclaimed, and so left out.
     pub given_back: u64,
     /// Numbers that should be in it and are not, whether another file has them or not.
     pub lost: u64,
-    /// More may be lost of it than [`lost`](Self::lost) counts: without its header nothing says
-    /// which numbers it began with, or whether it held any.
+    /// More may be lost from it than [`lost`](Self::lost) counts: without its header nothing shows
+    /// with which number it began, or whether it held any message.
     pub uncounted: bool,
 }
 
@@ -117,7 +119,7 @@ impl SalvagedFile {
         SalvagedFile { path, ..SalvagedFile::default() }
     }
 
-    /// Notes sectors that could not be read.
+    /// Notes sectors that the disk could not read.
     pub(super) fn note_unreadable(&mut self, file: &Patient) {
         let sectors = file.take_unreadable();
         if sectors > 0 {

@@ -1,7 +1,7 @@
-//! All files at once, in the order of the numbers.
+//! Merges all files in the order of the numbers.
 //!
-//! Numbers rise within a file, so only the next record of each file is compared. A file is opened
-//! when its first number's turn comes, and closed at its end.
+//! Numbers rise within a file, so the merge compares only the next record of each file. It opens a
+//! file when its first number is the lowest, and closes it at its end.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -17,13 +17,13 @@ use crate::memory::checksum::crc32c;
 use crate::message::Message;
 use crate::segment::scan::Intact;
 
-/// A file whose turn comes with this number.
+/// A file, and the number of its next record.
 #[derive(Debug)]
 struct Turn {
     seq: u64,
-    /// A file may begin at a higher number than it says: it is opened before others are read.
+    /// A file may begin at a higher number than its header states: files to be opened come first.
     is_open: bool,
-    /// Of two records with one number that of the later life counts (R9), and of one life that of
+    /// Of two records with one number that of the later life counts (R9); within one life, that of
     /// the first file.
     life: Reverse<u64>,
     file: SalvageFile,
@@ -65,31 +65,31 @@ impl Ord for Turn {
     }
 }
 
-/// By which two payloads are told apart.
+/// Length and checksum of a payload, to compare two messages.
 fn sum(payload: &[u8]) -> (usize, u32) {
     (payload.len(), crc32c(u32::MAX, payload))
 }
 
-/// The messages of all files.
+/// The merged messages of all files.
 #[derive(Debug)]
 pub(super) struct Merge {
     wreck: SalvageSet,
     turns: BinaryHeap<Reverse<Turn>>,
-    /// For a record of several pieces the segments that begin within it.
+    /// For each record in several pieces, the segments that begin within it.
     rests: BTreeMap<u64, Vec<usize>>,
-    /// Segments of unknown seed, which begin within some record.
+    /// Segments with an unknown seed, which begin within some record.
     unseeded: Vec<usize>,
-    /// Every number below it was handed out or reported.
+    /// The merge has returned or reported every number below this one.
     next: u64,
-    /// The length and the checksum of the message before it.
+    /// The length and the checksum of the message with the number before `next`.
     before: (usize, u32),
-    /// Numbers that are missing below this one are not reported.
+    /// Missing numbers below this one are not reported.
     report_from: Option<u64>,
-    /// What lies below was given back, and is left out.
+    /// Messages below this number were reclaimed, and are left out.
     given_back: u64,
     stated: Vec<Missing>,
     ready: VecDeque<Salvaged>,
-    /// The batch that is being handed out began there.
+    /// The first number of the batch that the merge is returning.
     batch_from: Option<u64>,
     report: SalvageReport,
 }
@@ -119,7 +119,7 @@ impl Merge {
             let file = SalvageFile::Unopened(at);
             turns.push(Reverse(Turn { seq, is_open: false, life, file }));
         }
-        // What a file lacks behind the first number of all is reported as a gap.
+        // Numbers that a file may lack after the first number of all are reported as a gap.
         let is_uncounted = |at: usize| {
             wreck.files[at].uncounted
                 && segments.get(at).is_none_or(|remains| Some(remains.first.seq) <= report_from)
@@ -162,7 +162,7 @@ impl Merge {
         }
     }
 
-    /// Nothing is left but what an index says of messages that were not found.
+    /// Reports the last missing numbers, up to the tail in the index.
     fn end(&mut self) -> Option<Salvaged> {
         let tail = self.wreck.owed.tail.map_or(0, |tail| tail.seq);
         if let Some(from) = self.batch_from.take().filter(|from| tail <= *from) {
@@ -193,7 +193,7 @@ impl Merge {
         }
     }
 
-    /// Has a file go to its next record, and puts it where its turn is.
+    /// Moves a file to its next record, and puts it back into the queue.
     fn go_on(
         &mut self,
         mut reading: Box<FileReading>,
@@ -206,14 +206,14 @@ impl Merge {
         }
     }
 
-    /// The record of this number has its turn.
+    /// Returns the record with this number, or leaves it out.
     fn take(&mut self, mut reading: Box<FileReading>, seq: u64) {
         if seq < self.next || seq < self.given_back {
             if seq < self.next {
                 if !reading.has_whole_piece(&self.wreck.segments[reading.at]) {
                     return self.go_on(reading, FileReading::leave_damaged);
                 }
-                // No number was handed out since its own.
+                // This number is the last that the merge returned, so `before` is its message.
                 let found = self.gather(&mut reading, seq).map(|payload| sum(&payload));
                 self.note_again(reading.at, seq, found);
             } else {
@@ -229,7 +229,7 @@ impl Merge {
             && reading.is_unfinished(&self.wreck.segments[reading.at])
         {
             (self.report.unfinished_from, self.report.unfinished_left_out) = (Some(seq), true);
-            // Other files may have the whole of it.
+            // Other files may have the whole batch.
             reading.end(&mut self.wreck);
             return;
         }
@@ -262,8 +262,8 @@ impl Merge {
         self.go_on(reading, FileReading::advance);
     }
 
-    /// Notes a record of the file at `at` whose number another file's had. `None`: its first piece
-    /// alone is intact.
+    /// Notes a record in the file at `at` whose number another file had. `None`: only its first
+    /// piece is intact.
     fn note_again(&mut self, at: usize, seq: u64, found: Option<(usize, u32)>) {
         let file = &mut self.wreck.files[at];
         if found.is_none_or(|found| found == self.before) {
@@ -274,7 +274,7 @@ impl Merge {
             Some(row) => *row = *row.start()..=seq,
             None => file.differing.push(seq..=seq),
         }
-        // A message that was refused may lie in a drained segment: its number was given again.
+        // A drained segment may have a refused message, whose number was given again.
         self.report.differing += u64::from(!self.wreck.segments[at].is_spare());
     }
 
@@ -287,7 +287,7 @@ impl Merge {
         };
     }
 
-    /// The payload of the record; `None` when a piece of it is damaged or missing.
+    /// Returns the payload of the record; `None` when a piece of it is damaged or missing.
     fn gather(&mut self, reading: &mut FileReading, seq: u64) -> Option<Vec<u8>> {
         let mut payload = Vec::new();
         if !reading.copy(&self.wreck.segments[reading.at], &mut payload) {
@@ -300,8 +300,8 @@ impl Merge {
         Some(payload)
     }
 
-    /// Appends the piece of the record `seq` that follows the one with this checksum, the last in
-    /// the segment `at`. Returns it with its own segment.
+    /// Appends the piece of the record `seq` that follows the one with the checksum `chain` in the
+    /// segment `at`. Returns the piece with its own segment.
     fn next_piece(
         &mut self,
         seq: u64,
@@ -342,7 +342,7 @@ impl Merge {
         None
     }
 
-    /// Reports the numbers that are missing before this one.
+    /// Reports the missing numbers before this one.
     fn report_missing(&mut self, seq: u64) {
         let mut first = self.next.max(self.report_from.unwrap_or(seq));
         while first < seq {

@@ -1,4 +1,4 @@
-//! Numbers that the files say are missing.
+//! Numbers that the files state as missing.
 
 use crate::error::GapCause;
 use crate::format::MissingBefore;
@@ -18,7 +18,7 @@ impl Missing {
         missing.pieces(end).map(move |(first, end, cause)| Missing { first, end, why: why(cause) })
     }
 
-    /// One number: the owner used the segment of a piece of it again.
+    /// One number: the owner reused the segment with a piece of its record.
     pub(super) fn overtaken(seq: u64) -> Missing {
         Missing { first: seq, end: seq + 1, why: MissingFor::Overtaken }
     }
@@ -27,8 +27,8 @@ impl Missing {
 /// Why numbers are missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MissingFor {
-    /// The files say it.
+    /// The files state the cause.
     Stated(GapCause),
-    /// The owner used their segment again meanwhile.
+    /// The owner reused their segment during the salvage.
     Overtaken,
 }

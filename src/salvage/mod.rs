@@ -1,24 +1,27 @@
-//! [`Salvage`]: the messages in segment files, wherever the files lie and whatever is left of the
-//! queue around them.
+//! [`Salvage`]: reads messages from segment files, wherever they are, with or without their queue.
 //!
-//! - `directory`: which files were asked for, and what the indexes beside them say.
-//! - `find`: what each file is, and the seed of each segment's checksums.
-//! - `reading`: from record to record in one file, around what does not validate.
-//! - `merge`: all files at once, by sequence number; puts records of several pieces together.
-//! - `patient`: reads around sectors that a disk cannot read.
+//! | File | What it holds | What it does |
+//! |---|---|---|
+//! | `directories` | `Directory`, `Expected`: what indexes state | lists the files to read |
+//! | `find_files` | `SalvageSet`, `SegmentRemains` | finds the files and their checksum seeds |
+//! | `file_reading` | `FileReading`: a position in one file | reads its records, passes damage |
+//! | `merge` | `Merge`: all files by number | joins the pieces of records |
+//! | `missing` | `Missing`: numbers stated as missing | |
+//! | `findings` | `Salvaged`, `SalvageReport`, `SalvagedFile` | |
+//! | `patient` | `Patient`: a file on a failing disk | reads around unreadable sectors |
 //!
-//! Nothing is believed that does not validate by itself. Every file is opened to be read, without
-//! the queue's lock; one file's messages rise by number, so files are merged, and no table of
-//! messages is needed. What lies where is no matter: pieces of one record are found by the chain of
-//! their checksums.
+//! A salvage believes only what validates by itself. It opens every file for reading, without the
+//! queue's lock. One file's messages rise by number, so a salvage merges files and needs no table
+//! of messages. The position of a piece does not matter: the chain of checksums links the pieces of
+//! one record.
 //!
-//! **What was never acknowledged.** An opening takes a record behind the tail if it is whole, and a
-//! batch if all of it is there (`docs/recovery.md`, Walk). So does a salvage, where a valid index
-//! says where the tail is: a batch behind it whose seal is missing, and behind which nothing shows
-//! that it had one, is left out and reported. Otherwise nobody can tell a batch that was never
-//! finished from one that is damaged; then the rest of it comes, because what is salvaged twice can
-//! be taken out and what is left out cannot be put in. If it has no end,
-//! [`SalvageReport::unfinished_from`] says so.
+//! **Messages that were never acknowledged.** An opening takes a record after the tail if it is
+//! whole, and a batch if all of it is there (`docs/recovery.md`, Walk). A salvage does the same
+//! where a valid index has the tail: it leaves out and reports a batch after the tail whose seal is
+//! missing, if no later record shows that it had one. Otherwise an unfinished batch looks like a
+//! damaged one; the salvage then returns its messages, because a user can remove surplus messages,
+//! but cannot add missing ones. If the batch has no end, [`SalvageReport::unfinished_from`] reports
+//! it.
 
 mod directories;
 mod file_reading;
@@ -40,12 +43,12 @@ use merge::Merge;
 /// Reads messages from segment files, also without their queue: from a directory with or without
 /// its index, from single files, from quarantined files.
 ///
-/// Each message is checked by itself, put together from its pieces, and handed out once, in the
-/// order of the numbers. A damaged message costs no other. Where a segment's header is lost, the
-/// index's copy stands in, or what the messages themselves say.
+/// It checks each message by itself, joins its pieces, and returns it once, in the order of the
+/// numbers. A damaged message costs no other. Where a segment's header is lost, it uses the index's
+/// copy, or computes the checksum seed from the messages.
 ///
-/// A salvage takes no lock and writes nothing: a copy, a read-only mount and a queue that somebody
-/// uses meanwhile will do. It keeps no table of messages in memory.
+/// A salvage takes no lock and writes nothing: it can read a copy, a read-only mount and a queue
+/// that another process is using. It keeps no table of messages in memory.
 ///
 /// ```
 /// # fn main() -> mmq::Result<()> {
@@ -67,8 +70,8 @@ use merge::Merge;
 /// # }
 /// ```
 ///
-/// Messages that consumers have taken come too, as long as their segment was not drained. A message
-/// may come whose `enqueue` never returned: see [`SalvageReport::unfinished_from`].
+/// It also returns messages that consumers have taken, as long as their segment was not drained. It
+/// may return a message whose `enqueue` never returned: see [`SalvageReport::unfinished_from`].
 #[derive(Debug, Clone)]
 pub struct Salvage {
     paths: Vec<PathBuf>,
@@ -76,28 +79,28 @@ pub struct Salvage {
 }
 
 impl Salvage {
-    /// A salvage of all segment files in these directories, and of these files.
+    /// A salvage of all segment files in these directories, and of the given files.
     pub fn of<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Salvage {
         let paths = paths.into_iter().map(|path| path.as_ref().to_owned()).collect();
         Salvage { paths, which: WhichSegments::Live }
     }
 
-    /// Reads drained segments too: messages that all consumers have taken, that were given up, or
-    /// that were refused, as long as nothing was written over them.
+    /// Reads drained segments too: messages that all consumers have taken, that were evicted, or
+    /// that were refused, as long as no later segment has overwritten them.
     #[must_use]
     pub fn with_spares(self) -> Salvage {
         Salvage { which: WhichSegments::All, ..self }
     }
 
-    /// Looks at the headers of all files, and begins to read.
+    /// Reads the headers of all files, and returns an iterator over the messages.
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`](crate::Error::NotFound) when a path does not exist or no segment file is
-    /// there, [`Error::InvalidArgument`](crate::Error::InvalidArgument) when the files are of two
+    /// [`Error::NotFound`](crate::Error::NotFound) when a path does not exist or has no segment
+    /// file, [`Error::InvalidArgument`](crate::Error::InvalidArgument) when the files belong to two
     /// queues, [`Error::UnsupportedFormat`](crate::Error::UnsupportedFormat), and
-    /// [`Error::Io`](crate::Error::Io) for a directory that cannot be read. What goes wrong with a
-    /// file is in the report.
+    /// [`Error::Io`](crate::Error::Io) for an unreadable directory. The report has the errors of
+    /// single files.
     pub fn messages(&self) -> Result<SalvagedMessages> {
         let wreck = SalvageSet::find(&self.paths, self.which)?;
         Ok(SalvagedMessages { merge: Merge::new(wreck, self.which) })
@@ -111,7 +114,7 @@ pub struct SalvagedMessages {
 }
 
 impl SalvagedMessages {
-    /// What was found.
+    /// The report of this salvage.
     #[must_use]
     pub fn into_report(self) -> SalvageReport {
         self.merge.into_report()

@@ -1,4 +1,4 @@
-//! A file of a disk that fails: sectors that cannot be read are zeros, and are counted.
+//! A file on a failing disk: unreadable sectors become zeros, and are counted.
 
 use std::cell::Cell;
 use std::io;
@@ -11,7 +11,7 @@ type File = <FileStorage as Storage>::File;
 #[derive(Debug)]
 pub(super) struct Patient {
     pub(super) file: File,
-    /// Reads of a sector that failed.
+    /// Failed reads of a sector.
     unreadable: Cell<u64>,
 }
 
@@ -25,7 +25,7 @@ impl Patient {
         self.file.len().unwrap_or(0)
     }
 
-    /// How many sectors could not be read since this was asked last.
+    /// Returns the count of unreadable sectors since the last call.
     pub(super) fn take_unreadable(&self) -> u64 {
         self.unreadable.take()
     }
