@@ -4,7 +4,7 @@ use super::{Cursor, Record};
 use crate::format::Origin;
 use crate::storage::StorageFile;
 
-/// What a read does after it copied a record's payload.
+/// What a read does after it has copied a record's payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Then {
     /// Stays at the record, which may be read again.
@@ -14,8 +14,8 @@ pub(crate) enum Then {
 }
 
 impl<F: StorageFile> Cursor<F> {
-    /// Replaces the content of `out` by the record's payload. False when the payload is not what
-    /// was written: `out` is empty then, and the caller looks for the record again, checked.
+    /// Replaces the content of `out` by the record's payload. Returns false when the payload is
+    /// damaged: `out` is empty then, and the caller finds the record again and verifies it.
     #[inline(always)]
     pub(crate) fn copy_to(&mut self, record: Record, then: Then, out: &mut Vec<u8>) -> bool {
         let (Some(offset), Some(window)) = (record.in_window, self.view.window()) else {
@@ -42,8 +42,8 @@ impl<F: StorageFile> Cursor<F> {
         }
     }
 
-    /// Copies the record's payload into `out`, which has its length. False as for
-    /// [`copy_to`](Self::copy_to).
+    /// Copies the record's payload into `out`, which has its length. Returns false when the payload
+    /// is damaged: the caller finds the record again and verifies it.
     #[cfg(feature = "capi")]
     #[inline(always)]
     pub(crate) fn copy_into(&mut self, record: Record, out: &mut [u8]) -> bool {
@@ -65,8 +65,8 @@ impl<F: StorageFile> Cursor<F> {
         self.scratch.copy_into(seq, out)
     }
 
-    /// The payload that was gathered for the record, without a copy, and its origin. `None` when a
-    /// read took it before.
+    /// Takes the payload that was gathered for the record, without a copy, and its origin. `None`
+    /// when a read has taken it before.
     pub(crate) fn take_gathered(&mut self, seq: u64) -> Option<(Vec<u8>, Option<Origin>)> {
         self.scratch.take(seq)
     }

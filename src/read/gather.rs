@@ -1,5 +1,6 @@
-//! Reads a record fragment by fragment: one that lies in several segments, or where no window can
-//! be had. By calls; a long piece through a window, if there is one, in one pass with its checksum.
+//! Reads a record fragment by fragment, if it lies in several segments or the cursor has no window.
+//! Reads by calls; copies a long piece through a window, if there is one, and computes the checksum
+//! in the same pass.
 
 use std::sync::Arc;
 
@@ -17,18 +18,18 @@ use crate::segment::{Lost, Segment};
 use crate::state::State;
 use crate::storage::{Storage, read_full};
 
-/// The scratch keeps at most this much memory for the next record: a few common lengths. (Messages
-/// of 4 MiB that got new memory each time took twice as long.)
+/// The scratch keeps at most this much memory for the next record: a few common lengths. (With new
+/// memory for each, messages of 4 MiB took twice as long.)
 pub(super) const TRIM_ABOVE: usize = 8 << 20;
 /// A piece at least this long is copied from a window of its whole segment. A read call would copy
 /// it too, and the checksum then load it once more.
 const WINDOW_FROM: u64 = 64 << 10;
 
-/// Where a cursor gathers the payload of a record that does not lie in its window.
+/// The payload of a record that does not lie in the cursor's window.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     bytes: Vec<u8>,
-    /// The number of the record whose whole message `bytes` is.
+    /// The number of the record whose complete message is in `bytes`.
     seq: Option<u64>,
     /// That record's origin, if it is a dead letter.
     origin: Option<Origin>,
@@ -41,29 +42,29 @@ impl Scratch {
         self.seq == Some(seq)
     }
 
-    /// From now on this is the payload of no record. The next record overwrites its bytes.
+    /// Marks the content as no record's payload. The next record overwrites its bytes.
     pub(super) fn forget(&mut self) {
         self.seq = None;
         self.origin = None;
     }
 
-    /// Room for a piece of `len` bytes at `at`.
+    /// Returns space for a piece of `len` bytes at `at`.
     fn piece(&mut self, at: usize, len: usize) -> &mut [u8] {
-        // Bounded: the caller has seen that the segment has that many bytes allocated.
+        // Bounded: the caller has verified that the segment has that many bytes allocated.
         if self.bytes.len() < at + len {
             self.bytes.resize(at + len, 0);
         }
         &mut self.bytes[at..at + len]
     }
 
-    /// From now on the first `len` bytes are the payload of the record `seq`.
+    /// Marks the first `len` bytes as the payload of the record `seq`.
     fn complete(&mut self, len: usize, seq: u64) {
         self.bytes.truncate(len);
         self.seq = Some(seq);
     }
 
-    /// Replaces the content of `out` by a copy of the payload of `seq`. False when this is not its
-    /// payload: `out` is empty then.
+    /// Replaces the content of `out` by a copy of the payload of `seq`. Returns false, with an
+    /// empty `out`, when the scratch does not have it.
     pub(super) fn copy_to(&mut self, seq: u64, out: &mut Vec<u8>) -> bool {
         out.clear();
         if !self.is_of(seq) {
@@ -74,7 +75,8 @@ impl Scratch {
         true
     }
 
-    /// As [`copy_to`](Self::copy_to), into `out`, which has the payload's length.
+    /// Copies the payload of `seq` into `out`, which has its length. Returns false when the scratch
+    /// does not have it.
     #[cfg(feature = "capi")]
     pub(super) fn copy_into(&mut self, seq: u64, out: &mut [u8]) -> bool {
         if !self.is_of(seq) {
@@ -85,7 +87,8 @@ impl Scratch {
         true
     }
 
-    /// As [`copy_to`](Self::copy_to), but exchanges the two buffers, which spares the copy.
+    /// Moves the payload of `seq` into `out` by exchanging the buffers, which avoids a copy.
+    /// Returns false, with an empty `out`, when the scratch does not have it.
     pub(super) fn exchange(&mut self, seq: u64, out: &mut Vec<u8>) -> bool {
         if !self.is_of(seq) {
             out.clear();
@@ -97,7 +100,8 @@ impl Scratch {
         true
     }
 
-    /// The payload of `seq`, with its memory, and its origin; `None` when this is not its payload.
+    /// Takes the payload of `seq`, with its memory and origin; `None` when the scratch does not
+    /// have it.
     pub(super) fn take(&mut self, seq: u64) -> Option<(Vec<u8>, Option<Origin>)> {
         let origin = self.origin.take();
         (self.seq.take() == Some(seq)).then(|| (std::mem::take(&mut self.bytes), origin))
@@ -108,7 +112,7 @@ impl Scratch {
         self.bytes.capacity()
     }
 
-    /// Frees the memory of a long message, which would otherwise stay for ever.
+    /// Frees the memory of a long message, which would otherwise stay allocated.
     fn trim(&mut self) {
         if self.bytes.capacity() > TRIM_ABOVE {
             *self = Scratch::default();
@@ -116,8 +120,8 @@ impl Scratch {
     }
 }
 
-/// The record at `spot` in `segment`, all of which lies below `limit`. With [`Check::Now`] its
-/// payload is checked and gathered in `scratch`. `None` when the record is damaged.
+/// Returns the record at `spot` in `segment`, all of which lies below `limit`. With [`Check::Now`]
+/// verifies its payload and stores it in `scratch`. `None` when the record is damaged.
 pub(super) fn gather<S: Storage>(
     state: &State<S>,
     segment: Arc<Segment<S::File>>,
@@ -149,10 +153,10 @@ pub(super) fn gather<S: Storage>(
     Ok(Some(Record { seq, len, in_window: None, end, crc_before: 0, crc_after: 0 }))
 }
 
-/// The fragments of one record, each bound to the one before it.
+/// The fragments of one record; each checksum includes that of the fragment before.
 struct Chain<'a, S: Storage> {
     state: &'a State<S>,
-    /// Where the next fragment lies.
+    /// The segment of the next fragment.
     segment: Arc<Segment<S::File>>,
     position: u64,
     seq: u64,
@@ -164,7 +168,7 @@ struct Chain<'a, S: Storage> {
 }
 
 impl<S: Storage> Chain<'_, S> {
-    /// Steps over the next fragment and returns its kind, one of `expected`. With `into`, checks
+    /// Steps over the next fragment and returns its kind, one of `expected`. With `into`, verifies
     /// its payload and appends it there. `None` when the fragment is damaged.
     fn next_fragment(
         &mut self,
@@ -224,8 +228,8 @@ impl<S: Storage> Chain<'_, S> {
         Ok(Some(fragment.kind))
     }
 
-    /// A window of the whole segment, to copy a piece of `len` bytes from. `None` where a call is
-    /// as good, or there is no window.
+    /// Returns a window of the whole segment, from which to copy a piece of `len` bytes. `None` if
+    /// a call is as fast, or the pool grants no window.
     fn window(&self, len: u64) -> Option<Window> {
         let (file, header) = (&self.segment.file, &self.segment.header);
         // An older segment may be longer than this run's windows.
@@ -238,7 +242,7 @@ impl<S: Storage> Chain<'_, S> {
         granted.ok().flatten().map(|granted| granted.window)
     }
 
-    /// Goes to the next segment. False when it is lost, and with it a piece of the record.
+    /// Moves to the next segment. Returns false when it is lost, and with it a piece of the record.
     fn next_segment(&mut self) -> Result<bool> {
         let state = self.state;
         let end = self.segment.header.end();

@@ -1,20 +1,24 @@
-//! The way out: find the next record, verify it, hand it on, step over it.
+//! Reads records: finds the next one, verifies it, delivers it, steps over it.
 //!
-//! A [`Cursor`] is a spot in the queue with what is at hand there: the open segment, a view of it,
-//! the record that was found last. A consumer owns a cursor under its lock; an iterator owns one
-//! that moves ahead of its consumer's.
+//! A [`Cursor`] is a spot in the queue with the open segment there, a view of it, and the last
+//! record that it found. A consumer owns a cursor under its lock; an iterator owns one that moves
+//! ahead of its consumer's.
 //!
-//! The quick way stands in this file: a whole record that lies in the [`View`]. The rest:
+//! This file has the fast path: a whole record in the [`View`].
 //!
-//! - `search`: the spot may also be at the end of what is visible, the end of a segment, padding,
-//!   or a recorded gap. Anything else there is damage: the cursor goes on at the next intact
-//!   record, so damage costs no more than the messages it touched.
-//! - `segments`: enters, crosses and releases segments.
-//! - `view`: shows a stretch of a segment, mapped or read ahead.
-//! - `gather`: reads a record in several pieces into the [`Scratch`], by calls.
-//! - `gaps`: reports numbers that are passed over.
-//! - `copy`: copies the payload to the caller.
-//! - `pause`: how long a reader waits before it looks again.
+//! | File | What it holds | What it does |
+//! |---|---|---|
+//! | `search` | | finds the next record at segment ends, padding, gaps and damage |
+//! | `open_segment` | | enters, crosses and releases segments |
+//! | `view` | `View`: a visible range of a segment | maps it, or reads ahead |
+//! | `gather` | `Scratch`: a payload outside the view | reads a record in several pieces |
+//! | `found_record` | `Record`, `Check` | |
+//! | `pass_gaps` | | reports missing numbers as a gap |
+//! | `copy_out` | | copies the payload to the caller |
+//! | `pause` | `Pause`: the length of the next wait | waits before another look |
+//!
+//! Bytes that are neither a record, padding nor a gap fragment are damage: the cursor continues at
+//! the next intact record, so damage costs only the messages that it touched.
 
 mod copy_out;
 mod found_record;
@@ -41,25 +45,25 @@ use gather::Scratch;
 use pause::Pause;
 use view::{Needs, View};
 
-/// A spot in the queue, and what is at hand there.
+/// A spot in the queue, and the open segment, view and record there.
 #[derive(Debug)]
 pub(crate) struct Cursor<F> {
     spot: Spot,
-    /// Positions below this one are known to be visible.
+    /// Positions below this one are visible.
     limit: u64,
-    /// The segment that is open, if any. It contains the spot, or ends there.
+    /// The open segment, if any. It contains the spot, or ends there.
     segment: Option<Arc<Segment<F>>>,
     view: View,
-    /// The record at the spot, when it was found before and is remembered.
+    /// The record at the spot, if an earlier read found and remembered it.
     found: Option<Record>,
-    /// The payload of the record that was met last was checked. (Not a field of [`Record`]: a byte
-    /// among its words would be stored alone and then copied as part of a word, and that load waits
-    /// for the store.)
+    /// The payload of the last record was verified. (Not a field of [`Record`]: a byte among its
+    /// words would be stored alone and then copied as part of a word, and that load waits for the
+    /// store.)
     verified: bool,
     scratch: Scratch,
     /// The wait before the next look for messages.
     pause: Pause,
-    /// The engine has something to do: see [`take_crossed`](Self::take_crossed).
+    /// The engine must act: see [`take_crossed`](Self::take_crossed).
     crossed: bool,
 }
 
@@ -83,12 +87,12 @@ impl<F: StorageFile> Cursor<F> {
         self.spot
     }
 
-    /// The record at the spot, checked and remembered; `None` when there is none yet.
+    /// Returns the record at the spot, verified and remembered; `None` when there is none yet.
     pub(crate) fn find<S: Storage<File = F>>(&mut self, core: &Core<S>) -> Result<Option<Record>> {
         self.meet_and_remember(core, Check::Now)
     }
 
-    /// As [`find`](Self::find), by the record's header alone.
+    /// Returns the record at the spot by its header only, and remembers it.
     pub(crate) fn find_header<S: Storage<File = F>>(
         &mut self,
         core: &Core<S>,
@@ -106,10 +110,10 @@ impl<F: StorageFile> Cursor<F> {
         Ok(met)
     }
 
-    /// The record at the spot, its payload checked as `check` says. The caller steps over it or
-    /// remembers it.
+    /// Returns the record at the spot, its payload verified as `check` says. The caller steps over
+    /// it or remembers it.
     ///
-    /// The error is boxed so that the result fits registers: the quick way stores nothing to
+    /// The error is boxed so that the result fits registers: the fast path stores nothing to
     /// memory.
     #[inline(always)]
     pub(crate) fn meet<S: Storage<File = F>>(
@@ -129,8 +133,8 @@ impl<F: StorageFile> Cursor<F> {
         Ok(if found { self.found } else { None })
     }
 
-    /// Whether the remembered record can be delivered as it is. A record outside the window is at
-    /// hand while the scratch has its payload, even if its segments are gone meanwhile.
+    /// Whether the remembered record can be delivered at once. A record outside the window can as
+    /// long as the scratch has its payload, even if its segments have been reclaimed.
     #[inline(always)]
     fn is_at_hand(&self, record: Record, check: Check) -> bool {
         match check {
@@ -141,8 +145,8 @@ impl<F: StorageFile> Cursor<F> {
         }
     }
 
-    /// A whole record that lies in the view; `None` for anything else, which
-    /// [`find_slowly`](Self::find_slowly) deals with.
+    /// Returns a whole record in the view; `None` for anything else, which
+    /// [`find_slowly`](Self::find_slowly) handles.
     #[inline(always)]
     fn find_quickly<S: Storage<File = F>>(
         &mut self,
@@ -175,7 +179,7 @@ impl<F: StorageFile> Cursor<F> {
         self.spot = Spot { position: record.end, seq: record.seq + 1 };
         let is_behind = |segment: &Arc<Segment<F>>| segment.header.end() <= record.end;
         if record.in_window.is_none() && self.segment.as_ref().is_some_and(is_behind) {
-            // The record's first pieces lie in the open segment, its last one in another.
+            // The record's first pieces lie in the open segment, the last one in another.
             self.cross(record.end);
         }
     }
@@ -188,20 +192,20 @@ impl<F: StorageFile> Cursor<F> {
         }
     }
 
-    /// Whether the payload of the record that was met last was checked.
+    /// Whether the payload of the last record was verified.
     #[cfg(feature = "capi")]
     #[inline]
     pub(crate) fn is_verified(&self) -> bool {
         self.verified
     }
 
-    /// Whether messages may be lent from the window.
+    /// Whether a read may lend messages from the window.
     #[inline(always)]
     pub(crate) fn may_lend(&self) -> bool {
         self.view.may_lend()
     }
 
-    /// The view's window, if it shows one.
+    /// The view's window, if it has one.
     #[inline(always)]
     pub(crate) fn window(&mut self) -> Option<&mut Window> {
         self.view.window_mut()

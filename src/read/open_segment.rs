@@ -1,5 +1,4 @@
-//! The segment that a cursor has open: the cursor enters the one that contains its spot, and
-//! crosses its end.
+//! Opens the segment that contains a cursor's spot, and leaves it at its end.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,8 +12,8 @@ use crate::segment::{Lost, Row, Segment};
 use crate::storage::{Storage, StorageFile};
 
 impl<F: StorageFile> Cursor<F> {
-    /// Opens the segment that contains the spot, or else the next one behind it, and reports
-    /// numbers missing before it as a gap. `None` when there is no such segment.
+    /// Opens the segment that contains the spot, or else the next one after it, and reports numbers
+    /// missing before it as a gap. `None` when there is no such segment.
     pub(super) fn enter_segment<S: Storage<File = F>>(
         &mut self,
         core: &Core<S>,
@@ -36,7 +35,7 @@ impl<F: StorageFile> Cursor<F> {
             let reported = pass_to_first(&mut self.spot, &core.gaps, &row.header);
             if self.spot.seq < row.header.first_seq {
                 // More numbers are missing, for another cause. The position stays before the
-                // segment: after a power cut some of them may be there again.
+                // segment: after a power cut some of them may exist again.
                 self.release();
                 self.spot.position = before;
             }
@@ -53,8 +52,8 @@ impl<F: StorageFile> Cursor<F> {
         let Spot { position, .. } = self.spot;
         loop {
             let mut list = core.segments.list();
-            // A segment that begins behind the visible end may have nothing committed: it may be
-            // taken back, and another one begin there.
+            // A segment that begins after the visible end may have no committed record: the writer
+            // may discard it, and begin another one there.
             let is_visible = |row: &Row| row.header.base < self.limit;
             let Some(row) = list.at(position).filter(is_visible) else {
                 return Ok(None);
@@ -79,7 +78,7 @@ impl<F: StorageFile> Cursor<F> {
         }
     }
 
-    /// Has the view show what lies at the spot, if it can.
+    /// Has the view show the bytes at the spot, if the pool allows.
     pub(super) fn look<S: Storage<File = F>>(
         &mut self,
         core: &Core<S>,
@@ -101,24 +100,24 @@ impl<F: StorageFile> Cursor<F> {
         self.release();
     }
 
-    /// Whether the engine has something to do: this cursor crossed the end of a segment, or wants a
-    /// window or a descriptor. Clears the flag.
+    /// Whether the engine must act: this cursor crossed the end of a segment, or needs a window or
+    /// a descriptor. Clears the flag.
     #[inline]
     pub(crate) fn take_crossed(&mut self) -> bool {
         std::mem::take(&mut self.crossed)
     }
 
-    /// The end of the segment that is open here; the spot's position when none is.
+    /// The end of the open segment; the spot's position if none is open.
     pub(crate) fn segment_end(&self) -> u64 {
         self.segment.as_ref().map_or(self.spot.position, |segment| segment.header.end())
     }
 
-    /// The life of the segment that is open here.
+    /// The life of the open segment.
     pub(crate) fn segment_life(&self) -> Option<u64> {
         self.segment.as_ref().map(|segment| segment.header.life)
     }
 
-    /// Clears a view that shows no window, or one that messages cannot be lent from: the next read
+    /// Clears a view without a window, or with one from which no message may be lent: the next read
     /// asks for a better one.
     pub(crate) fn reconsider_window(&mut self) {
         if self.view.may_improve() {
@@ -127,7 +126,7 @@ impl<F: StorageFile> Cursor<F> {
         }
     }
 
-    /// Releases the segment and the view; the spot stays.
+    /// Releases the segment and the view; keeps the spot.
     pub(crate) fn release(&mut self) {
         self.view.clear();
         self.segment = None;

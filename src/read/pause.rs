@@ -1,9 +1,9 @@
-//! How long a reader that found no message waits before it looks once more.
+//! The wait of a reader between two looks for a message.
 
-/// The more messages came during the last pause, the longer the next one is: a stream of messages
-/// is read in long runs, and a message that comes alone is read at once. A reader that polls
-/// without a pause takes the cache line of the tail from the producer for each message: both wait
-/// for the line most of the time.
+/// The more messages came during the last pause, the longer the next one is: a reader reads a
+/// stream of messages in long runs, and a single message at once. A reader that polls without a
+/// pause takes the cache line of the tail from the producer for each message: both then wait for
+/// the line most of the time.
 ///
 /// [`SHORTEST`] is about a tenth of a microsecond, [`LONGEST`] several microseconds. Measured with
 /// two threads and messages of 128 bytes (medians per message): without a pause 91 ns. Where a
@@ -11,7 +11,7 @@
 /// 256, 49 with 768; where it needs 0.13 us: 21 ns with any of them.
 #[derive(Debug)]
 pub(super) struct Pause {
-    /// How often the next pause tells the processor that this thread waits.
+    /// How many spin hints the next pause executes.
     spins: u32,
 }
 
@@ -32,7 +32,7 @@ impl Pause {
         (0..self.spins).for_each(|_| std::hint::spin_loop());
     }
 
-    /// Sets the length of the next pause, after `came` messages came during this one.
+    /// Sets the length of the next pause, after `came` new messages during this one.
     pub(super) fn adapt(&mut self, came: u64) {
         let spins = u64::from(self.spins);
         if came.saturating_mul(STREAM) >= spins {

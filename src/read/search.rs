@@ -1,4 +1,4 @@
-//! The slow way to the next record: over ends of segments, padding, recorded gaps and damage.
+//! The slow path to the next record: past ends of segments, padding, recorded gaps and damage.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,8 +15,8 @@ use crate::segment::{Row, Segment};
 use crate::storage::{Storage, StorageFile};
 
 impl<F: StorageFile> Cursor<F> {
-    /// Looks for the record at the spot, and remembers it. False when there is none. Unless `check`
-    /// is [`Check::Never`], the payload is checked at once.
+    /// Finds the record at the spot, and remembers it. Returns false when there is none. Verifies
+    /// the payload at once, unless `check` is [`Check::Never`].
     #[cold]
     #[inline(never)]
     pub(super) fn find_slowly<S: Storage<File = F>>(
@@ -30,7 +30,7 @@ impl<F: StorageFile> Cursor<F> {
         Ok(self.found.is_some())
     }
 
-    /// The record at the spot; passes over what lies before it.
+    /// Returns the record at the spot, after passing everything before it.
     fn search<S: Storage<File = F>>(
         &mut self,
         core: &Core<S>,
@@ -57,7 +57,7 @@ impl<F: StorageFile> Cursor<F> {
         Ok(None)
     }
 
-    /// Whether something is visible at the spot. Looks at the visible end, and once more after a
+    /// Whether any bytes at the spot are visible. Reads the visible end, and once more after a
     /// pause.
     fn see_more<S: Storage<File = F>>(&mut self, core: &Core<S>) -> Result<bool> {
         self.limit = core.visible.position.load(Ordering::Acquire);
@@ -74,8 +74,8 @@ impl<F: StorageFile> Cursor<F> {
         if came == 0 {
             return Ok(false);
         }
-        // The number is ahead of the position: a producer is publishing (the number comes first),
-        // or numbers are missing right before the end.
+        // The number is ahead of the position: a producer is publishing (it stores the number
+        // first), or numbers are missing right before the end.
         let end = core.visible_end();
         if self.spot.position >= end.position {
             pass_to_end(&mut self.spot, &core.gaps, end)?;
@@ -85,8 +85,9 @@ impl<F: StorageFile> Cursor<F> {
         Ok(true)
     }
 
-    /// Called when no segment contains the spot. Enters a segment that was begun meanwhile; without
-    /// one, all messages before the visible end are gone, and are passed over.
+    /// Called when no segment contains the spot. Enters a segment that the writer has begun
+    /// meanwhile; without one all messages before the visible end are gone, and the cursor passes
+    /// them.
     fn pass_missing_segments<S: Storage<File = F>>(&mut self, core: &Core<S>) -> Result<()> {
         reached!("where no segment is");
         let end = core.visible_end();
@@ -97,8 +98,8 @@ impl<F: StorageFile> Cursor<F> {
         pass_to_end(&mut self.spot, &core.gaps, end)
     }
 
-    /// The record that begins at the spot; `None` when something else lies there, which is stepped
-    /// over.
+    /// Returns the record that begins at the spot; `None` when other bytes are there, which the
+    /// cursor steps over.
     fn meet_fragment<S: Storage<File = F>>(
         &mut self,
         core: &Core<S>,
@@ -120,8 +121,8 @@ impl<F: StorageFile> Cursor<F> {
                 self.spot.position = seen.end();
             }
             Kind::Middle | Kind::Last if is_rest => {
-                // The rest of a record whose first pieces lie before this segment: it was taken
-                // already, or reported as a gap.
+                // The rest of a record whose first pieces lie before this segment: an earlier read
+                // took it, or reported it as a gap.
                 self.spot.position = seen.end();
             }
             Kind::Gap if scan.payload_holds(&seen).map_err(io)? => {
@@ -143,8 +144,8 @@ impl<F: StorageFile> Cursor<F> {
         Ok(None)
     }
 
-    /// Called where the bytes at the spot are damaged: goes to the segment's next intact record, or
-    /// behind the segment.
+    /// Called where the bytes at the spot are damaged: moves to the segment's next intact record,
+    /// or past the segment.
     #[cold]
     fn resynchronise<S: Storage<File = F>>(
         &mut self,
@@ -156,9 +157,9 @@ impl<F: StorageFile> Cursor<F> {
         let found = Scan::new(&segment.file, &segment.header, limit)
             .search(self.spot.position + format::ALIGN, self.spot.seq, below)
             .map_err(|error| Error::io("read", core.storage.path(), error))?;
-        // What begins in this segment has a lower number than what begins in the next one. Behind
-        // padding there may be records of a batch that was refused: the padding hides them, unless
-        // it is damaged.
+        // Records that begin in this segment have lower numbers than those of the next one. After
+        // padding there may be records of a refused batch: the padding hides them, unless it is
+        // damaged.
         let next = core.segments.list().at(segment.header.end());
         let end = next.map_or(u64::MAX, |row| row.header.first_seq);
         let found = found.filter(|(seen, number)| {
@@ -176,20 +177,20 @@ impl<F: StorageFile> Cursor<F> {
         reached!("behind a search that found nothing");
         let tail = core.visible_end();
         if tail.position > self.limit {
-            // Messages came after the search got its limit: `search` goes on, and looks again up to
-            // the new end.
+            // A producer published messages after the search got its limit: `search` continues, up
+            // to the new end.
             return Ok(());
         }
         // The damage reaches to the tail.
         pass_to_end(&mut self.spot, &core.gaps, tail)
     }
 
-    /// Where the message `seq` begins, or `end`, which was visible a moment ago. The caller keeps
-    /// segments from being given back.
+    /// Returns where the message `seq` begins, or `end`, which was the visible end a moment ago.
+    /// The caller prevents that segments are reclaimed.
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`] when the queue does not hold it.
+    /// [`Error::NotFound`] when the queue does not retain the message.
     pub(crate) fn spot_of<S: Storage<File = F>>(
         core: &Core<S>,
         seq: u64,
@@ -198,9 +199,9 @@ impl<F: StorageFile> Cursor<F> {
         let oldest = core.oldest(end);
         let not_found = || Error::no_message(core.storage.path(), seq, oldest.seq..end.seq);
         match seq.cmp(&end.seq) {
-            // Since `end` was read, messages may have come and been dropped.
+            // Since the caller read `end`, messages may have been added and dropped.
             std::cmp::Ordering::Equal => Ok(Spot::max(end, oldest)),
-            // A message whose first pieces are gone is not held.
+            // A message whose first pieces are gone is not retained.
             std::cmp::Ordering::Less if seq >= oldest.seq => {
                 let rows: Vec<_> = core.segments.list().live.iter().copied().collect();
                 Cursor::seek(core, &rows, seq)?.ok_or_else(not_found)
@@ -209,8 +210,8 @@ impl<F: StorageFile> Cursor<F> {
         }
     }
 
-    /// Where the segment begins that the message `seq` begins in, or lies behind the first of
-    /// which.
+    /// The beginning of the segment in which the message `seq` begins; the first segment's if none
+    /// does.
     pub(crate) fn segment_of(rows: &[Row], seq: u64) -> Option<Spot> {
         // `<`, not `<=`: a segment whose first number is `seq` may begin with the message's end,
         // and then the message begins in the segment before.
@@ -219,8 +220,8 @@ impl<F: StorageFile> Cursor<F> {
         Some(Spot { position: row.header.base, seq: row.header.first_seq })
     }
 
-    /// The spot of the message `seq`, if it is still held. Walks over the headers from the
-    /// beginning of its segment.
+    /// Returns the spot of the message `seq`, or of the next one if that is missing. Walks over the
+    /// headers from the beginning of its segment.
     pub(crate) fn seek<S: Storage<File = F>>(
         core: &Core<S>,
         rows: &[Row],

@@ -26,7 +26,7 @@ fn open(options: &Options, file_capacity: usize) -> (SimStorage, Queue) {
     (storage, queue)
 }
 
-/// The payload of the message `seq`; each message has another.
+/// The payload of the message `seq`; all payloads differ.
 fn payload(seq: u64, len: usize) -> Vec<u8> {
     let mix = |at| (seq << 32 | at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
     (0..len).map(|at| mix(at) as u8).collect()
@@ -94,7 +94,7 @@ fn quick_way_and_slow_way_find_the_same_records() {
         let spot = slow.spot();
         quickly += usize::from(quick.find_quickly(&queue.core, Check::Now).is_some());
         let met = quick.find(&queue.core).unwrap().unwrap();
-        // Where the quick cursor stands now, the record is read again by calls alone.
+        // A slow cursor reads the record at the fast cursor's spot again, by calls only.
         slow.release();
         let header = slow.find_header(&queue.core).unwrap().unwrap();
         let segment = Arc::clone(slow.segment.as_ref().unwrap());
@@ -176,7 +176,7 @@ fn numbers_are_passed_over_cause_by_cause() {
         gap(20, 24, GapCause::Damaged),
     ];
     assert_eq!(reported, expected);
-    // A stated cause is believed for all of them.
+    // A stated cause applies to all of them.
     spot.seq = 0;
     let reported = pass_to(&mut spot, &gaps, 25, Some(GapCause::Unflushed));
     assert!(
@@ -213,7 +213,8 @@ fn a_record_in_several_pieces_is_gathered_once_and_its_scratch_trimmed() {
     assert_eq!(take(&queue, &mut cursor), Ok(Some((0, put[0].clone()))));
     let reads = || storage.call_count(Call::Read);
 
-    // It is read once, however often it is looked at. A read that steps over it gets its memory.
+    // The payload is read once, whatever the number of looks. A read that steps over it gets its
+    // memory.
     let record = cursor.meet(&queue.core, Check::Later).unwrap().unwrap();
     cursor.remember(record);
     assert_eq!((record.in_window, record.len), (None, 1_300_000));
@@ -223,7 +224,7 @@ fn a_record_in_several_pieces_is_gathered_once_and_its_scratch_trimmed() {
     let mut out = Vec::with_capacity(10);
     assert!(cursor.copy_to(record, Then::StepsOver, &mut out) && out == put[1]);
     assert_eq!(reads(), before);
-    // A payload that was given away is read again.
+    // A payload that a read took is read again.
     assert!(!cursor.copy_to(record, Then::StepsOver, &mut out) && out.is_empty());
     let record = cursor.meet(&queue.core, Check::Now).unwrap().unwrap();
     assert!(reads() > before);
@@ -233,7 +234,8 @@ fn a_record_in_several_pieces_is_gathered_once_and_its_scratch_trimmed() {
     cursor.step_over(record);
     assert!(cursor.take_crossed(), "the segment of its first piece is behind");
 
-    // The memory of a long payload does not stay, and earlier bytes are not taken for it.
+    // The scratch does not keep the memory of a long payload, and does not mistake earlier bytes
+    // for it.
     let record = cursor.find(&queue.core).unwrap().unwrap();
     assert!(cursor.scratch.is_of(2));
     assert_eq!(copy(&mut cursor, record).as_ref(), Some(&put[2]));
@@ -265,7 +267,7 @@ fn with_short_windows_a_backlog_is_read_ahead_and_its_buffer_used_again() {
     assert!(ahead > 90 && reads < 20 && maps <= 3, "{ahead} by {reads} reads, {maps} maps");
     assert!(cursor.find(&queue.core).unwrap().is_none());
 
-    // A message that comes alone is read from a window, and may be lent from it.
+    // A single message is read from a window, and may be lent from it.
     put.push(payload(100, 500));
     queue.enqueue(&put[100]).unwrap();
     cursor.release();
@@ -293,7 +295,7 @@ fn check_later_notices_a_payload_that_changed() {
     // A read of the header alone does not find the damage.
     assert_eq!(cursor.meet(&queue.core, Check::Never).unwrap().map(|met| met.seq), Some(1));
 
-    // A read that fails to deliver it looks for it again, checked.
+    // A read that fails to deliver it finds it again and verifies it.
     let reported = cursor.meet(&queue.core, Check::Now).unwrap_err();
     assert!(matches!(*reported, Error::Gap(reported) if reported == gap(1, 1, GapCause::Damaged)));
     let met = cursor.meet(&queue.core, Check::Later).unwrap().unwrap();

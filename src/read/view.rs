@@ -1,4 +1,4 @@
-//! What a cursor sees of its segment without a call: mapped bytes, or bytes that were read ahead.
+//! The bytes of a segment that a cursor reads without a call: mapped, or read ahead.
 
 use crate::error::{Error, Result};
 use crate::format::{FRAGMENT_HEADER_LEN, Fragment, FragmentWords, SEGMENT_HEADER_LEN, Spot};
@@ -9,42 +9,42 @@ use crate::segment::pool::User;
 use crate::state::State;
 use crate::storage::{Storage, StorageFile};
 
-/// Bytes read ahead at a time.
+/// The bytes of one read-ahead.
 const READ_AHEAD: usize = 64 << 10;
 
-/// A view of one stretch of a segment. With an empty view, records are read by calls.
+/// A view of one range of a segment. With an empty view the cursor reads records by calls.
 #[derive(Debug)]
 pub(super) struct View {
     window: Option<Window>,
     /// The position of the window's first byte.
     base: u64,
-    /// The end of what the view shows: a record that ends here or before lies in the window. 0 when
-    /// there is none.
+    /// The end of the view: a record that ends here or before lies in the window. 0 without a
+    /// window.
     end: u64,
     backing: Backing,
-    /// The base of the window for which idle consumers were last asked to release theirs.
+    /// The base of the window for which the engine last asked idle consumers to release theirs.
     asked_at: u64,
-    /// The buffer for reading ahead, while the view shows something else.
+    /// The buffer for reading ahead, while the view does not use it.
     buffer: Option<Window>,
 }
 
-/// Where the bytes of a view come from, and so what may be done with them.
+/// The source of a view's bytes, which decides what a read may do with them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Backing {
     Nothing,
-    /// A window of the pool that messages may be lent from.
+    /// A window of the pool from which messages may be lent.
     Lendable,
-    /// A window of the pool that messages may not be lent from: the pool has too few.
+    /// A window of the pool from which no message may be lent: the pool has too few.
     CopyOnly,
     /// The cursor's own buffer, read ahead.
     ReadAhead,
 }
 
-/// What a view needs to become better.
+/// What a view needs to improve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Needs {
     Nothing,
-    /// That idle consumers release their windows. Asked once for each window.
+    /// That idle consumers release their windows. Requested once for each window.
     Window,
 }
 
@@ -85,13 +85,13 @@ impl View {
         self.buffer.is_some()
     }
 
-    /// Whether a lendable window would be better, if one can be had.
+    /// Whether a lendable window would be better than the present view.
     pub(super) fn may_improve(&self) -> bool {
         matches!(self.backing, Backing::Nothing | Backing::CopyOnly)
     }
 
     /// A whole record of `segment` that begins at `spot`, ends at or below `limit`, and lies in the
-    /// view. `None` for anything else, however intact.
+    /// view. `None` for anything else, even if intact.
     #[inline(always)]
     pub(super) fn whole_record<F: StorageFile>(
         &self,
@@ -123,8 +123,8 @@ impl View {
         Some(Record { seq, len, in_window: Some(payload), end, crc_before, crc_after })
     }
 
-    /// Shows what lies at `position` of `segment`, all of which is visible below `limit`: a window
-    /// of the pool, or nothing where none can be had. Where windows are shorter than a segment and
+    /// Shows the bytes at `position` of `segment`, which are visible up to `limit`: a window of the
+    /// pool, or nothing if the pool grants none. If windows are shorter than a segment and at least
     /// a whole one is visible ahead, reads ahead instead.
     pub(super) fn show<S: Storage>(
         &mut self,
@@ -148,7 +148,7 @@ impl View {
             && self.backing != Backing::ReadAhead
             && position.wrapping_sub(self.base) < window.len() as u64
         {
-            // The same window, of which more may be allocated by now.
+            // The same window, but more of it may be allocated by now.
             self.end = end(window, self.base);
             return Ok(Needs::Nothing);
         }
@@ -204,7 +204,7 @@ impl View {
         Ok(())
     }
 
-    /// Empties the view. The buffer for reading ahead stays for the next time.
+    /// Empties the view. Keeps the buffer for reading ahead for the next time.
     pub(super) fn clear(&mut self) {
         let window = self.window.take();
         if self.backing == Backing::ReadAhead {
