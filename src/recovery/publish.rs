@@ -115,8 +115,7 @@ pub(super) fn publish<S: Storage>(
 /// would declare them damaged.
 fn mark_at(durable: Spot, next: Option<Next>) -> Spot {
     let stated_from = next.map_or(u64::MAX, |next| next.missing.first(next.seq));
-    let most = stated_from;
-    Spot { seq: durable.seq.min(most), ..durable }
+    Spot { seq: durable.seq.min(stated_from), ..durable }
 }
 
 /// Makes the segment at `stated` durable, if it exists: the run record is about to replace the
