@@ -299,7 +299,7 @@ impl<S: Storage> LockedState<S> {
         if !self.exists() { Err(consumer.unknown(core)) } else { Ok(()) }
     }
 
-    /// Whether a read that ignores the limit on messages in flight would return something.
+    /// Whether a read that takes or looks would return a message, a gap or an error.
     pub(crate) fn has_waiting(&self, core: &Core<S>) -> bool {
         if self.existence == Existence::NotYet {
             return self.would_find(core) || core.check_readable().is_err();
@@ -312,8 +312,8 @@ impl<S: Storage> LockedState<S> {
             || self.ledger.as_ref().is_some_and(|ledger| ledger.has_something())
     }
 
-    /// Whether every kind of read would return something, also one that respects the limit on
-    /// messages in flight.
+    /// Whether every kind of read would return something, also one that receives, which the limit
+    /// on messages in flight and the suspects may prevent.
     pub(crate) fn has_news(&self, core: &Core<S>) -> bool {
         let is_allowed = |ledger: &Ledger<S::File>| {
             ledger.has_rejected_to_report()

@@ -32,7 +32,7 @@ enum Returned {
 /// The outcome of one search at a cursor's spot.
 enum LookedAt {
     Found(Record),
-    /// The consumer must not get the message there; the search goes on behind it.
+    /// The consumer must not get the message there; the search continues after it.
     Passed,
     /// There is no message, or a gap that a later read reports.
     Nothing,

@@ -187,7 +187,7 @@ impl<S: Storage> LockedState<S> {
     }
 
     /// Restores the stretches of an earlier run: the numbers from the cursor to the highest done
-    /// number that are not done. The cursor moves behind that number.
+    /// number that are not done. The cursor moves past that number.
     fn take_up_stretches(&mut self, core: &Core<S>) -> Result<()> {
         let at = self.cursor.spot();
         let Some(ledger) = self.ledger.as_deref_mut() else {

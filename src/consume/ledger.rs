@@ -3,9 +3,9 @@
 //! Every number from the stored place up to the cursor is either *open* (in flight, returned, or
 //! rejected), *done* (acknowledged, taken, or reported as a gap), or *left* in a stretch that the
 //! cursor skipped. The stored place is the lowest number that is open or left; with none it is the
-//! cursor's spot. Done numbers beyond the place are kept as ranges, at most one more than there are
-//! open messages and stretches between them. After a reopening, ranges may lie beyond the cursor,
-//! which steps over the messages in them. (`returns.rs` has returns and rejections.)
+//! cursor's spot. Done numbers beyond the place are kept as ranges; the open messages and stretches
+//! between them limit how many. After a reopening, ranges may lie beyond the cursor, which steps
+//! over the messages in them. (`returns.rs` has returns and rejections.)
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};

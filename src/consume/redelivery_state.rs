@@ -181,7 +181,7 @@ impl<F: StorageFile> Redeliveries<F> {
         self.unflushed.clear();
     }
 
-    /// Replaces the rules. Dead letters that another queue could not flush will be enqueued anew.
+    /// Replaces the rules. Dead letters that another queue could not flush will be enqueued again.
     pub(super) fn set_rules(&mut self, rules: Rules) -> Rules {
         self.unflushed.clear();
         std::mem::replace(&mut self.rules, rules)
@@ -235,7 +235,7 @@ impl<F: StorageFile> Redeliveries<F> {
     }
 
     /// Whether the message at the cursor may get a count: all present counts fit into the row, or
-    /// an earlier delivery left it a count and that one is stored.
+    /// the message is a suspect or has a count, and its own count fits.
     pub(crate) fn has_room(&self, next: u64) -> bool {
         let comes_again = self.is_suspect(next) || self.counts.contains_key(&next);
         self.stored_below == u64::MAX || comes_again && self.is_stored(next)

@@ -75,8 +75,7 @@ impl<S: Storage> ConsumerState<S> {
                 let ended = step.moved || reported(&step.outcome).is_some();
                 drop(locked);
                 if ended && self.has_redelivery.load(Ordering::Acquire) {
-                    // The end of this message's attempts may allow another message, so a waiting
-                    // reader wakes.
+                    // The message is done: one that had to wait for it may be delivered now.
                     core.wake_reader(self.row);
                 }
                 step

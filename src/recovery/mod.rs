@@ -5,7 +5,7 @@
 //! | File | What it holds | What it does |
 //! |---|---|---|
 //! | `read_index` | `ReadIndex`, `Known`: the index and its content | reads it, or creates one |
-//! | `belief` | `Belief`: how much of the index may be true | decides it, answers what follows |
+//! | `belief` | `Belief`: how much of the index may be true | decides what to believe |
 //! | `foreign` | | refuses a directory that is not a queue's |
 //! | `rows` | `Rows`: the segments | takes them from the index or the headers |
 //! | `headers` | `Headers` of all segment files | reads headers, writes damaged ones again |

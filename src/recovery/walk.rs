@@ -60,7 +60,7 @@ pub(super) fn start_of_walk(image: &IndexImage, live: &[Row], belief: Belief) ->
             let next = image.live.run.and_then(|run| next_of_run(&run, live));
             let next = next.map(|next| next.spot());
             match image.live.tail {
-                // An opening stores both anew, the tail last: until then the next segment's
+                // An opening stores both again, the tail last: until then the next segment's
                 // beginning may be the better one.
                 Some(tail) => next.filter(|next| next.seq > tail.seq).or(Some(tail)),
                 // (Not the last segment's beginning: the run before may have begun it for a record

@@ -82,7 +82,7 @@ impl FileReading {
                     stated.push(Missing { first: seq, end: number, why });
                     self.spot = Spot { position: seen.end(), seq: number };
                 }
-                // A refused batch leaves pieces behind the tail.
+                // A refused batch leaves pieces after the tail.
                 Lies::Nothing
                     if wreck.is_behind_the_tail(self.at, self.spot)
                         && self.has_pieces_alone(&wreck.segments[self.at], self.spot) =>
