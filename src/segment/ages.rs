@@ -1,21 +1,21 @@
-//! Finds the segments in which every message is too old.
+//! Finds and evicts the segments in which every message is older than `max_age`.
 //!
 //! A segment's header says when its first message was written (`created`), and before which time
-//! its last one was (`until`). The writer holds to that: with ages a segment takes messages for an
-//! eighth of `max_age`; a later message begins another segment. Once `max_age` has passed since
-//! `until`, every message in the segment is too old.
+//! its last one was (`until`). The writer keeps that promise: with `max_age` a segment takes
+//! messages for an eighth of `max_age`, and a later message begins another segment. Once `max_age`
+//! has passed since `until`, every message in the segment is too old.
 //!
 //! A header does not date its messages in two cases:
 //!
-//! - `until` is zero, because messages were written without ages, or more than an eighth of today's
-//!   `max_age` behind `created`, because `max_age` was longer then.
+//! - `until` is zero, because messages were written without `max_age`, or more than an eighth of
+//!   today's `max_age` behind `created`, because `max_age` was longer then.
 //! - `created` lies in the future: the clock was ahead then, or is behind now. When the clock
-//!   reaches that time, the header is believed again.
+//!   reaches that time, the header dates its messages again.
 //!
-//! In these cases the `created` of the segments behind it is used: all its messages were written
-//! before those segments began. The tail's segment has none behind it: its messages count as
-//! written when this run first looked at the last of them. (Where there is no room for another
-//! segment, messages go to one whose `created` lies in the future, too.)
+//! In these cases the code uses the `created` of the segments behind it: all its messages were
+//! written before those segments began. The tail's segment has none behind it: its messages count
+//! as written when this run first looked at the last of them. (Where there is no room for another
+//! segment, the writer also appends to one whose `created` lies in the future.)
 
 use std::time::Duration;
 
@@ -29,12 +29,11 @@ use crate::storage::{Storage, StorageFile};
 
 use super::Segment;
 
-/// How old messages may become, in milliseconds.
+/// How old messages may become and how long a segment takes messages, in milliseconds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ages {
     most: u64,
-    /// How long a segment takes messages: an eighth of `most`, but no longer than its header can
-    /// say.
+    /// How long a segment takes messages: an eighth of `most`, at most what its header can store.
     span: u64,
 }
 
@@ -44,29 +43,29 @@ impl Ages {
         Ages { most, span: (most / 8).clamp(1, u32::MAX.into()) }
     }
 
-    /// The time between two looks at the ages of segments.
+    /// Returns the time between two checks of the segments' ages.
     pub(crate) fn look_every(&self) -> Duration {
         Duration::from_millis(self.span.clamp(20, 30_000))
     }
 
-    /// Until when a segment that begins `now` takes messages.
+    /// Returns until when a segment that begins `now` takes messages.
     pub(crate) fn until(&self, now: u64) -> u64 {
         now.saturating_add(self.span)
     }
 
-    /// Whether a segment's header dates its messages: says how old they are `now`.
+    /// Returns whether a segment's header tells how old its messages are `now`.
     pub(crate) fn is_dated(&self, created: u64, until: u64, now: u64) -> bool {
         created <= now && until != 0 && until.saturating_sub(created) <= self.span
     }
 
-    /// Whether all messages that were written before `until` are too old `now`.
+    /// Returns whether all messages written before `until` are too old `now`.
     pub(crate) fn are_past(&self, until: u64, now: u64) -> bool {
         until.saturating_add(self.most) <= now
     }
 }
 
 impl<F: StorageFile> List<F> {
-    /// How many segments, from the oldest on, hold only messages that are too old. The last
+    /// Returns how many segments, from the oldest on, hold only messages that are too old. The last
     /// message ends at position `tail`.
     fn too_old(&mut self, ages: Ages, tail: u64, now: u64) -> usize {
         let Some(last) = self.live.back().map(|row| row.header) else {
@@ -101,8 +100,8 @@ impl<F: StorageFile> List<F> {
 
 impl<S: Storage> Segments<S> {
     /// Evicts the segments before the committed `tail` that hold only messages that are too old.
-    /// Returns the first number that is still in the queue; `None` when nothing was evicted. The
-    /// last segment stays: see [`is_tail_too_old`](Self::is_tail_too_old).
+    /// Returns the first sequence number still in the queue, or `None` when it evicted nothing.
+    /// Never evicts the last segment (see [`is_tail_too_old`](Self::is_tail_too_old)).
     pub(crate) fn expire(&self, context: &Context<'_, S>, ages: Ages, tail: u64) -> Option<u64> {
         let mut list = self.list();
         let too_old = list.too_old(ages, tail, context.storage.now());
@@ -117,14 +116,14 @@ impl<S: Storage> Segments<S> {
         Some(retained_from)
     }
 
-    /// Whether the tail's segment is the only one, and all its messages before the committed `tail`
-    /// are too old. The caller holds the producers' lock.
+    /// Returns whether the tail's segment is the only one, and all its messages before the
+    /// committed `tail` are too old. The caller holds the producers' lock.
     pub(crate) fn is_tail_too_old(&self, context: &Context<'_, S>, ages: Ages, tail: u64) -> bool {
         let mut list = self.list();
         list.live.len() == 1 && list.too_old(ages, tail, context.storage.now()) == 1
     }
 
-    /// Stores in the tail's segment's header between which times its messages are written. The
+    /// Stores in the header of the tail's segment from when and until when it takes messages. The
     /// caller holds the producers' lock.
     pub(crate) fn date_tail(
         &self,
@@ -140,7 +139,7 @@ impl<S: Storage> Segments<S> {
             return Ok(());
         };
         let header = SegmentHeader { created, until, ..row.header };
-        // The header is synced together with the messages that the new times are for.
+        // The flush that syncs the messages of the new time span syncs this header, too.
         segment.file.write_at(&header.in_file().encode(), 0).map_err(|error| {
             crate::error::Error::io("write", context.storage.path().join(segment.name()), error)
         })?;

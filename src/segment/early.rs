@@ -1,9 +1,10 @@
-//! Segments that the clock closed early: their files are cut to what they hold.
+//! Shortens the files of segments that the writer closed early because their time span was over.
 //!
 //! A cut changes no byte of a record, nor the padding behind the last one, which says where the
 //! segment ends. So a crash before or after it leaves the same messages, and a power cut may leave
-//! either length. The index's row says the shorter length first: a row never promises bytes that
-//! the file does not have. What the file takes on the disk it says last, when the file was synced.
+//! either length. The index's row gets the shorter length before the file is cut: a row never
+//! promises bytes that the file does not have. The row gets the smaller disk usage last, after a
+//! sync of the file.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,8 +17,9 @@ use super::row::{EarlyEnd, Row};
 use crate::storage::{Storage, StorageFile};
 
 impl<F: StorageFile> List<F> {
-    /// The time of the `segment` is over, and the last one was begun in its stead: nothing lies
-    /// behind `offset` in its file. If the last one is rolled back, that goes with it.
+    /// Notes that the time span of `segment` is over and the last live segment replaced it:
+    /// `segment` has no records behind `offset`. A rollback of the last segment also drops this
+    /// note.
     pub(crate) fn note_early_end(&mut self, segment: &Segment<F>, offset: u64) {
         let follows = self.live.back_mut().filter(|row| row.header.life != segment.header.life);
         if let Some(row) = follows {
@@ -25,8 +27,8 @@ impl<F: StorageFile> List<F> {
         }
     }
 
-    /// Cuts the segment before the one at `at`. It counts for what it took until the next flush has
-    /// synced it: before that a power cut may bring the longer file back.
+    /// Cuts the segment before the one at `at`. It counts with its old size until the next flush
+    /// has synced it: before that a power cut may restore the longer file.
     fn cut_before<S: Storage<File = F>>(&mut self, context: &Context<'_, S>, at: usize) {
         let Some(EarlyEnd { life, offset }) = self.live[at].early_end else {
             return;
@@ -40,8 +42,8 @@ impl<F: StorageFile> List<F> {
         let Ok(segment) = self.open(context.storage, &row) else {
             return;
         };
-        // Who has the segment open may look behind the cut. Nobody opens it meanwhile: that takes
-        // the list's lock.
+        // A reader that has the segment open may read behind the cut. No reader opens it meanwhile,
+        // since opening takes the list's lock.
         let by_list = self.kept_open.iter().chain(&self.handed_on);
         let known = 1 + by_list.filter(|open| open.header.life == life).count();
         if Arc::strong_count(&segment) > known && !planted!(CutUnderReaders) {
@@ -56,7 +58,7 @@ impl<F: StorageFile> List<F> {
         (row.header.allocated, row.is_cut) = (cut, true);
         self.write_row(context, &row);
         reached!("between a row that is shorter and its file");
-        // On failure the file stays as long as it is, and counts.
+        // On failure the file keeps its length and counts with it.
         let _ = segment.file.set_len(cut);
         if planted!(CutCountsAtOnce) {
             row.header.disk = disk_bytes(&segment.file, 0, cut);
@@ -66,8 +68,8 @@ impl<F: StorageFile> List<F> {
         self.note_store(&segment);
     }
 
-    /// The segment was synced. If it was cut before that, it is as long as it is, and counts for no
-    /// more.
+    /// Notes that the segment was synced. If it was cut before, a power cut cannot restore the
+    /// longer file, so from now on it counts with its real size.
     pub(crate) fn note_cut<S: Storage<File = F>>(
         &mut self,
         context: &Context<'_, S>,
@@ -86,8 +88,7 @@ impl<F: StorageFile> List<F> {
 }
 
 impl<S: Storage> Segments<S> {
-    /// Cuts the files of segments that the clock closed early to what they hold, as far as nobody
-    /// has them open.
+    /// Cuts the files of segments that were closed early, except those that a reader has open.
     pub(crate) fn cut_early_ends(&self, context: &Context<'_, S>) {
         let reclaiming = self.reclaiming.lock();
         if *reclaiming {

@@ -1,4 +1,4 @@
-//! One segment file: opening it, its header, how many bytes it takes, quarantining it.
+//! One segment file: opens it, reads its header, measures its disk usage, quarantines it.
 
 use std::io;
 use std::sync::Arc;
@@ -20,15 +20,15 @@ pub(crate) struct Segment<F> {
     pub(crate) file: F,
     /// Bytes of the file that are allocated.
     pub(super) allocated: AtomicU64,
-    /// File offset where fresh space began when this life began: nothing was ever written behind
-    /// it, and page faults there are dear.
+    /// File offset where fresh space began when this life began. Nothing was ever written behind
+    /// it, so page faults there are expensive.
     pub(super) fresh_from: u64,
-    /// File offset up to which fresh space was filled with zeros or written: a store before it
-    /// meets pages in memory. Changed only under the producers' lock.
+    /// File offset up to which fresh space was filled with zeros or written: pages below it are in
+    /// memory. Changed only under the producers' lock.
     pub(super) filled: AtomicU64,
 }
 
-/// The file of a segment that an opening has open, to hand it on.
+/// A segment file that recovery opened and passes to the list.
 #[derive(Debug)]
 pub(crate) struct Opened<F> {
     pub(crate) life: u64,
@@ -38,7 +38,7 @@ pub(crate) struct Opened<F> {
 }
 
 impl<F> Opened<F> {
-    /// The live segment `row` with this file, which is its own.
+    /// Returns the live segment `row` with this file.
     pub(super) fn segment_of(self, row: &Row) -> Arc<Segment<F>> {
         Arc::new(Segment {
             slot: row.slot,
@@ -57,7 +57,7 @@ impl<F: StorageFile> Segment<F> {
         format::segment_name(self.slot)
     }
 
-    /// Offset in the file of a position of this segment.
+    /// Returns the file offset of a position of this segment.
     #[inline]
     pub(crate) fn offset(&self, position: u64) -> u64 {
         SEGMENT_HEADER_LEN + (position - self.header.base)
@@ -67,31 +67,31 @@ impl<F: StorageFile> Segment<F> {
         self.allocated.load(Ordering::Acquire)
     }
 
-    /// The position up to which space is allocated.
+    /// Returns the position up to which space is allocated.
     pub(crate) fn allocated_end(&self) -> u64 {
         let bytes = self.allocated().max(SEGMENT_HEADER_LEN) - SEGMENT_HEADER_LEN;
         self.header.base + (bytes / format::ALIGN * format::ALIGN).min(self.header.capacity())
     }
 
-    /// Ends the segment at `position` for readers: bytes that a refused record left behind it are
+    /// Ends the segment at `position` for readers: bytes behind it are from a rejected record,
     /// neither a message nor damage.
     pub(super) fn end_at(&self, position: u64) {
         self.allocated.store(self.offset(position), Ordering::Release);
     }
 
-    /// Whether nothing had ever been written at `offset` when this life began.
+    /// Returns whether nothing had ever been written at `offset` when this life began.
     pub(crate) fn is_fresh(&self, offset: u64) -> bool {
         offset >= self.fresh_from
     }
 
-    /// File offset up to which a store meets pages in memory.
+    /// Returns the file offset up to which pages are in memory.
     pub(crate) fn filled(&self) -> u64 {
         self.filled.load(Ordering::Relaxed)
     }
 
     /// Fills fresh space up to `end` with zeros. The caller holds the producers' lock, and the tail
-    /// lies before that space. Best effort: space that could not be filled is only slower to store
-    /// to.
+    /// lies before that space. Best effort: stores to space that could not be filled are only
+    /// slower.
     pub(crate) fn fill(&self, end: u64) {
         let from = self.filled();
         if from < end {
@@ -100,30 +100,30 @@ impl<F: StorageFile> Segment<F> {
         }
     }
 
-    /// Notes that the writer is about to write up to `end` by a call.
+    /// Notes that the writer is about to write up to `end` by a write call.
     pub(crate) fn claim(&self, end: u64) {
         self.filled.fetch_max(end, Ordering::Relaxed);
     }
 }
 
-/// Bytes of disk that a segment of that length may take besides its own, now or when its pages are
-/// written out: a file in more than four pieces needs a block of ext4 that says where they are.
+/// Returns the disk bytes that a segment of that length may take beyond its length, now or when its
+/// pages are written out: ext4 needs one more block for a file of more than four extents.
 pub(crate) fn overhead(length: u64) -> u64 {
     if length > 16 << 10 { 4096 } else { 0 }
 }
 
-/// The bytes of disk that a segment file counts for.
+/// Returns the disk bytes that a segment file counts for.
 pub(super) fn taken(row: &Row) -> u64 {
     row.header.disk.max(row.header.allocated + overhead(row.header.length))
 }
 
-/// The bytes of disk that a file takes, at least its allocated length. Where the file system does
-/// not say, that is what it was `known` to take before: a cut may have failed.
+/// Returns the disk bytes that a file takes, at least its allocated length. Where the file system
+/// does not report them, uses the last `known` value, since a cut may have failed.
 pub(super) fn disk_bytes<F: StorageFile>(file: &F, known: u64, allocated: u64) -> u64 {
     file.disk_bytes().unwrap_or(known).max(allocated)
 }
 
-/// Random numbers in stock: the system gives several at a time.
+/// Buffered random numbers: the system returns several at a time.
 #[derive(Debug, Default)]
 pub(super) struct Salts(Vec<u32>);
 
@@ -151,8 +151,8 @@ fn header_in<F: StorageFile>(file: &F) -> Result<Result<SegmentHeader, Invalid>,
     Ok(SegmentHeader::decode(&bytes))
 }
 
-/// Opens the file in `slot` if it is the segment `header`. A file with a damaged header is taken
-/// for that segment: its records have checksums of their own.
+/// Opens the file in `slot` if it is the segment `header`. Accepts a file with a damaged header as
+/// that segment: its records have checksums of their own.
 pub(crate) fn open_life<S: Storage>(
     storage: &S,
     slot: u32,
@@ -161,7 +161,8 @@ pub(crate) fn open_life<S: Storage>(
     open_and_compare(storage, slot, header).map(|(opened, _)| opened)
 }
 
-/// As [`open_life`], and whether the file has a header that [begins so](SegmentHeader::begins_as).
+/// Opens the file in `slot` if it is the segment `header`, or its header is damaged. Also returns
+/// whether the file's header [agrees with `header`](SegmentHeader::begins_as).
 pub(crate) fn open_and_compare<S: Storage>(
     storage: &S,
     slot: u32,
@@ -173,7 +174,7 @@ pub(crate) fn open_and_compare<S: Storage>(
         Ok(found) if found.life != header.life || found.queue_id != header.queue_id => {
             return Err(Lost::Gone);
         }
-        // A file of a later version is neither read nor written.
+        // This version neither reads nor writes a file of a later version.
         Err(Invalid::Version(found)) => {
             let later = LaterVersion { found, supported: format::FORMAT_VERSION };
             return Err(Lost::Io(io::Error::new(io::ErrorKind::Unsupported, later)));
@@ -192,8 +193,8 @@ pub(super) fn lost(error: io::Error) -> Lost {
     }
 }
 
-/// Renames a file that is not what it should be, so that its name is free and its bytes are kept.
-/// On failure the file keeps its name.
+/// Renames a file that is not the expected one: frees its name and keeps its bytes. On failure the
+/// file keeps its name.
 pub(crate) fn quarantine<S: Storage>(storage: &S, name: &str) -> io::Result<()> {
     for number in 0..10_000 {
         let quarantined = if number == 0 {
@@ -215,7 +216,7 @@ pub(crate) fn quarantine<S: Storage>(storage: &S, name: &str) -> io::Result<()> 
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
-/// The `live` segments among those that are `opened`.
+/// Returns the `opened` files that belong to `live` segments.
 pub(super) fn handed_on<F>(live: &[Row], opened: Vec<Opened<F>>) -> Vec<Arc<Segment<F>>> {
     let segment_of = |opened: Opened<F>| {
         let row = live.iter().find(|row| row.header.life == opened.life)?;

@@ -1,10 +1,10 @@
-//! How bytes get into fresh space: by stores into pages that were filled with zeros before, or by
+//! Chooses how a record reaches fresh space: by stores into pages filled with zeros before, or by
 //! write calls.
 
 use super::context::Context;
 use crate::storage::{Storage, StorageFile, Stores};
 
-/// The bytes of one huge page, where there are any, and of the longest folio.
+/// Bytes of a huge page (where the machine has them) and of the longest folio.
 const HUGE_PAGE: u64 = 2 << 20;
 /// Fresh space is filled in pieces at least this long, also where windows are shorter.
 const FILL_LEAST: u64 = 64 << 10;
@@ -16,9 +16,9 @@ const CALL_FROM_FILLED: u64 = 96 << 10;
 const CALL_FROM_HUGE: u64 = 256 << 10;
 
 impl<S: Storage> Context<'_, S> {
-    /// The length of the pieces in which fresh space is filled with zeros before records are stored
-    /// there. `None` when it is not filled: where a few bytes are flushed often, each sync would
-    /// write the zeros too.
+    /// Returns the length of the pieces in which the writer fills fresh space with zeros before it
+    /// stores records there. `None` where it does not fill: with frequent small flushes, each sync
+    /// would write the zeros too.
     ///
     /// A write call of that length makes the kernel allocate one folio for it; the first store into
     /// a window that is at least as long maps the whole folio. Measured on ext4 (Linux 6.18), for
@@ -32,8 +32,9 @@ impl<S: Storage> Context<'_, S> {
         self.fills.then(|| window.clamp(FILL_LEAST, HUGE_PAGE))
     }
 
-    /// Whether a payload of `len` bytes goes into fresh space by a write call. The kernel then
-    /// clears no page that the call overwrites whole; and filling would take as many calls.
+    /// Returns whether the writer puts a payload of `len` bytes into fresh space by a write call.
+    /// The kernel then clears no page that the call overwrites whole; and filling would take as
+    /// many calls.
     pub(crate) fn prefers_call(&self, len: u64) -> bool {
         let least = match self.fill_step() {
             Some(HUGE_PAGE) => CALL_FROM_HUGE,
@@ -43,9 +44,9 @@ impl<S: Storage> Context<'_, S> {
         len >= least
     }
 
-    /// Fills the beginning of a new file, whose first record has a payload of `whole` bytes;
-    /// returns the offset up to which it is filled. The header's page is left out: the header is
-    /// written anew in every life, and a write call into a long folio looks at all of it (100 us).
+    /// Fills the beginning of a new file, whose first record has a payload of `whole` bytes.
+    /// Returns the offset up to which it is filled. Skips the header's page: the header is written
+    /// anew in every life, and a write call into a long folio looks at all of it (100 us).
     pub(super) fn begin_filled(&self, file: &S::File, allocated: u64, whole: u64) -> u64 {
         let Some(step) = self.fill_step() else {
             return 0;

@@ -1,27 +1,28 @@
 //! Lengths of segments and windows, and how many windows may be mapped.
 //!
-//! `List::next_len` says how long a segment becomes, from three lengths: the *backlog* (bytes
+//! `List::next_len` chooses the length of the next segment from three lengths: the *backlog* (bytes
 //! before the tail that some consumer has still to read, `State::backlog`), what its first record
 //! needs, and the tail's segment. It is the shortest of 2 MiB, 4 MiB and so on, up to the arena
-//! size, that is more than half the backlog and in which the record lies in one piece. One step
-//! longer is kept while the backlog is at least half of it. So a backlog has files of the order of
-//! its logarithm, and then one for each arena; one that stays about the same has segments of one
-//! length, which become spares and are used again, the last used first: that is memory that is
-//! warm. Spares of another length are removed. With `max_bytes` the longest is a quarter of what
-//! the index leaves, and the shortest a quarter of that, in whole pages and at least two. Where the
-//! oldest messages are dropped ahead of need, a sixteenth, but for a record that is longer.
+//! size, that is more than half the backlog and in which the record lies in one piece. A segment
+//! one step longer than that keeps its length while the backlog is at least half of it. So the
+//! number of files grows with the logarithm of the backlog, and then by one for each arena. While
+//! the backlog stays about the same, all segments have one length and are reused as spares, the
+//! last used first: its memory is warm. The storage worker removes spares of another length. With
+//! `max_bytes` the longest segment is a quarter of what the index leaves, and the shortest a
+//! quarter of that, in whole pages and at least two. A queue that drops its oldest messages ahead
+//! of need uses a sixteenth, except for a longer record.
 
 use super::files::overhead;
 use crate::format::{SEGMENT_HEADER_LEN, SHARED_SEGMENT_LEN, index_at};
 use crate::options::OnFull;
 
-/// The length of a segment of a queue that is nearly empty, if arenas are not shorter.
+/// Segment length of a nearly empty queue, if arenas are not shorter.
 const LEAST_LEN: u64 = 2 << 20;
 
 /// Queues that drop their oldest messages do so ahead of need from this `max_bytes` on. (Less in
 /// tests, whose disks are small.)
 const DROPS_AHEAD_FROM: u64 = if cfg!(test) { 128 << 10 } else { 16 << 20 };
-/// Such a queue has so many segments at least: what is kept free is a small part.
+/// Such a queue has at least this many segments, so that the space it keeps free is a small part.
 const SHARES: u64 = 16;
 
 #[cfg(test)]
@@ -31,7 +32,7 @@ thread_local! {
         const { std::cell::Cell::new(None) };
 }
 
-/// The longest window that the writer asks for where an arena is shorter.
+/// The longest window that the writer maps where an arena is shorter.
 const WRITER_LEN: u64 = 64 << 10;
 
 /// Lengths and numbers that follow from the options.
@@ -43,7 +44,7 @@ pub(crate) struct Geometry {
     pub(crate) usual_len: u64,
     /// Length of the longest new segment file.
     pub(crate) most_len: u64,
-    /// The queue drops its oldest messages, and does so before it needs the room.
+    /// Whether the queue drops its oldest messages before it needs their space.
     pub(crate) drops_ahead: bool,
     /// Length of a mapped window in bytes: a whole segment, or an arena when the cap is tight.
     pub(crate) window_len: u64,
@@ -52,8 +53,9 @@ pub(crate) struct Geometry {
 }
 
 impl Geometry {
-    /// Small arenas share a segment. A queue with `max_bytes` has at least four segments, or as
-    /// many as its bytes allow, so that giving one back is a small step.
+    /// Derives the lengths from the options. Small arenas share a segment. A queue with `max_bytes`
+    /// has at least four segments, or as many as its bytes allow, so that evicting one is a small
+    /// step.
     pub(crate) fn new(
         arena_size: u64,
         max_mapped_arenas: Option<u32>,
@@ -91,19 +93,20 @@ impl Geometry {
         Geometry { least_len, usual_len, most_len, drops_ahead, window_len, max_mapped }
     }
 
-    /// Length of the writer's windows: where arenas are very short, several of them, up to two
-    /// thirds of the cap. Each window costs two calls and a fault, whatever its length. (Enqueue of
-    /// 128 bytes, arenas of 4 KiB: 300 ns; with a window of two of three arenas 180, with six of
-    /// ten 125. With three, a message that comes alone is copied: it is shorter than a window.)
+    /// Returns the length of the writer's windows: several arenas where these are very short, up to
+    /// two thirds of the cap. Each window costs two calls and a fault, whatever its length.
+    /// (Enqueue of 128 bytes, arenas of 4 KiB: 300 ns; with a window of two of three arenas 180,
+    /// with six of ten 125. With three, a message that comes alone is copied: it is shorter than a
+    /// window.)
     pub(crate) fn writer_len(&self) -> u64 {
         let most = (self.max_mapped / 3 * 2).min(WRITER_LEN);
         (most / self.window_len * self.window_len).max(self.window_len)
     }
 
-    /// The length of the segment behind one of the length `present`, when consumers have `backlog`
-    /// bytes still to read and its first record takes `need`. Lengths double as the backlog grows:
-    /// so a backlog has few files, and a queue that is nearly empty stays in memory that is warm.
-    /// A backlog that stays about the same has segments of one length, which are used again.
+    /// Returns the length of the segment behind one of the length `present`, when consumers have
+    /// `backlog` bytes still to read and its first record takes `need`. Lengths double as the
+    /// backlog grows: a long backlog has few files, and a nearly empty queue reuses warm memory.
+    /// While the backlog stays about the same, so does the length, and segments are reused.
     pub(crate) fn next_len(&self, present: u64, backlog: u64, need: u64) -> u64 {
         let backlog_bound = backlog;
         let whole = SEGMENT_HEADER_LEN + need;

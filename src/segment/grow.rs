@@ -1,4 +1,4 @@
-//! Makes segments, and grows their files.
+//! Creates segments and grows their files.
 
 use std::io;
 use std::ops::Range;
@@ -22,8 +22,8 @@ const FIRST_STEP: u64 = 256 << 10;
 pub(super) const LARGEST_STEP: u64 = 8 << 20;
 
 impl<F: StorageFile> List<F> {
-    /// Makes a new segment file with space for `need` bytes behind the header. `whole` is the
-    /// payload of its first record.
+    /// Creates a segment file with space for `need` bytes behind the header. `whole` is the payload
+    /// length of its first record.
     pub(super) fn create<S: Storage<File = F>>(
         &mut self,
         context: &Context<'_, S>,
@@ -48,8 +48,8 @@ impl<F: StorageFile> List<F> {
         let name = format::segment_name(slot);
         let page = crate::memory::page_size();
         let exact = (SEGMENT_HEADER_LEN + need).next_multiple_of(page).min(header.length);
-        // The queue's first segment may stay its only one, and gets little. After a segment that
-        // filled up, the next one probably will too.
+        // The queue's first segment may stay its only one, so it gets little space. After a segment
+        // that filled up, the next one probably will, too.
         let first_step = context.fill_step().unwrap_or(0).max(FIRST_STEP);
         let was_filled =
             self.live.back().is_some_and(|row| row.header.allocated == row.header.length);
@@ -82,7 +82,7 @@ impl<F: StorageFile> List<F> {
                 }))
             }
             Err(error) => {
-                // Nothing was stored in the file, and it must not take space on a full disk.
+                // The empty file must not take space on a full disk.
                 if context.storage.remove(&name).is_ok() {
                     self.names.slots.remove(&slot);
                 } else {
@@ -95,7 +95,7 @@ impl<F: StorageFile> List<F> {
         }
     }
 
-    /// The next segment of the queue: a spare, or else a new file.
+    /// Makes the next segment of the queue from a spare, or else from a new file.
     pub(super) fn append<S: Storage<File = F>>(
         &mut self,
         context: &Context<'_, S>,
@@ -126,8 +126,8 @@ impl<F: StorageFile> List<F> {
         made.map(|(segment, _)| segment)
     }
 
-    /// The header of a new life. From here until the segment's row is written, the index says that
-    /// its rows may be wrong.
+    /// Returns the header of a new life. From here until the segment's row is written, the index
+    /// marks its rows as possibly wrong.
     pub(super) fn begin_life<S: Storage<File = F>>(
         &mut self,
         context: &Context<'_, S>,
@@ -155,17 +155,17 @@ impl<F: StorageFile> List<F> {
         })
     }
 
-    /// Writes the segment's row to the index, if there is room for it. (Only a segment's first row
-    /// may find none.)
+    /// Writes the segment's row to the index, if the index has room. (Only a segment's first row
+    /// may find no room.)
     pub(super) fn write_row<S: Storage<File = F>>(&mut self, context: &Context<'_, S>, row: &Row) {
         let room = self.index_room(context);
         self.names.rows_complete &=
             context.index.write_segment_row(row.slot, Some(&row.header), room);
     }
 
-    /// Allocates space in the file up to offset `end`, where it has none yet, and some ahead while
-    /// there is room. It allocates nothing ahead, and removes spares for their space, only when no
-    /// space is coming.
+    /// Allocates the file's missing space up to offset `end`, and some beyond it while there is
+    /// room. Only when no drained segment will free space does it allocate nothing beyond, and
+    /// remove spares.
     pub(super) fn extend<S: Storage<File = F>>(
         &mut self,
         context: &Context<'_, S>,
@@ -204,8 +204,9 @@ impl<F: StorageFile> List<F> {
         Ok(())
     }
 
-    /// Where a segment of that length ends that is to have space up to `end` and has it up to
-    /// `have`: earlier, if `max_bytes` leaves less. So it grows in large steps near the limit, too.
+    /// Returns up to where a segment may be allocated that has space up to `have` and wants it up
+    /// to `end`: less than `end` if `max_bytes` leaves less. So it grows in large steps near the
+    /// limit, too.
     fn within_limit<S: Storage<File = F>>(
         &self,
         context: &Context<'_, S>,
@@ -223,8 +224,8 @@ impl<F: StorageFile> List<F> {
         end.min(have + left / page * page)
     }
 
-    /// Really allocates the range of the file of a segment of that length if the limits allow it;
-    /// returns the range's end.
+    /// Allocates the range of a segment file of that length, if the limits allow it. Returns the
+    /// range's end.
     pub(super) fn allocate<S: Storage<File = F>>(
         &mut self,
         context: &Context<'_, S>,
@@ -239,8 +240,8 @@ impl<F: StorageFile> List<F> {
         let needed = end - have + first;
         let index = context.index.len();
         let used = self.limited_bytes() + index;
-        // Where the oldest messages are dropped ahead of need, a segment is begun only when all of
-        // it has room: behind one that the limit cuts off there would be no room for spares.
+        // A queue that drops its oldest messages ahead of need begins a segment only when all of it
+        // has room: behind a segment that the limit cuts short, spares would have no room.
         let geometry = context.pool.geometry();
         let whole = geometry.drops_ahead && length <= geometry.usual_len && !self.live.is_empty();
         let asked = if have == 0 && whole { length + first } else { needed };
@@ -272,7 +273,7 @@ impl<F: StorageFile> List<F> {
         let before = disk_bytes(file, 0, have);
         file.allocate(have, end - have).map_err(|error| Error::io("allocate", path(), error))?;
         if let Some(limit) = context.limits.max_bytes {
-            // The file system may have taken blocks of its own to find the file's pieces.
+            // The file system may have taken more blocks for the file's extents.
             let needed = disk_bytes(file, 0, end).saturating_sub(before).max(needed);
             if used + needed > limit {
                 file.set_len(have).map_err(|error| Error::io("truncate", path(), error))?;

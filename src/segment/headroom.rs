@@ -1,8 +1,8 @@
-//! The headroom of a queue that drops its oldest messages: room for the next segments, made before
-//! it is needed, so that no producer waits for the syncs that evicting takes.
+//! The headroom of a queue that drops its oldest messages: space for the next segments, freed
+//! before a producer needs it, so that no producer waits for the syncs of an eviction.
 //!
-//! The headroom is the length of one segment or a few, of which there are sixteen: it grows each
-//! time that a producer has used it up and waits, and is the least again when the queue was idle.
+//! The headroom is one to four of the queue's sixteen segments. It grows each time a producer has
+//! used it up and waits, and falls back to one when the queue is idle.
 
 use super::Segments;
 use super::context::{Context, Plan};
@@ -15,26 +15,26 @@ use crate::storage::{Storage, StorageFile};
 /// The longest headroom, in segments.
 const MOST_HEADROOM: u64 = 4;
 
-/// How much room there is ahead of need.
+/// How much of the headroom is free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RoomAhead {
     /// The headroom is whole; or the queue keeps none.
     Enough,
-    /// There is room for the next segment, and behind it not for the whole headroom.
+    /// There is room for the next segment, but not for the whole headroom.
     Little,
     /// There is no room for the next segment.
     Nothing,
 }
 
 impl<F: StorageFile> List<F> {
-    /// Bytes of disk that are free, spares, or about to be one of them.
+    /// Returns the disk bytes that are free, belong to spares, or are about to.
     fn room<S: Storage<File = F>>(&self, context: &Context<'_, S>) -> u64 {
         let live: u64 = self.live.iter().map(taken).sum();
         let limit = context.limits.max_bytes.unwrap_or(u64::MAX);
         limit.saturating_sub(live + self.names.other_bytes + context.index.len())
     }
 
-    /// How many segments of that length there is room for now.
+    /// Returns how many segments of that length fit now.
     fn fitting<S: Storage<File = F>>(&self, context: &Context<'_, S>, length: u64) -> u64 {
         let limit = context.limits.max_bytes.unwrap_or(u64::MAX);
         let free = limit.saturating_sub(self.limited_bytes() + context.index.len());
@@ -43,12 +43,12 @@ impl<F: StorageFile> List<F> {
 }
 
 impl<S: Storage> Segments<S> {
-    /// How much room there is for the segment of that plan, and for those after it.
+    /// Returns how much room there is for the segment of that plan and the next ones.
     pub(crate) fn room_ahead(&self, context: &Context<'_, S>, plan: &Plan) -> RoomAhead {
         let geometry = context.pool.geometry();
         let mut list = self.list();
         let length = list.next_len(geometry, plan);
-        // A longer one is for one long record: only then room is made for it.
+        // Only one long record gets a longer segment; its producer makes the room when it needs it.
         if !geometry.drops_ahead || length > geometry.usual_len {
             return RoomAhead::Enough;
         }
@@ -56,8 +56,8 @@ impl<S: Storage> Segments<S> {
         if fitting > list.headroom {
             return RoomAhead::Enough;
         }
-        // The producer reports this: while the storage worker reports something it does nothing
-        // for producers.
+        // The producer reports this, because the storage worker cannot serve producers while it
+        // reports.
         let (used, limit) = (list.limited_bytes(), context.limits.max_bytes.unwrap_or(0));
         events::full(context.storage.path(), &context.full(used, limit, length));
         if fitting > 0 {
@@ -67,9 +67,9 @@ impl<S: Storage> Segments<S> {
         RoomAhead::Nothing
     }
 
-    /// Drops the oldest segments until there is room for the headroom. Of those that end at or
-    /// before `visible` alone: others may hold the beginning of a record that is being written. The
-    /// last one stays. Returns the first number that is still in the queue, if there were any.
+    /// Drops the oldest segments until the headroom is free. Drops only segments that end at or
+    /// before `visible`, since others may hold the beginning of a record that is being written, and
+    /// never the last one. Returns the first sequence number still in the queue, if it dropped any.
     pub(crate) fn drop_ahead(&self, context: &Context<'_, S>, visible: u64) -> Option<u64> {
         let geometry = context.pool.geometry();
         let mut list = self.list();

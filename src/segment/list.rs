@@ -22,35 +22,37 @@ const MANY_OPEN: usize = 32;
 #[derive(Debug)]
 pub(crate) struct List<F> {
     pub(crate) live: VecDeque<Row>,
-    /// Segments that somebody has open, by life.
+    /// Segments that a reader, the writer or the list has open, by life.
     pub(super) open: Vec<(u64, Weak<Segment<F>>)>,
-    /// Live segments that were stored to and not synced since: they stay open, and the flush syncs
-    /// each through this descriptor. The kernel reports a failed write-back once to each open
-    /// descriptor; one that is opened later may never learn of it.
+    /// Live segments that a writer stored to since their last sync: the list keeps them open, and
+    /// the flush syncs each through this descriptor. The kernel reports a failed write-back once to
+    /// each open descriptor; a descriptor opened later may never learn of it.
     pub(super) kept_open: Vec<Arc<Segment<F>>>,
-    /// Live segments that the opening opened. They stay open until they are drained: the oldest one
-    /// for its first reader, the last one for the first writer.
+    /// Live segments that recovery opened. The list keeps them open until they are drained: the
+    /// oldest for its first reader, the last for the first writer.
     pub(super) handed_on: Vec<Arc<Segment<F>>>,
-    /// Counts how often a writer began to store to a segment: numbers each such store.
+    /// The number of the last store: each time a writer begins to store to a segment, it gets the
+    /// next.
     pub(super) last_store: u64,
     pub(super) recycling: Recycling<F>,
     pub(super) names: Names,
-    /// The first number behind the only segment, when that segment was drained, or behind all that
-    /// the opening found: as long as no segment is live, no lower number is in the queue.
+    /// While no segment is live: no sequence number below this is in the queue. Set when the only
+    /// segment is drained, or by recovery to the number behind all segments that it found.
     pub(super) drained_up_to: u64,
-    /// The first message that expired since the last consumer was removed: the next one that is to
-    /// begin at the oldest message begins there, with a gap. While there are consumers it means
-    /// nothing. Under the list's lock, so that whoever sees that messages are gone sees it.
+    /// The first message that expired since the last consumer was removed: the next consumer that
+    /// starts at the oldest message starts there, with a gap. Meaningless while there are
+    /// consumers. Under the list's lock, so that a thread that finds messages evicted also finds
+    /// this.
     pub(crate) expired_from: Option<Spot>,
-    /// The tail's segment, when its header does not date its messages.
+    /// The age of the messages in the tail's segment, when its header does not date them.
     pub(super) undated_tail: Option<Undated>,
-    /// For how many segments room is kept free, in a queue that drops its oldest messages.
+    /// For how many segments a queue that drops its oldest messages keeps space free.
     pub(crate) headroom: u64,
 }
 
 impl<F: StorageFile> List<F> {
-    /// All bytes of disk but the index's: [`limited_bytes`](Self::limited_bytes) and those of
-    /// removed files that readers still have open.
+    /// Returns all disk bytes except the index's: [`limited_bytes`](Self::limited_bytes) and the
+    /// bytes of removed files that readers still have open.
     pub(crate) fn disk_bytes(&self) -> u64 {
         let removed = self
             .recycling
@@ -61,7 +63,7 @@ impl<F: StorageFile> List<F> {
         self.limited_bytes() + removed.sum::<u64>()
     }
 
-    /// Bytes of disk of the files in the directory without the index: `max_bytes` limits these.
+    /// Returns the disk bytes of the directory's files, except the index: `max_bytes` limits these.
     /// Removed files that a reader has open do not count: a reader that pauses within a segment
     /// must not make the queue evict more than that segment.
     pub(crate) fn limited_bytes(&self) -> u64 {
@@ -69,17 +71,17 @@ impl<F: StorageFile> List<F> {
             + self.names.other_bytes
     }
 
-    /// Whether there are segments whose space may soon be free.
+    /// Returns whether there are segments whose space may soon be free.
     pub(crate) fn has_drained(&self) -> bool {
         !self.recycling.drained.is_empty() || !self.recycling.in_transit.is_empty()
     }
 
-    /// Whether a drained segment was stored to since it was last synced.
+    /// Returns whether a writer stored to a drained segment since its last sync.
     pub(crate) fn has_drained_unsynced(&self) -> bool {
         self.recycling.drained.iter().any(|drained| drained.row.unsynced_store != 0)
     }
 
-    /// How the index's rows of segments are to be taken.
+    /// Returns whether the next opening may trust the index's segment rows.
     pub(super) fn rows_are(&self) -> RowsAre {
         if self.names.rows_complete && self.recycling.in_transit.is_empty() {
             RowsAre::Right
@@ -88,12 +90,12 @@ impl<F: StorageFile> List<F> {
         }
     }
 
-    /// Bytes by which the index file may grow: those that `min_free_bytes` and `max_bytes` leave
-    /// when there is room for three segments.
+    /// Returns by how many bytes the index file may grow: what `min_free_bytes` and `max_bytes`
+    /// leave beside three segments.
     pub(crate) fn index_room<S: Storage<File = F>>(&self, context: &Context<'_, S>) -> u64 {
         let free = match context.limits.min_free_bytes {
             0 => u64::MAX,
-            // If the free space cannot be found out, there is none.
+            // If the storage cannot tell the free space, the index may not grow.
             least => context.storage.free_bytes().unwrap_or(0).saturating_sub(least),
         };
         let Some(limit) = context.limits.max_bytes else {
@@ -105,24 +107,24 @@ impl<F: StorageFile> List<F> {
         limit.saturating_sub(index + self.limited_bytes().max(least)).min(free)
     }
 
-    /// Whether more than [`MANY_OPEN`] segments are open.
+    /// Returns whether more than [`MANY_OPEN`] segments are open.
     pub(crate) fn has_many_open(&self) -> bool {
         self.open.len() > MANY_OPEN
             && self.open.iter().filter(|(_, open)| open.strong_count() > 0).count() > MANY_OPEN
     }
 
-    /// The length of the tail's segment: while the backlog stays about the same, also that of the
-    /// next one.
+    /// Returns the length of the tail's segment. The next one has the same while the backlog stays
+    /// about the same.
     pub(super) fn tail_len(&self, geometry: &Geometry) -> u64 {
         self.live.back().map_or(geometry.least_len, |row| row.header.length)
     }
 
-    /// Whether the tail's segment is longer than that of a queue that is nearly empty.
+    /// Returns whether the tail's segment is longer than that of a nearly empty queue.
     pub(crate) fn has_long_tail(&self, geometry: &Geometry) -> bool {
         self.tail_len(geometry) > geometry.least_len
     }
 
-    /// The length of the next segment.
+    /// Returns the length of the next segment.
     pub(super) fn next_len(&self, geometry: &Geometry, plan: &Plan) -> u64 {
         geometry.next_len(self.tail_len(geometry), plan.backlog, plan.need)
     }
@@ -131,12 +133,12 @@ impl<F: StorageFile> List<F> {
         self.recycling.spares.len()
     }
 
-    /// How many spares of that length there are.
+    /// Returns how many spares of that length there are.
     pub(crate) fn spares_of(&self, length: u64) -> usize {
         self.recycling.spares.iter().filter(|spare| spare.row.header.length == length).count()
     }
 
-    /// How many spares of that length are kept while the queue is busy.
+    /// Returns how many spares of that length the queue keeps while it is busy.
     pub(super) fn spares_wanted<S: Storage>(&self, context: &Context<'_, S>, length: u64) -> usize {
         spares_wanted(length, context.limits.pace()).max(self.headroom as usize)
     }
@@ -168,7 +170,7 @@ impl<F: StorageFile> List<F> {
         }
     }
 
-    /// The live segment that holds `position`, or the first one behind it.
+    /// Returns the live segment that holds `position`, or the first one behind it.
     pub(crate) fn at(&self, position: u64) -> Option<Row> {
         let index = self.live.partition_point(|row| row.header.end() <= position);
         self.live.get(index).copied()

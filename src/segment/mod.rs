@@ -1,14 +1,32 @@
-//! The segment allocator: makes segments, uses drained ones again, removes the surplus.
+//! The segment allocator: creates segment files, reuses drained ones, removes surplus ones.
+//!
+//! | file | what it holds | what it does |
+//! |---|---|---|
+//! | `list` | every segment of the queue, under one lock | finds a segment, counts disk bytes |
+//! | `row`, `files` | a segment without its file; an open segment file | reads headers, quarantines files |
+//! | `names` | file names in use, the next life, random salts | counts changes of the directory |
+//! | `geometry` | lengths of segments and windows | chooses the next segment's length |
+//! | `context` | limits and settings for one call | says how many spares to keep |
+//! | `grow`, `fill` | | creates files, allocates space, fills it with zeros |
+//! | `open` | open files of live segments | tells a flush which segments to sync |
+//! | `recycling`, `recycle` | drained and spare segments, transfers | turns drained segments into spares |
+//! | `reclaim` | | carries transfers out, makes spares ahead, syncs the directory |
+//! | `headroom` | | evicts the oldest segments before their space is needed |
+//! | `ages`, `undated` | message ages | evicts segments whose messages all expired |
+//! | `early` | | shortens the files of segments that `max_age` closed early |
+//! | `pool` | mapped windows of segment files | maps, shares and unmaps windows |
+//! | `scan`, `seed` | a read buffer | checks fragments by read calls; recomputes a lost checksum seed |
 //!
 //! Invariants:
 //!
 //! - Live segments are listed in the order of their positions. They do not overlap.
-//! - Space is really allocated before anybody may store to it, in steps ahead of the tail.
-//! - A drained segment waits in `drained` until a *synced* place of every consumer stands behind it
-//!   (rule R8). Only then may it be used again or removed.
-//! - A segment that a reader still has open is never used again: its file is removed, and its bytes
-//!   stay on the disk until the reader releases it.
-//! - Giving space back never needs space.
+//! - A producer stores only to space that the file system has allocated; it is allocated in steps
+//!   ahead of the tail.
+//! - A drained segment stays in `drained` until every consumer's *synced* position is past it (rule
+//!   R8). Only then may the storage worker reuse or remove it.
+//! - A segment that a reader still has open is never reused: its file is removed, and its bytes
+//!   stay on the disk until the reader closes it.
+//! - Freeing space never needs space.
 
 pub(crate) mod ages;
 mod context;
@@ -55,7 +73,7 @@ pub(crate) use open::Unsynced;
 use recycling::Recycling;
 pub(crate) use row::{Found, Lost, Row};
 
-/// Whether space is coming: drained segments are about to give theirs back.
+/// Whether drained segments are about to free space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Coming {
     Space,
@@ -66,19 +84,20 @@ enum Coming {
 pub(crate) struct Segments<S: Storage> {
     list: Mutex<List<S::File>>,
     /// Held by the one thread that reclaims or makes spares; a thread that needs the space waits
-    /// for it. True after the end of the run: the files may belong to another owner, so this queue
-    /// does nothing to them any more.
+    /// for it. True after the queue was closed: another process may own the files by then, so this
+    /// queue changes them no more.
     reclaiming: Mutex<bool>,
     /// How many of the `directory_changes` are durable. Stored after a sync has succeeded.
     synced_changes: AtomicU64,
     syncing_directory: Mutex<()>,
-    /// Counts how often segments were drained because consumers passed them, their messages
-    /// expired, or the storage worker made room ahead of need. Changed under the list's lock.
+    /// How often segments were drained because consumers passed them, their messages expired, or
+    /// the storage worker made room ahead of need. Changed under the list's lock.
     passed: AtomicU64,
 }
 
 impl<S: Storage> Segments<S> {
-    /// The segments that were `found`. Those of the live ones that are `opened` already stay open.
+    /// Builds the list from the segments that recovery `found`. Live segments that recovery
+    /// `opened` stay open.
     pub(crate) fn new(found: Found, opened: Vec<Opened<S::File>>) -> Segments<S> {
         let handed_on = handed_on(&found.live, opened);
         let rows = found.live.iter().chain(&found.spares).chain(&found.drained);
@@ -121,7 +140,7 @@ impl<S: Storage> Segments<S> {
         self.list.lock()
     }
 
-    /// Makes the next segment of the queue: from a spare when there is one, else as a new file.
+    /// Makes the next segment of the queue from a spare, or else from a new file.
     pub(crate) fn append(
         &self,
         context: &Context<'_, S>,
@@ -136,13 +155,13 @@ impl<S: Storage> Segments<S> {
         if short {
             context.reclaims.have_reclaimed()?;
         }
-        // Otherwise the storage worker is about to reclaim: a new file needs no sync now, and is
-        // one more spare later.
+        // Otherwise the storage worker is about to reclaim. A new file saves the producer that
+        // sync, and becomes one more spare later.
         self.with_room(context, |list, _| list.append(context, plan))
     }
 
-    /// Calls `attempt` until it finds room, or until reclaiming gives no space back any more. The
-    /// attempt's argument says whether space is coming. Both are found under one lock.
+    /// Calls `attempt` until it finds room, or until reclaiming frees no more space. Reads the
+    /// argument of `attempt` (whether space is coming) under the same lock as the attempt.
     fn with_room<R>(
         &self,
         context: &Context<'_, S>,
@@ -167,8 +186,8 @@ impl<S: Storage> Segments<S> {
         }
     }
 
-    /// How often segments were drained by consumers, by age, or ahead of need; for
-    /// [`regain`](Self::regain).
+    /// Returns how often segments were drained by consumers, by age, or ahead of need (for
+    /// [`regain`](Self::regain)).
     pub(crate) fn passed(&self) -> u64 {
         self.passed.load(Ordering::Relaxed)
     }
@@ -177,15 +196,15 @@ impl<S: Storage> Segments<S> {
         self.passed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Reclaims drained segments. Returns whether others than writers drained any since
-    /// [`passed`](Self::passed) was `seen`: then a writer that found no room tries again. Space
-    /// that a refused record gave back itself is no reason to try again.
+    /// Reclaims drained segments. Returns whether consumers, ages or the storage worker drained any
+    /// since [`passed`](Self::passed) returned `seen`: then a writer that found no room tries
+    /// again. Space that a rejected record itself frees is no reason to try again.
     pub(crate) fn regain(&self, context: &Context<'_, S>, seen: u64) -> Result<bool> {
         context.reclaims.have_reclaimed()?;
         Ok(self.passed() != seen)
     }
 
-    /// Allocates space in the file up to offset `end`, and some ahead while there is room.
+    /// Allocates the file's space up to offset `end`, and some beyond it while there is room.
     pub(crate) fn extend(
         &self,
         context: &Context<'_, S>,
@@ -199,7 +218,7 @@ impl<S: Storage> Segments<S> {
     }
 
     /// Drains every live segment that ends at or before `position`, except the last one, which
-    /// takes new records. Returns whether there was any.
+    /// takes new records. Returns whether it drained any.
     pub(crate) fn drain(&self, position: u64) -> bool {
         let mut list = self.list();
         let mut any = false;
@@ -224,8 +243,8 @@ impl<S: Storage> Segments<S> {
         Some(first_held)
     }
 
-    /// Drains every live segment that begins behind `position`: they were begun for a record that
-    /// was rolled back.
+    /// Drains every live segment that begins behind `position`: a writer began it for a record that
+    /// was rolled back. Returns whether it drained any.
     pub(crate) fn drain_behind(&self, position: u64) -> bool {
         let mut list = self.list();
         let mut any = false;
@@ -243,10 +262,10 @@ impl<S: Storage> Segments<S> {
         self.list().names.next_life
     }
 
-    /// Drains the only live segment, whose records end at `tail`: its space may be all there is.
-    /// Notes that messages below `evicted` were evicted for `cause`. Returns the position where
-    /// the segment ends. Returns `None`, and drains nothing, when other segments are live, or when
-    /// the segment is empty and the next one would not be shorter.
+    /// Drains the only live segment, whose records end at `tail`: no other space may be left. Notes
+    /// that messages below `evicted` were evicted for `cause`. Returns the position where the
+    /// segment ends. Returns `None` and drains nothing when other segments are live, or when the
+    /// segment is empty and the next one would not be shorter.
     pub(crate) fn drain_tail(
         &self,
         context: &Context<'_, S>,
@@ -267,14 +286,14 @@ impl<S: Storage> Segments<S> {
         }
         list.drained_up_to = tail.seq;
         if let Some(open) = list.opened(header.life) {
-            // A consumer that stands in it goes on behind it.
+            // A consumer whose position is in this segment continues behind it.
             open.end_at(tail.position);
         }
         list.drain_front();
         Some(header.end())
     }
 
-    /// Whether a reader has a removed segment open, so that its space is not free yet.
+    /// Returns whether a reader has a removed segment open, so that its space is not free yet.
     pub(crate) fn has_removed_open(&self) -> bool {
         self.list().recycling.removed.iter().any(|(open, _)| open.strong_count() > 0)
     }

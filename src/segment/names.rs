@@ -1,9 +1,9 @@
-//! The directory's books: names that are taken, lives that were used, changes to sync, and bytes of
-//! other files.
+//! What the queue knows of its directory: file names in use, the next unused life, changes not yet
+//! synced, bytes of other files.
 
 use super::files::Salts;
 
-/// The set of slots whose names are taken.
+/// The set of slots whose file names are in use.
 #[derive(Debug, Default)]
 pub(super) struct Slots(pub(super) Vec<bool>);
 
@@ -39,15 +39,15 @@ impl FromIterator<u32> for Slots {
 
 #[derive(Debug)]
 pub(crate) struct Names {
-    /// Slots whose names are taken.
+    /// Slots whose file names are in use.
     pub(super) slots: Slots,
     pub(super) next_life: u64,
     pub(super) salts: Salts,
     /// Bytes of disk that files other than segments and the index take.
     pub(super) other_bytes: u64,
-    /// Counts the creations, renamings and removals done in the directory.
+    /// How many files this run created, renamed or removed in the directory.
     pub(super) directory_changes: u64,
-    /// Every segment has its row in the index.
+    /// Whether every segment has its row in the index.
     pub(super) rows_complete: bool,
 }
 

@@ -1,4 +1,5 @@
-//! The open files of live segments: readers share them, and each stays open until it is synced.
+//! The open files of live segments. Readers share them; the list keeps each one open until a flush
+//! has synced it.
 
 use std::sync::Arc;
 
@@ -15,10 +16,10 @@ use crate::storage::{Storage, StorageFile};
 const MOST_UNSYNCED: usize = 64;
 /// The most bytes of such segments, if that allows [`LEAST_UNSYNCED`] of them.
 const MOST_BYTES_UNSYNCED: u64 = 256 << 20;
-/// So many full segments may always wait for their sync.
+/// At least this many full segments may wait for their sync, whatever their length.
 const LEAST_UNSYNCED: usize = 8;
 
-/// How many full segments of that length may wait for their sync.
+/// Returns how many full segments of that length may wait for their sync.
 pub(crate) fn most_unsynced(length: u64) -> usize {
     #[cfg(test)]
     if let Some(most) = MOST_UNSYNCED_HERE.get() {
@@ -40,16 +41,16 @@ thread_local! {
 #[derive(Debug)]
 pub(crate) struct Unsynced<F> {
     pub(crate) row: Row,
-    /// It is not the tail's: nothing is stored to it any more.
+    /// It is not the tail's segment: no writer stores to it any more.
     pub(crate) is_full: bool,
     pub(crate) opened: Result<Arc<Segment<F>>, Lost>,
 }
 
 impl<S: Storage> Segments<S> {
-    /// Has the next flush sync the segments between two positions: the process before this one may
-    /// have stored to them and not synced. Opens them now, for the kernel reports a failed
-    /// write-back to a descriptor that is opened later only if it reported it to nobody before, and
-    /// only while it remembers the file.
+    /// Makes the next flush sync the segments between two positions: the previous process may have
+    /// stored to them without a sync. Opens them now, because the kernel reports an earlier failed
+    /// write-back to a new descriptor only if it has reported it to no other, and only while it
+    /// caches the file's inode.
     pub(crate) fn note_found_unsynced(&self, storage: &S, from: u64, to: u64) {
         if from >= to {
             return;
@@ -71,7 +72,7 @@ impl<S: Storage> Segments<S> {
         }
     }
 
-    /// Closes the files that the list keeps open, at the end of a run.
+    /// Closes the files that the list keeps open, when the queue closes.
     pub(crate) fn close_files(&self) {
         let mut list = self.list();
         list.kept_open.clear();
@@ -80,19 +81,19 @@ impl<S: Storage> Segments<S> {
 }
 
 impl<F: StorageFile> List<F> {
-    /// The number of the first message that is in the queue as a whole. (Before it the end of a
-    /// message may lie there whose beginning was given back: readers step over that.) `None` when
-    /// there is no segment.
+    /// Returns the sequence number of the first complete message in the queue, or `None` when there
+    /// is no segment. (Before it there may be the rest of a message whose beginning was evicted;
+    /// readers skip it.)
     pub(crate) fn first_seq(&self) -> Option<u64> {
         self.live.front().map(|row| row.header.first_seq)
     }
 
-    /// The segment with that life, if somebody has it open.
+    /// Returns the segment with that life, if any thread has it open.
     pub(super) fn opened(&self, life: u64) -> Option<Arc<Segment<F>>> {
         self.open.iter().find(|(other, _)| *other == life).and_then(|(_, open)| open.upgrade())
     }
 
-    /// Opens the live segment `row`; its file must still be what the row says.
+    /// Opens the live segment `row`; fails if the file is not the one in the row.
     pub(crate) fn open<S: Storage<File = F>>(
         &mut self,
         storage: &S,
@@ -108,8 +109,8 @@ impl<F: StorageFile> List<F> {
         Ok(segment)
     }
 
-    /// Notes that a writer is about to store to that live segment, and keeps it open until the next
-    /// sync.
+    /// Notes that a writer is about to store to that live segment, and keeps the file open until
+    /// its next sync.
     pub(crate) fn note_store(&mut self, segment: &Arc<Segment<F>>) {
         let life = segment.header.life;
         let Some(row) = self.live.iter_mut().rev().find(|row| row.header.life == life) else {
@@ -124,27 +125,28 @@ impl<F: StorageFile> List<F> {
         }
     }
 
-    /// The base of the first segment that a flush from `position` on has to look at: the first one
-    /// that is kept open, or the one that holds `position`.
+    /// Returns the base of the first segment that a flush from `position` on must consider: the
+    /// first one that is kept open, or the one that holds `position`.
     pub(crate) fn first_unsynced(&self, position: u64) -> u64 {
         let first = self.kept_open.iter().map(|open| open.header.base).min().unwrap_or(u64::MAX);
         self.at(position).map_or(first, |row| row.header.base.min(first))
     }
 
-    /// How many segments will be full and not synced when the next one begins.
+    /// Returns how many segments will be full and not synced when the next one begins.
     pub(crate) fn count_unsynced(&self) -> usize {
         self.kept_open.len()
     }
 
-    /// How many segments may be full and not synced, of the length that those have in the mean.
+    /// Returns how many full segments may wait for their sync, by the mean length of those that
+    /// wait.
     pub(crate) fn most_unsynced(&self) -> usize {
         let bytes: u64 = self.kept_open.iter().map(|open| open.header.length).sum();
         most_unsynced(bytes / self.kept_open.len().max(1) as u64)
     }
 
-    /// The first live segment with a base in `from .. to` that was stored to and not synced. It is
-    /// opened under the list's lock, while it is live; an open segment is never used again, so its
-    /// descriptor stays right.
+    /// Returns the first live segment with a base in `from .. to` that a writer stored to since its
+    /// last sync. Opens it under the list's lock, while it is live; an open segment is never
+    /// reused, so the descriptor stays valid.
     pub(crate) fn next_unsynced<S: Storage<File = F>>(
         &mut self,
         storage: &S,
@@ -161,8 +163,8 @@ impl<F: StorageFile> List<F> {
         })
     }
 
-    /// Notes that a full segment was synced as it was when [`next_unsynced`](Self::next_unsynced)
-    /// returned it. A store since then keeps it unsynced.
+    /// Notes that a flush synced a full segment that [`next_unsynced`](Self::next_unsynced)
+    /// returned. If a writer stored to it in between, it stays unsynced.
     pub(crate) fn note_synced(&mut self, synced: &Row) {
         let life = synced.header.life;
         let at = self.live.partition_point(|row| row.header.base < synced.header.base);
@@ -175,8 +177,8 @@ impl<F: StorageFile> List<F> {
         }
     }
 
-    /// As [`open`](Self::open), but also looks for the segment's file under other names when it is
-    /// not under its own.
+    /// Opens the live segment `row`, and searches the directory for its file if it is not under its
+    /// own name (see [`open`](Self::open)).
     pub(crate) fn open_anywhere<S: Storage<File = F>>(
         &mut self,
         storage: &S,
@@ -193,10 +195,10 @@ impl<F: StorageFile> List<F> {
         }
     }
 
-    /// Looks for the file of a live segment under all names, since files may have been swapped;
-    /// called when its own name has no file, or another one. Returns whether it was found.
-    /// Otherwise its messages are lost: the segment leaves the list, and the file that has its name
-    /// is quarantined, never removed.
+    /// Searches all segment files for that of a live segment, since a user may have swapped files;
+    /// called when its own name has no file or the wrong one. Returns whether it found the file.
+    /// Otherwise the messages are lost: the segment leaves the list, and the file under its name is
+    /// quarantined, never removed.
     pub(crate) fn look_for<S: Storage<File = F>>(
         &mut self,
         storage: &S,
@@ -235,8 +237,8 @@ impl<F: StorageFile> List<F> {
                 self.names.directory_changes += 1;
             }
         }
-        // The index keeps its rows of segments and says that they may be wrong: the next opening
-        // reads the headers instead.
+        // The index keeps its segment rows, marked as possibly wrong: the next opening reads the
+        // headers instead.
         self.names.rows_complete = false;
         found
     }

@@ -2,17 +2,17 @@
 //!
 //! A window is a whole segment, or one arena of it when the cap is tight
 //! ([`Geometry::window_len`]); the writer's may be several arenas ([`Geometry::writer_len`]). The
-//! pool has one reference to every window; the writer, each reader and each lent message have more.
-//! Invariants:
+//! pool has one reference to every window; the writer, each reader and each lent message add
+//! theirs. Invariants:
 //!
 //! - At most [`Geometry::max_mapped`] bytes are mapped.
-//! - A window that anybody else refers to is never unmapped.
-//! - Windows that are open to lending leave room for two more of ordinary length, so that the tail
-//!   and one head always find room. Messages that a user keeps for long can make reading copy, but
-//!   never fail.
+//! - The pool never unmaps a window that another holder refers to.
+//! - Windows from which messages may be lent leave room for two more of ordinary length, so that
+//!   the tail and one reader always find room. If a user keeps lent messages for long, readers copy
+//!   instead, but never fail.
 //!
-//! A caller that gets no window reads and writes the file by calls instead, which the kernel keeps
-//! coherent with every mapping.
+//! A caller that gets no window uses read and write calls instead, which the kernel keeps coherent
+//! with every mapping.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ use crate::storage::StorageFile;
 use crate::threads::Mutex;
 use crate::threads::ranks::{Rank, ranked};
 
-/// Who asks for a window.
+/// The caller that requests a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum User {
     Writer,
@@ -37,13 +37,13 @@ type Key = (u64, u64, u64);
 #[derive(Debug)]
 struct Mapped {
     window: Window,
-    /// Bytes of the file that are allocated: nobody reads behind them.
+    /// Allocated bytes of the file: no reader reads behind them.
     allocated: u64,
-    /// When it was last asked for, by [`Windows::clock`].
+    /// The value of [`Windows::clock`] at its last request.
     last_used: u64,
-    /// `get` let a reader lend messages from it.
+    /// Whether `get` allowed a reader to lend messages from it.
     lending: bool,
-    /// Its segment's file was removed.
+    /// Whether its segment's file was removed.
     is_unwanted: bool,
 }
 
@@ -52,7 +52,7 @@ impl Mapped {
         Mapped { window, allocated: 0, last_used: 0, lending: false, is_unwanted: false }
     }
 
-    /// Whether anybody besides the pool refers to it.
+    /// Returns whether anything besides the pool refers to it.
     fn is_in_use(&self) -> bool {
         self.window.references() != self.window.weight()
     }
@@ -61,7 +61,7 @@ impl Mapped {
 #[derive(Debug, Default)]
 struct Windows {
     mapped: BTreeMap<Key, Mapped>,
-    /// Counts how often a window was asked for.
+    /// The number of window requests so far.
     clock: u64,
 }
 
@@ -71,13 +71,13 @@ pub(crate) struct Pool {
     windows: Mutex<Windows>,
 }
 
-/// A window that the pool hands out.
+/// A window that the pool returns to a caller.
 #[derive(Debug)]
 pub(crate) struct Granted {
     pub(crate) window: Window,
     /// The offset in the segment's file where it begins.
     pub(crate) start: u64,
-    /// Messages may be lent from it.
+    /// Whether messages may be lent from it.
     pub(crate) lending: bool,
 }
 
@@ -90,11 +90,11 @@ impl Pool {
         &self.geometry
     }
 
-    /// Returns a window of the segment `life` that has `offset`, and maps one if need be; `None`
-    /// when there is no room for it. `file_len` is the segment's full length. `allocated` returns
-    /// how many bytes of the file are allocated; it is called under the pool's lock, so a growth
-    /// that it does not see is reported by [`grown`](Self::grown) afterwards. Also
-    /// returns whether a reader may lend messages from the window.
+    /// Returns a window of the segment `life` that covers `offset`, and maps one if needed; `None`
+    /// when the cap leaves no room. `file_len` is the segment's full length. `allocated` returns
+    /// how many bytes of the file are allocated; `get` calls it under the pool's lock, so a growth
+    /// that it misses arrives by [`grown`](Self::grown) afterwards. Also returns whether a reader
+    /// may lend messages from the window.
     pub(crate) fn get<F: StorageFile>(
         &self,
         file: &F,
@@ -136,8 +136,8 @@ impl Pool {
         Ok(Some(Granted { window, start: key.1 * unit, lending: may_lend }))
     }
 
-    /// Notes that the segment's file is allocated up to `allocated` now. Called before anything is
-    /// stored behind the old end: from then on messages there may be lent.
+    /// Notes that the segment's file is now allocated up to `allocated`. Called before the writer
+    /// stores behind the old end: from then on readers may lend messages there.
     pub(crate) fn grown(&self, life: u64, allocated: u64) {
         for (_, mapped) in self.windows.lock().mapped.iter_mut().filter(|(key, _)| key.0 == life) {
             mapped.allocated = mapped.allocated.max(allocated);
@@ -174,9 +174,9 @@ impl Pool {
         }
     }
 
-    /// Unmaps the segment's windows. One that somebody still refers to stays mapped, and counts.
-    /// After the last reference is gone it is unmapped when memory is wanted for another window, or
-    /// its space [on the disk](Self::unmap_unwanted).
+    /// Unmaps the segment's windows. A window still in use stays mapped, and counts. Once the last
+    /// reference is gone, the pool unmaps it when it needs room for another window, or when the
+    /// queue needs its [disk space](Self::unmap_unwanted).
     pub(crate) fn unmap_segment(&self, life: u64) {
         for (_, mapped) in self.windows.lock().mapped.iter_mut().filter(|(key, _)| key.0 == life) {
             mapped.is_unwanted = true;
@@ -184,8 +184,8 @@ impl Pool {
         self.unmap_unwanted();
     }
 
-    /// Unmaps the windows of removed segments that nobody refers to any more: the file system frees
-    /// a removed file's space only then. Returns whether there were any.
+    /// Unmaps the windows of removed segments that are no longer in use: only then does the file
+    /// system free a removed file's space. Returns whether it unmapped any.
     pub(crate) fn unmap_unwanted(&self) -> bool {
         let mut windows = self.windows.lock();
         let before = windows.mapped.len();
@@ -193,14 +193,13 @@ impl Pool {
         windows.mapped.len() < before
     }
 
-    /// How many bytes are mapped.
+    /// Returns how many bytes are mapped.
     pub(crate) fn mapped_bytes(&self) -> u64 {
         self.windows.lock().mapped_bytes()
     }
 
-    /// Unmaps every window. One that somebody still refers to becomes a private copy at the same
-    /// address, so that from now on the files may change, be removed, or be opened by another
-    /// process.
+    /// Unmaps every window. A window still in use becomes a private copy at the same address, so
+    /// that from now on another process may open, change or remove the files.
     pub(crate) fn detach(&self) {
         for (key, mapped) in std::mem::take(&mut self.windows.lock().mapped) {
             if mapped.is_in_use() {
@@ -216,8 +215,8 @@ impl Windows {
         self.mapped.values().map(|mapped| mapped.window.len() as u64).sum()
     }
 
-    /// The mapped window of the segment `life` that has `offset`: for the writer the longest, for
-    /// others the shortest.
+    /// Returns the mapped window of the segment `life` that covers `offset`: for the writer the
+    /// longest, for others the shortest.
     fn having(&self, life: u64, offset: u64, unit: u64, user: User) -> Option<Key> {
         let before = self.mapped.range((life, 0, 0)..=(life, offset / unit, u64::MAX));
         let having = before.map(|(key, _)| *key).filter(|key| offset - key.1 * unit < key.2);
@@ -227,8 +226,8 @@ impl Windows {
         }
     }
 
-    /// Unmaps windows until there is room for one that has `offset`; returns its offset and its
-    /// length. Where there is no room for a long one, the writer gets one of an arena.
+    /// Unmaps windows until there is room for one that covers `offset`. Returns its offset and
+    /// length. Where a long one finds no room, the writer gets one of an arena.
     fn make_room(
         &mut self,
         geometry: &Geometry,
@@ -253,7 +252,7 @@ impl Windows {
         }
     }
 
-    /// Unmaps the window that was not used for the longest time. Returns false when all are in use.
+    /// Unmaps the least recently used idle window. Returns false when all are in use.
     fn evict(&mut self) -> bool {
         let idle = self.mapped.iter();
         let idle = idle.filter(|(_, mapped)| !mapped.is_in_use() || planted!(EvictedInUse));
@@ -264,7 +263,7 @@ impl Windows {
         true
     }
 
-    /// Whether the window `key` may be open to lending, besides those that are.
+    /// Returns whether readers may lend from the window `key`, in addition to those already lent.
     fn may_lend(&self, key: &Key, geometry: &Geometry) -> bool {
         let is_lent = |mapped: &Mapped| mapped.lending && mapped.is_in_use();
         let lent = self.mapped.iter().filter(|(other, mapped)| *other == key || is_lent(mapped));

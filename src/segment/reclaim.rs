@@ -17,14 +17,14 @@ use crate::index::Index;
 use crate::storage::{Storage, StorageFile};
 
 impl<S: Storage> Segments<S> {
-    /// Makes every place stored so far durable (R8). Then turns the drained segments into spares,
-    /// or removes their files.
+    /// Syncs every consumer position stored so far (R8). Then turns the drained segments into
+    /// spares, or removes their files.
     pub(crate) fn reclaim(&self, context: &Context<'_, S>) -> Result<()> {
         let reclaiming = self.reclaiming.lock();
         if *reclaiming {
             return Ok(());
         }
-        // The segments stay in the list during the sync, so their bytes count.
+        // The segments stay in the list during the sync, so that their bytes count.
         let (lives, retained_from): (Vec<u64>, _) = {
             let list = self.list();
             let lives =
@@ -59,7 +59,7 @@ impl<S: Storage> Segments<S> {
                 transfers.push(list.begin_transfer(context, drained, coming));
             }
         }
-        // The backlog has grown or shrunk. A fresh spare was made for what it is now.
+        // The backlog has grown or shrunk. A fresh spare was made for its present size.
         let length = list.tail_len(context.pool.geometry());
         transfers.extend(
             list.take_spares_to_remove(|spare| {
@@ -74,7 +74,7 @@ impl<S: Storage> Segments<S> {
         Ok(())
     }
 
-    /// Removes the spares that only a busy queue keeps, and those that are not as long as the
+    /// Removes the spares that only a busy queue keeps, and those whose length differs from the
     /// tail's segment.
     pub(crate) fn trim_spares(&self, context: &Context<'_, S>) {
         let reclaiming = self.reclaiming.lock();
@@ -88,7 +88,7 @@ impl<S: Storage> Segments<S> {
         if right == list.spares() && right <= wanted || context.begin_changing().is_err() {
             return;
         }
-        // Of the right ones, those that were used the longest time ago.
+        // Of the spares of that length, the least recently used ones go.
         let mut surplus = right.saturating_sub(wanted);
         let transfers = list.take_spares_to_remove(|spare| {
             let is_right = spare.row.header.length == length;
@@ -100,13 +100,13 @@ impl<S: Storage> Segments<S> {
         self.transfer(context, transfers);
     }
 
-    /// Ends reclaiming for good, at the end of a run; waits for a thread that reclaims.
+    /// Ends reclaiming for good when the queue closes; waits for a thread that is reclaiming.
     pub(crate) fn end_reclaiming(&self) {
         *self.reclaiming.lock() = true;
     }
 
-    /// Carries transfers out and finishes them. The calls on the files are made without the list's
-    /// lock, so that a producer that begins a segment does not wait for them.
+    /// Carries out and finishes transfers. Makes the file calls without the list's lock, so that a
+    /// producer that begins a segment does not wait for them.
     fn transfer(&self, context: &Context<'_, S>, mut transfers: Vec<Transfer<S::File>>) {
         for transfer in &mut transfers {
             transfer.carry_out(context);
@@ -118,8 +118,8 @@ impl<S: Storage> Segments<S> {
         context.index.set_rows_are(list.rows_are());
     }
 
-    /// Makes a spare ahead of need, as long as the next segment is with that backlog, if there is
-    /// none, none is coming, and no limit is set. Best effort.
+    /// Makes a spare ahead of need, of the next segment's length for that backlog, if there is
+    /// none, no drained segment can become one, and no limit is set. Best effort.
     pub(crate) fn prepare(&self, context: &Context<'_, S>, backlog: u64) {
         let reclaiming = self.reclaiming.lock();
         if *reclaiming {
@@ -139,7 +139,7 @@ impl<S: Storage> Segments<S> {
         };
         let slot = list.names.slots.lowest_free();
         list.names.slots.insert(slot);
-        // Its bytes are not known yet. There is no limit that they would count for.
+        // Its disk bytes are not known yet, but no limit counts them.
         let mut row = Row::new(slot, header);
         list.recycling.in_transit.push(row);
         drop(list);
@@ -147,7 +147,8 @@ impl<S: Storage> Segments<S> {
         let name = format::segment_name(slot);
         let length = LARGEST_STEP.min(header.length);
         let created = context.storage.create(&name);
-        // A file that is not ours, or that could not be removed again, keeps its name.
+        // The name stays in use for a foreign file, or when the new file could not be removed
+        // again.
         let mut name_is_free =
             !matches!(&created, Err(error) if error.kind() == io::ErrorKind::AlreadyExists);
         let made = created.and_then(|file| {
@@ -174,8 +175,8 @@ impl<S: Storage> Segments<S> {
         context.index.set_rows_are(list.rows_are());
     }
 
-    /// Makes the directory's changes so far durable. A thread that comes while another one syncs
-    /// waits for that sync, which may cover the changes it needs.
+    /// Syncs the directory's changes so far. A thread that calls this while another one syncs waits
+    /// for that sync, which may cover its changes.
     pub(crate) fn sync_directory(&self, storage: &S, index: &Index<S>) -> Result<()> {
         let needed = self.list().names.directory_changes;
         if self.synced_changes.load(Ordering::Acquire) >= needed {

@@ -1,4 +1,4 @@
-//! Drained segments become spares, or their files are removed.
+//! Turns drained segments into spares, or removes their files.
 
 use std::io;
 use std::sync::{Arc, Weak};
@@ -31,8 +31,8 @@ impl<F: StorageFile> List<F> {
         self.recycling.drained.push(Drained { row });
     }
 
-    /// Begins the transfer of a drained segment. It becomes a spare, unless there are enough
-    /// (`coming` are on their way), its length is not that of the tail's segment, or a reader has
+    /// Begins the transfer of a drained segment. It becomes a spare, unless there are enough spares
+    /// (`coming` of them in transfer), its length differs from the tail's segment, or a reader has
     /// it open.
     pub(super) fn begin_transfer<S: Storage<File = F>>(
         &mut self,
@@ -53,9 +53,9 @@ impl<F: StorageFile> List<F> {
         let length = row.header.length;
         let becomes_spare = length == self.tail_len(context.pool.geometry())
             && self.spares_of(length) + coming < self.spares_wanted(context, length);
-        // Two looks, in this order. A reader that has the segment open may still take one of its
-        // windows and lend from it, so the windows are looked at when nobody else has the segment
-        // open. Nobody opens it again: only live segments are opened, under the list's lock, which
+        // Two checks, in this order. A reader that has the segment open may still take one of its
+        // windows and lend from it, so check the windows only once no reader has the segment open.
+        // No reader opens it again: readers open only live segments, under the list's lock, which
         // the caller holds.
         let is_idle = planted!(WindowsLookedAtFirst) && context.pool.is_idle(life);
         reached!("before a drained segment's readers are looked at");
@@ -80,7 +80,7 @@ impl<F: StorageFile> List<F> {
         }
     }
 
-    /// Begins the removal of spares: of those that `goes` says.
+    /// Begins the removal of the spares for which `goes` returns true.
     pub(super) fn take_spares_to_remove(
         &mut self,
         goes: impl FnMut(&mut Spare<F>) -> bool,
@@ -92,8 +92,8 @@ impl<F: StorageFile> List<F> {
         transfers
     }
 
-    /// Begins to write `held` to the header of a spare, when no drained segment becomes one: a file
-    /// that stays has to say which numbers were given back.
+    /// Begins to write `retained_from` to the header of a spare, when no drained segment becomes
+    /// one: some remaining file must say which sequence numbers are no longer in the queue.
     pub(super) fn take_spare_to_mark(&mut self) -> Option<Transfer<F>> {
         let at = self
             .recycling
@@ -111,7 +111,7 @@ impl<F: StorageFile> List<F> {
         })
     }
 
-    /// Finishes a transfer that was carried out.
+    /// Enters the result of a transfer in the list and the index.
     pub(super) fn finish_transfer<S: Storage<File = F>>(
         &mut self,
         context: &Context<'_, S>,
@@ -133,12 +133,12 @@ impl<F: StorageFile> List<F> {
             self.recycling.removed.push((transfer.open, taken(&row)));
             context.index.write_segment_row(row.slot, None, 0);
         } else {
-            // The removal failed: the segment still counts, and the next reclaiming tries again.
+            // The removal failed: the segment still counts, and the next `reclaim` tries again.
             self.recycling.drained.push(Drained { row });
         }
     }
 
-    /// Removes a spare for its space. Returns false when there is none, or the removal failed.
+    /// Removes a spare to free its space. Returns false when there is none, or the removal failed.
     pub(super) fn discard_spare<S: Storage<File = F>>(&mut self, context: &Context<'_, S>) -> bool {
         let Some(spare) = self.recycling.spares.pop() else {
             return false;
@@ -146,8 +146,8 @@ impl<F: StorageFile> List<F> {
         context.pool.unmap_segment(spare.row.header.life);
         let removed = context.storage.remove(&format::segment_name(spare.row.slot));
         if removed.is_err_and(|error| error.kind() != io::ErrorKind::NotFound) {
-            // It stays, and counts. (As a drained segment it would be a spare again after the next
-            // reclaiming, which would count as space given back.)
+            // The spare stays, and counts. (As a drained segment it would become a spare again in
+            // the next `reclaim`, which would count as freed space.)
             self.recycling.spares.push(Spare { file: None, ..spare });
             return false;
         }
@@ -157,8 +157,8 @@ impl<F: StorageFile> List<F> {
         true
     }
 
-    /// A spare of the right length, with `header` as its new one, and the bytes of disk it takes. A
-    /// spare whose file is gone, or is another one, leaves the list.
+    /// Returns a spare of the length in `header`, with `header` as its new one, and the disk bytes
+    /// it takes. Drops spares from the list whose file is missing or is another one.
     pub(super) fn take_spare<S: Storage<File = F>>(
         &mut self,
         context: &Context<'_, S>,
@@ -182,12 +182,12 @@ impl<F: StorageFile> List<F> {
             };
             let is_unknown = matches!(opened, Err(Lost::Io(_)));
             if is_unknown {
-                // It cannot be looked at now. Its bytes count until it is removed.
+                // An I/O error hides its state. Its bytes count until it is removed.
                 self.recycling.drained.push(Drained { row });
                 continue;
             }
             let Ok(Opened { file, allocated, .. }) = opened else {
-                // The file is not the spare of the row: it is quarantined, and counted.
+                // The file is not the row's spare: quarantine and count it.
                 let name = format::segment_name(row.slot);
                 let opened = context.storage.open(&name);
                 let is_gone = opened.is_err_and(|error| error.kind() == io::ErrorKind::NotFound);

@@ -1,4 +1,5 @@
-//! Segments without messages that are needed, and the steps by which one becomes a spare or goes.
+//! Segments whose messages no consumer needs, and the steps by which one becomes a spare or is
+//! removed.
 
 use std::io;
 use std::sync::{Arc, Weak};
@@ -9,43 +10,42 @@ use super::row::Row;
 use crate::format::{self, SegmentHeader, SegmentState};
 use crate::storage::{Storage, StorageFile};
 
-/// A segment that no consumer needs any more. It is not free to be used again before it is
-/// reclaimed.
+/// A segment that no consumer needs any more. Only `reclaim` makes it free for reuse.
 #[derive(Debug)]
 pub(crate) struct Drained {
     pub(super) row: Row,
 }
 
-/// A segment file that waits to be used again.
+/// A segment file that waits for reuse.
 #[derive(Debug)]
 pub(super) struct Spare<F> {
     pub(super) row: Row,
     /// Its open file, if the segment became a spare in this run.
     pub(super) file: Option<F>,
-    /// It was made ahead and never used.
+    /// Whether it was made ahead and never used.
     pub(super) is_fresh: bool,
 }
 
-/// A segment on its way from the drained ones to the spares, or out of the directory. Its row is
-/// `in_transit` meanwhile, so its bytes count. Three steps: the list begins it, the thread that
-/// reclaims carries it out without the list's lock, the list finishes it.
+/// A drained segment that is about to become a spare or be removed. Its row is `in_transit`
+/// meanwhile, so its bytes count. Three steps: the list begins it, the reclaiming thread carries it
+/// out without the list's lock, the list finishes it.
 #[derive(Debug)]
 pub(super) struct Transfer<F> {
     pub(super) row: Row,
-    /// The file, if it is open and nobody else has it.
+    /// The file, if it is open and no other thread shares it.
     pub(super) file: Option<F>,
     /// The segment, as long as a reader has it open.
     pub(super) open: Weak<Segment<F>>,
-    /// It becomes a spare; otherwise its file is removed.
+    /// Whether it becomes a spare; otherwise its file is removed.
     pub(super) becomes_spare: bool,
-    /// It was one before: no space is given back.
+    /// Whether it was a spare before: then the transfer frees no space.
     pub(super) was_spare: bool,
-    /// Its file was removed.
+    /// Whether its file was removed.
     pub(super) is_removed: bool,
 }
 
 impl<F: StorageFile> Transfer<F> {
-    /// The removal of a segment. Its bytes stay on the disk while anybody has `open`.
+    /// Returns the removal of a segment. Its bytes stay on the disk while a reader holds `open`.
     pub(super) fn removal(row: Row, open: Weak<Segment<F>>) -> Transfer<F> {
         Transfer {
             row,
@@ -71,12 +71,12 @@ impl<F: StorageFile> Transfer<F> {
             if planted!(SpareLeftLive) {
                 (header.state, header.retained_from) = (SegmentState::Live, 0);
             }
-            // A spare that could not be marked would count as live if the index were lost: it is
-            // removed instead.
+            // A spare without the mark would count as live if the index were lost, so it is removed
+            // instead.
             self.file = file.filter(|file| file.write_at(&header.encode(), 0).is_ok());
             self.becomes_spare = self.file.is_some();
             if let Some(file) = &self.file {
-                // Measured here, so that the producer that takes the spare need not.
+                // Measure here, so that the producer that takes the spare need not.
                 let header = &mut self.row.header;
                 let measured = disk_bytes(file, header.disk, header.allocated);
                 // Until a cut is synced a power cut may undo it.
@@ -95,22 +95,22 @@ impl<F: StorageFile> Transfer<F> {
     }
 }
 
-/// Segments without messages that are needed: drained, spare, and between the two.
+/// Segments whose messages no consumer needs: drained, spare, and in between.
 #[derive(Debug)]
 pub(crate) struct Recycling<F> {
-    /// Keeps the files of drained segments open until they are reclaimed.
+    /// Files of drained segments, kept open until these are reclaimed.
     pub(super) drained_files: Vec<Arc<Segment<F>>>,
     pub(super) drained: Vec<Drained>,
     pub(super) spares: Vec<Spare<F>>,
-    /// Segments of a [`Transfer`] that is not finished, and a spare that is being made.
+    /// Segments of unfinished [`Transfer`]s, and a spare that is being made.
     pub(super) in_transit: Vec<Row>,
-    /// Removed segments that a reader may still have open, and their bytes, which are free when it
-    /// releases them.
+    /// Removed segments that a reader may still have open, and their bytes, which are free once the
+    /// reader closes them.
     pub(super) removed: Vec<(Weak<Segment<F>>, u64)>,
-    /// Counts the transfers that gave space back, and the spares that were made.
+    /// How many transfers freed space, plus how many spares were made.
     pub(super) given_back: u64,
-    /// The first number that may still be in the queue: the disk says that all below were given
-    /// back. Each header that is written repeats it, for an opening that finds no index.
+    /// The first sequence number that may still be in the queue: the disk says that all below were
+    /// evicted or consumed. Each new header repeats it, for an opening that finds no index.
     pub(super) retained_from: u64,
 }
 
@@ -130,7 +130,7 @@ impl<F> Recycling<F> {
         }
     }
 
-    /// Every segment file in the directory that is not live.
+    /// Returns every segment file in the directory that is not live.
     pub(super) fn rows(&self) -> impl Iterator<Item = &Row> {
         let drained = self.drained.iter().map(|drained| &drained.row);
         let in_transit = self.in_transit.iter();

@@ -1,23 +1,23 @@
-//! A segment as the list and an opening have it: without file and mapping.
+//! What the list and recovery know of a segment without its file and mapping.
 
 use std::io;
 
 use crate::format::SegmentHeader;
 
-/// A segment as the list has it: without file and mapping.
+/// A segment in the list, without its file and mapping.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Row {
     pub(crate) slot: u32,
-    /// The header, with `allocated` and `disk` kept up to date. (`disk` includes what the file
-    /// system needs to find the file's bytes.)
+    /// The header, with `allocated` and `disk` kept up to date. (`disk` includes the file system's
+    /// blocks for the file's extents.)
     pub(crate) header: SegmentHeader,
     /// The number of the latest store (`List::last_store`) that no sync covers yet; zero when
     /// there is none.
     pub(super) unsynced_store: u64,
-    /// It was begun because the time of the segment before it was over, until that one is
+    /// Set while the segment before it, closed early because its time span was over, is still to be
     /// cut.
     pub(super) early_end: Option<EarlyEnd>,
-    /// Its file was cut, and not synced since.
+    /// Whether its file was cut and not synced since.
     pub(super) is_cut: bool,
 }
 
@@ -36,32 +36,32 @@ pub(super) struct EarlyEnd {
     pub(super) offset: u64,
 }
 
-/// The segment files that an opening found.
+/// The segment files that recovery found.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) live: Vec<Row>,
     pub(crate) spares: Vec<Row>,
-    /// Segments that are live by their headers and not needed: every consumer has passed them, or
-    /// they were begun for a record that was never committed.
+    /// Segments that their headers call live but no consumer needs: every consumer has passed them,
+    /// or a writer began them for a record that was never committed.
     pub(crate) drained: Vec<Row>,
-    /// Slots whose file names are taken by something that is no segment.
+    /// Slots whose file name belongs to something that is not a segment.
     pub(crate) foreign_slots: Vec<u32>,
     pub(crate) next_life: u64,
-    /// The first number that may still be in the queue: the disk says that all below were given
-    /// back.
+    /// The first sequence number that may still be in the queue: the disk says that all below were
+    /// evicted or consumed.
     pub(crate) retained_from: u64,
-    /// The first number behind all segments.
+    /// The first sequence number behind all segments.
     pub(crate) end: u64,
     /// Bytes of disk that files other than segments and the index take.
     pub(crate) other_bytes: u64,
-    /// Every segment has its row in the index.
+    /// Whether every segment has its row in the index.
     pub(crate) rows_complete: bool,
 }
 
 /// Why a live segment cannot be opened.
 #[derive(Debug)]
 pub(crate) enum Lost {
-    /// Its file is gone, or holds something else.
+    /// Its file is missing, or is not this segment.
     Gone,
     Io(io::Error),
 }

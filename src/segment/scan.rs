@@ -1,8 +1,8 @@
-//! Reads fragments from a segment file by calls: for recovery, behind damaged bytes, and where a
-//! reader gets no window.
+//! Reads fragments from a segment file by read calls: for recovery, behind damaged bytes, and where
+//! a reader gets no window.
 //!
-//! The code here believes no byte that it has not checked, allocates [`BUFFER`] bytes at most, and
-//! makes progress in every loop.
+//! This code trusts no byte that it has not checked, allocates at most [`BUFFER`] bytes, and makes
+//! progress in every loop.
 
 use std::io;
 use std::ops::Range;
@@ -16,7 +16,8 @@ use crate::storage::Readable;
 
 /// Bytes read at a time.
 const BUFFER: usize = 64 << 10;
-/// Bytes that the first call reads: behind a clean end there is nothing, and an opening is short.
+/// Bytes that the first call reads: few, since after a clean close nothing follows and recovery is
+/// short.
 const FIRST: usize = 4 << 10;
 
 /// A segment file seen as fragments.
@@ -26,11 +27,11 @@ pub(crate) struct Scan<'a, F: Readable> {
     /// The segment's positions.
     pub(super) positions: Range<u64>,
     ahead: ScanBuffer<'a>,
-    /// No position at or above it is looked at: the file or the messages end there.
+    /// The scan reads no position at or above it: the file or the messages end there.
     pub(super) limit: u64,
 }
 
-/// Bytes of a segment that were read ahead.
+/// Bytes of a segment that a scan read ahead.
 #[derive(Debug, Default)]
 pub(crate) struct ReadAhead {
     buffer: Vec<u8>,
@@ -38,7 +39,7 @@ pub(crate) struct ReadAhead {
     from: u64,
 }
 
-/// ScanBuffer they are.
+/// A scan's own buffer, or one that its caller lends.
 enum ScanBuffer<'a> {
     Own(ReadAhead),
     Lent(&'a mut ReadAhead),
@@ -55,37 +56,36 @@ pub(crate) struct Intact {
 }
 
 impl Intact {
-    /// Its checksum, which seeds that of the next fragment of the same record.
+    /// Returns its checksum, which seeds the next fragment's in the same record.
     pub(crate) fn checksum(&self) -> u32 {
         self.words.crc()
     }
 
-    /// The position behind it.
+    /// Returns the position behind it.
     pub(crate) fn end(&self) -> u64 {
         self.position + self.fragment.total_len()
     }
 }
 
 impl<'a, F: Readable> Scan<'a, F> {
-    /// A scan of the segment's positions below `limit`.
+    /// Returns a scan of the segment's positions below `limit`.
     pub(crate) fn new(file: &'a F, header: &SegmentHeader, limit: u64) -> Scan<'a, F> {
         Scan::seeded(file, header.seed(), header.base..header.end(), limit)
     }
 
-    /// As [`new`](Self::new), for a segment with these `positions` whose header may be lost.
+    /// Returns a scan below `limit` of a segment with these `positions`, whose header may be lost.
     pub(crate) fn seeded(file: &'a F, seed: u32, positions: Range<u64>, limit: u64) -> Scan<'a, F> {
         let limit = limit.min(positions.end);
         Scan { file, seed, positions, ahead: ScanBuffer::Own(ReadAhead::default()), limit }
     }
 
-    /// The same, which goes on with what an earlier scan of this segment, up to the same limit,
-    /// has read ahead.
+    /// Makes this scan use the buffer of an earlier scan of the same segment with the same limit.
     pub(crate) fn reading_on(self, ahead: &'a mut ReadAhead) -> Scan<'a, F> {
         Scan { ahead: ScanBuffer::Lent(ahead), ..self }
     }
 
-    /// The bytes `position .. position + len` (`len` at most [`BUFFER`]); fewer at the end of the
-    /// file.
+    /// Returns the bytes `position .. position + len` (`len` at most [`BUFFER`]); fewer at the end
+    /// of the file.
     fn bytes(&mut self, position: u64, len: usize) -> io::Result<&[u8]> {
         let ReadAhead { buffer, from } = match &mut self.ahead {
             ScanBuffer::Own(ahead) => ahead,
@@ -98,7 +98,7 @@ impl<'a, F: Readable> Scan<'a, F> {
             buffer.resize(room, 0);
             let offset = SEGMENT_HEADER_LEN + (position - self.positions.start);
             let read = crate::storage::read_full(self.file, buffer, offset);
-            // After an error nothing in it is of the file.
+            // After an error the buffer holds no bytes of the file.
             buffer.truncate(*read.as_ref().unwrap_or(&0));
             *from = position;
             read?;
@@ -140,19 +140,19 @@ impl<'a, F: Readable> Scan<'a, F> {
         position + fragment.total_len() <= limit
     }
 
-    /// Whether the payload matches the header's checksum. Padding has none.
+    /// Returns whether the payload matches the header's checksum. Padding has no payload.
     pub(crate) fn payload_holds(&mut self, seen: &Intact) -> io::Result<bool> {
         self.continues(seen, 0)
     }
 
-    /// As [`payload_holds`](Self::payload_holds), for a fragment that continues a record: `chain`
-    /// is the checksum of the fragment before it.
+    /// Returns whether the payload matches the header's checksum, given the checksum `chain` of the
+    /// fragment before it in the same record.
     fn continues(&mut self, seen: &Intact, chain: u32) -> io::Result<bool> {
         self.copy_to(seen, chain, None)
     }
 
-    /// Appends the payload to `out`, if it matches the header's checksum; else leaves `out` as it
-    /// is. `chain` is the checksum of the fragment before it in the same record.
+    /// Appends the payload to `out` if it matches the header's checksum; otherwise leaves `out`
+    /// unchanged. `chain` is the checksum of the fragment before it in the same record.
     pub(crate) fn copy(
         &mut self,
         seen: &Intact,
@@ -167,7 +167,8 @@ impl<'a, F: Readable> Scan<'a, F> {
         Ok(holds)
     }
 
-    /// Sums the payload up, and appends it to `out`. Whether the sum is the header's.
+    /// Computes the payload's checksum and appends the payload to `out`. Returns whether the
+    /// checksum is the header's.
     fn copy_to(
         &mut self,
         seen: &Intact,
@@ -180,8 +181,8 @@ impl<'a, F: Readable> Scan<'a, F> {
         Ok(summed.is_some_and(|crc_state| Fragment::holds(seen.words, crc_state)))
     }
 
-    /// The CRC state behind the payload of the fragment at `position`, from `crc_state` on. `None`
-    /// when the file ends within it.
+    /// Returns the CRC state behind the payload of the fragment at `position`, starting from
+    /// `crc_state`; `None` when the file ends within the payload.
     pub(super) fn sum(
         &mut self,
         fragment: &Fragment,
@@ -210,7 +211,7 @@ impl<'a, F: Readable> Scan<'a, F> {
         Ok(Some(crc_state))
     }
 
-    /// The seal behind the fragment `seen`, if it has one.
+    /// Returns the seal behind the fragment `seen`, if it has one.
     pub(crate) fn seal(&mut self, seen: &Intact) -> io::Result<Option<u64>> {
         use byteorder::{ByteOrder, LittleEndian};
         let Some(at) = seen.fragment.seal_at() else {
@@ -220,8 +221,8 @@ impl<'a, F: Readable> Scan<'a, F> {
         Ok((bytes.len() == SEAL_LEN as usize).then(|| LittleEndian::read_u64(bytes)))
     }
 
-    /// The fragment at `position`, if its header and payload are intact. `chain` is the checksum of
-    /// the fragment before it in the same record.
+    /// Returns the fragment at `position`, if its header and payload are intact. `chain` is the
+    /// checksum of the fragment before it in the same record.
     pub(crate) fn fragment_at(&mut self, position: u64, chain: u32) -> io::Result<Option<Intact>> {
         match self.header_at(position)? {
             Some(seen) => Ok(self.continues(&seen, chain)?.then_some(seen)),
@@ -230,8 +231,8 @@ impl<'a, F: Readable> Scan<'a, F> {
     }
 
     /// Searches from position `from` on for the first intact fragment that begins a record or fills
-    /// space, with a number from `seq` up to `below` for which the bytes between leave room.
-    /// Returns it with its full number.
+    /// space, and whose sequence number is between `seq` and `below` and possible for the bytes
+    /// skipped. Returns it with its full sequence number.
     pub(crate) fn search(
         &mut self,
         from: u64,
@@ -243,7 +244,7 @@ impl<'a, F: Readable> Scan<'a, F> {
             if let Some(seen) = self.header_at(position)? {
                 let begins = !matches!(seen.fragment.kind, Kind::Middle | Kind::Last);
                 let number = seen.fragment.seq_from(seq);
-                // Each message between takes at least a header: this bounds how many there are.
+                // Each skipped message takes at least a header, which bounds their number.
                 let room = (position - from) / FRAGMENT_HEADER_LEN + 1;
                 if begins && number <= below && number - seq <= room && self.payload_holds(&seen)? {
                     return Ok(Some((seen, number)));
@@ -255,7 +256,8 @@ impl<'a, F: Readable> Scan<'a, F> {
     }
 }
 
-/// The words of a fragment's header at the beginning of `bytes`; `None` if these are too few.
+/// Returns the words of a fragment's header at the beginning of `bytes`; `None` if `bytes` is too
+/// short.
 pub(crate) fn words(bytes: &[u8]) -> Option<FragmentWords> {
     use byteorder::{ByteOrder, LittleEndian};
     let bytes = bytes.get(..FRAGMENT_HEADER_LEN as usize)?;

@@ -1,8 +1,8 @@
-//! Finds the seed of a segment whose header is lost.
+//! Computes the checksum seed of a segment whose header is lost.
 //!
-//! A CRC is affine: from the checksum of an intact fragment, its words, its payload and its offset
-//! follows the state from which the sum began, and that is the seed. Whether the fragment was
-//! intact is shown by the check of its header and by the fragment behind it.
+//! A CRC is affine: the checksum, words, payload and offset of an intact fragment determine the
+//! state from which its sum began, and that state is the seed. The check of the fragment's header
+//! and the fragment behind it show whether it was intact.
 
 use std::io;
 
@@ -10,17 +10,17 @@ use super::scan::Scan;
 use crate::format::{ALIGN, FRAGMENT_HEADER_LEN, Fragment, FragmentWords, Kind, Spot};
 use crate::storage::Readable;
 
-/// The seed of a segment, as its fragments say it.
+/// The seed of a segment, computed from its fragments.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FoundSeed {
     pub(crate) seed: u32,
-    /// A fragment that says so, and its position.
+    /// A fragment from which it was computed, and its position.
     pub(crate) fragment: Fragment,
     pub(crate) position: u64,
     pub(crate) witnesses: Witnesses,
 }
 
-/// How many fragments say so.
+/// How many fragments confirm the seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Witnesses {
     /// One, at a place where a fragment has to be. Of 65,536 wrong seeds one passes.
@@ -30,7 +30,8 @@ pub(crate) enum Witnesses {
 }
 
 impl<F: Readable> Scan<'_, F> {
-    /// Looks for the seed, whatever seed this scan has. It has the one that was found afterwards.
+    /// Computes the seed from the fragments, ignoring this scan's own seed. Afterwards the scan
+    /// uses the seed found.
     pub(crate) fn find_seed(&mut self) -> io::Result<Option<FoundSeed>> {
         let base = self.positions.start;
         let rest = self.likely_at(base)?.filter(|(_, fragment)| fragment.kind == Kind::Last);
@@ -65,7 +66,7 @@ impl<F: Readable> Scan<'_, F> {
         Ok(alone)
     }
 
-    /// The first fragment that validates and begins a record or fills space, at or before the
+    /// Returns the first valid fragment that begins a record or fills space, at or before the
     /// `known` one.
     pub(crate) fn first_beginning(&mut self, known: Spot) -> io::Result<Spot> {
         let mut position = self.positions.start;
@@ -85,8 +86,8 @@ impl<F: Readable> Scan<'_, F> {
         Ok(known)
     }
 
-    /// As [`find_seed`](Self::find_seed), of a segment that begins with the middle or the end of
-    /// the record `seq`, by the checksum of the fragment before it.
+    /// Computes the seed of a segment that begins with the middle or end of the record `seq`, given
+    /// the checksum `chain` of the fragment before it.
     pub(crate) fn find_seed_of_rest(&mut self, seq: u64, chain: u32) -> io::Result<Option<u32>> {
         let base = self.positions.start;
         let Some((words, fragment)) = self.likely_at(base)? else {
@@ -100,7 +101,7 @@ impl<F: Readable> Scan<'_, F> {
         Ok(found)
     }
 
-    /// What may be the header of a fragment at `position`: nothing in it is checked.
+    /// Returns the possible header of a fragment at `position`, unchecked.
     fn likely_at(&mut self, position: u64) -> io::Result<Option<(FragmentWords, Fragment)>> {
         let words = self.words_at(position)?;
         let likely = words.and_then(|words| Some((words, Fragment::unchecked(words)?)));
@@ -120,12 +121,13 @@ impl<F: Readable> Scan<'_, F> {
     }
 }
 
-/// Whether a fragment of this kind begins a record or fills space.
+/// Returns whether a fragment of this kind begins a record or fills space.
 fn begins(kind: Kind) -> bool {
     !matches!(kind, Kind::Middle | Kind::Last)
 }
 
-/// Whether `next` may lie behind `fragment` in one segment, by their kinds and numbers.
+/// Returns whether `next` may follow `fragment` in one segment, by their kinds and sequence
+/// numbers.
 fn follows(fragment: &Fragment, next: &Fragment) -> bool {
     let expected = match fragment.kind {
         Kind::Whole => fragment.seq.wrapping_add(1),

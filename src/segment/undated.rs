@@ -1,10 +1,10 @@
-//! What is known of the age of messages in the tail's segment.
+//! Bounds the age of the messages in the tail's segment when its header does not date them.
 
-/// What this run knows of the tail's segment, whose header does not date its messages.
+/// When this run saw the messages of a tail segment whose header does not date them.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Undated {
     pub(super) life: u64,
-    /// Where the tail stood at the last look.
+    /// The tail's position at the last look.
     pub(super) tail: u64,
     /// The time of the first look: messages in the segments before it were written before.
     pub(super) begun: u64,
@@ -17,7 +17,7 @@ impl Undated {
         Undated { life, tail, begun: now, until: now }
     }
 
-    /// What is known after another look. The clock may have been set back meanwhile.
+    /// Returns the bounds after another look. The clock may have been set back meanwhile.
     pub(super) fn look(self, tail: u64, now: u64) -> Undated {
         let has_more = tail > self.tail;
         let until = if has_more { now } else { self.until.min(now) };
