@@ -1,26 +1,25 @@
-//! Which calls are refused: on a closed or poisoned queue, and in a forked child.
+//! Rejects calls on a closed or poisoned queue, and in a forked child.
 
 use super::State;
 use crate::error::{Error, Result};
 use crate::storage::Storage;
 
 impl<S: Storage> State<S> {
-    /// Whether this process is a forked child of the one that opened the queue. A child has neither
-    /// the queue's lock nor its threads.
+    /// Returns whether this process is a forked child of the one that opened the queue. A child has
+    /// neither the queue's lock nor its threads.
     #[inline]
     pub(crate) fn forked(&self) -> bool {
         self.fork_guard.forked()
     }
 
-    /// Refuses a call in a forked child, which might wait for ever for a lock: the thread that held
-    /// the lock does not exist there.
+    /// Rejects a call in a forked child, which might wait forever for a lock: the thread that held
+    /// it does not exist there.
     #[inline]
     pub(crate) fn check_not_forked(&self) -> Result<()> {
         if self.fork_guard.forked() { self.refuse_forked() } else { Ok(()) }
     }
 
-    /// Refuses a call that reads: on a closed queue, and in a [forked
-    /// child](Self::check_not_forked).
+    /// Rejects a reading call on a closed queue, and in a [forked child](Self::check_not_forked).
     #[inline]
     pub(crate) fn check_readable(&self) -> Result<()> {
         if self.index.poison.is_closed() || self.fork_guard.forked() {
@@ -30,8 +29,7 @@ impl<S: Storage> State<S> {
         Ok(())
     }
 
-    /// Refuses a call that writes: as [`check_readable`](Self::check_readable), and on a poisoned
-    /// queue.
+    /// Rejects a writing call on a closed or poisoned queue, and in a forked child.
     #[inline]
     pub(crate) fn check_writable(&self) -> Result<()> {
         if !self.index.poison.takes_all_calls() || self.fork_guard.forked() {
@@ -41,8 +39,8 @@ impl<S: Storage> State<S> {
         }
     }
 
-    /// As [`check_writable`](Self::check_writable), in a process that is [no forked
-    /// child](Self::check_not_forked).
+    /// Rejects a writing call on a closed or poisoned queue. The caller has checked that this is
+    /// [no forked child](Self::check_not_forked).
     #[inline]
     pub(crate) fn check_still_writable(&self) -> Result<()> {
         if self.index.poison.takes_all_calls() { Ok(()) } else { self.refuse_writing() }

@@ -1,4 +1,4 @@
-//! The committed tail, which readers see without a lock.
+//! The committed tail, which readers load without a lock.
 
 use std::sync::atomic::Ordering;
 

@@ -1,23 +1,23 @@
-//! Flushes: their order, group commit, and the poison after a failed sync.
+//! Flushes: their order, group commit, poisoning after a failed sync.
 //!
-//! A flush syncs the segments that were stored to, then the directory if files were made or
+//! A flush syncs the segments that writers stored to, then the directory if files were created or
 //! removed, and only then moves the durable mark. All threads that wait for a flush share one sync:
 //! the first becomes the leader and syncs everything that the others want; the others wait until
-//! the mark passes their record. Enqueues go on meanwhile.
+//! the mark passes their record. Producers enqueue meanwhile.
 //!
-//! A segment keeps the descriptor through which it was first stored to until it is synced through
-//! that descriptor, also when it is full. The reason: the kernel reports a failed write-back to the
-//! descriptors that are open, and may have forgotten it when one is opened later. Descriptors are
-//! few, so the number of full, unsynced segments is bounded (`List::most_unsynced`). At three
+//! The list keeps the descriptor of a segment's first store open until a flush has synced the
+//! segment through it, also when the segment is full. The reason: the kernel reports a failed
+//! write-back to open descriptors, and may have forgotten it when one is opened later. Descriptors
+//! are few, so the number of full, unsynced segments is bounded (`List::most_unsynced`). At three
 //! quarters of the bound a producer asks the storage worker for a flush; at the bound it waits for
 //! the storage worker, with the producers' lock held. So the storage worker and the leader of a
 //! flush must never wait for that lock.
 //!
-//! The index is synced after the data it describes, and only in two cases: a place has moved, or
-//! the checkpoint is more than [`CHECKPOINT_EVERY`] bytes behind (recovery walks from it). So a
-//! durable enqueue costs one sync. Without any flush by the caller, a producer asks the storage
-//! worker for one when [`MOST_BEHIND`] bytes in the queue are not durable. This bounds what an
-//! opening has to walk over.
+//! A flush syncs the index after the data it describes, and only in two cases: a consumer's
+//! position has moved, or the checkpoint is more than [`CHECKPOINT_EVERY`] bytes behind (recovery
+//! walks from it). So a durable enqueue costs one sync. If the caller never flushes, a producer
+//! asks the storage worker for a flush when [`MOST_BEHIND`] bytes in the queue are not durable.
+//! This bounds what recovery has to walk over.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -35,16 +35,16 @@ use crate::threads::{MutexGuard, now};
 /// small.)
 const CHECKPOINT_EVERY: u64 = if cfg!(test) { 64 << 10 } else { 4 << 20 };
 
-/// What a flush of the places does with the checkpoint.
+/// What a flush of consumer positions does with the checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CheckpointIs {
-    /// Writes one when the last one is far behind.
+    /// It writes one when the last one is far behind.
     WrittenIfDue,
-    /// Writes one.
+    /// It always writes one.
     Written,
 }
 
-/// The positions that one leader of a flush makes durable.
+/// The positions that one flush leader makes durable.
 #[derive(Debug, Clone, Copy)]
 struct Stretch {
     from: Spot,
@@ -52,13 +52,13 @@ struct Stretch {
 }
 
 impl<S: Storage> State<S> {
-    /// Returns once everything before `spot` is on disk. `spot` is committed.
+    /// Flushes everything before the committed `spot`, or waits for a flush that does.
     pub(crate) fn flush_to(&self, spot: Spot) -> Result<()> {
         self.flush_or_wait(spot, None)
     }
 
-    /// As [`flush_to`](Self::flush_to). With `began`, an interrupt since then ends a wait for
-    /// another thread's flush.
+    /// Flushes everything before the committed `spot`, or waits for a flush that does. With
+    /// `began`, an interrupt since then ends the wait for another thread's flush.
     pub(crate) fn flush_or_wait(&self, spot: Spot, began: Option<Began>) -> Result<()> {
         let mut durable = self.durable.lock();
         durable.want(spot);
@@ -79,8 +79,8 @@ impl<S: Storage> State<S> {
         Ok(())
     }
 
-    /// Syncs up to the spot that is wanted, and every full segment. The caller has checked that
-    /// there is no other leader.
+    /// Leads a flush: syncs up to [`Durable::wanted`], and every full segment. The caller has
+    /// checked that there is no other leader.
     fn lead<'a>(&'a self, mut durable: MutexGuard<'a, Durable>) -> Result<MutexGuard<'a, Durable>> {
         durable.has_leader = true;
         let stretch = Stretch { from: durable.spot, to: durable.wanted };
@@ -101,7 +101,7 @@ impl<S: Storage> State<S> {
         let mut durable = self.durable.lock();
         durable.has_leader = false;
         let mut waiters = 0;
-        // A failed sync has poisoned the queue; after another error the next leader tries again.
+        // A failed sync has poisoned the queue; after any other error the next leader tries again.
         if result.is_ok() || planted!(FailedFlushIsDone) {
             durable.spot = target;
             self.index.set_synced(target);
@@ -116,8 +116,8 @@ impl<S: Storage> State<S> {
         }
         self.segment_synced.notify_all();
         if waiters != 0 {
-            // A waker is the program's code: no lock may be held. This thread may hold the
-            // producers' lock, or be the one that its holder waits for.
+            // A waker is the program's code and may run only without locks. This thread may hold
+            // the producers' lock, or a thread that holds it may wait for this one.
             if planted!(WokenUnderTheFlushLock) {
                 self.wake_readers(u64::MAX);
             }
@@ -126,9 +126,9 @@ impl<S: Storage> State<S> {
         result.map(|()| durable)
     }
 
-    /// Does the flush that producers asked for by [`sync_soon`](Self::sync_soon), and renews a
-    /// checkpoint that is far behind. Does not wait for the producers' lock: a producer may wait
-    /// for this flush with it held.
+    /// Runs the flush that producers requested by [`sync_soon`](Self::sync_soon), and renews a
+    /// checkpoint that is far behind. Never waits for the producers' lock: a producer that holds it
+    /// may wait for this flush.
     pub(crate) fn flush_behind(&self) -> Result<()> {
         let mut durable = self.durable.lock();
         while durable.has_leader {
@@ -137,7 +137,8 @@ impl<S: Storage> State<S> {
         let is_done = durable.wanted.position <= durable.spot.position
             && self.segments.list().count_unsynced() < 2;
         if is_done || self.has_run_ended() || self.is_poisoned() {
-            // Another sync may have failed since a producer asked for this flush: it waits to hear.
+            // Another sync may have failed since a producer requested this flush: wake it to see
+            // that.
             self.segment_synced.notify_all();
             return Ok(());
         }
@@ -145,7 +146,7 @@ impl<S: Storage> State<S> {
         if self.is_checkpoint_due() { self.flush_places_and_checkpoint() } else { Ok(()) }
     }
 
-    /// Waits for the end of the flush under way, if there is one.
+    /// Waits for the end of the current flush, if there is one.
     pub(crate) fn wait_for_leader(&self) {
         let mut durable = self.durable.lock();
         if durable.has_leader {
@@ -153,8 +154,8 @@ impl<S: Storage> State<S> {
         }
     }
 
-    /// Asks the storage worker to flush up to `committed` and to sync every full segment. Without
-    /// one the calling thread does it before it returns.
+    /// Asks the storage worker to flush up to `committed` and to sync every full segment. Without a
+    /// storage worker the calling thread does it before it returns.
     #[cold]
     fn sync_soon(&self, committed: Spot) -> Result<()> {
         self.durable.lock().want(committed);
@@ -186,8 +187,8 @@ impl<S: Storage> State<S> {
             if self.storage_worker.is_running() && durable.failures == failures {
                 self.segment_synced.wait(&mut durable);
             } else {
-                // Either the storage worker has ended, because the queue is being closed. Or its
-                // flush failed: nobody would ask it again, and the producer is to get the error.
+                // Either the storage worker has ended, because the queue is closing; or its flush
+                // failed. Then no thread would ask it again, and this producer must get the error.
                 failures = durable.failures;
                 drop(durable);
                 self.flush_behind()?;
@@ -204,7 +205,8 @@ impl<S: Storage> State<S> {
         if committed.position.saturating_sub(durable.position) < MOST_BEHIND {
             return Ok(());
         }
-        // No opening walks over messages that every consumer has passed, or that were evicted.
+        // Recovery does not walk over messages that every consumer has passed, or that were
+        // evicted.
         let walked = self.backlog(committed.position);
         if walked < MOST_BEHIND {
             return Ok(());
@@ -212,16 +214,17 @@ impl<S: Storage> State<S> {
         self.sync_soon(committed)
     }
 
-    /// Refuses a flush, and poisons the queue, when its directory was removed: no later process
-    /// could open the queue, so nothing in it can be made durable.
+    /// Rejects a flush, and poisons the queue, when its directory was removed: no later process
+    /// could open the queue, so nothing in it can become durable.
     pub(crate) fn check_directory(&self) -> Result<()> {
         let gone =
             || SyncFailed(io::Error::new(io::ErrorKind::NotFound, "the directory was removed"));
         self.index.heed("", || if self.storage.is_removed() { Err(gone()) } else { Ok(()) })
     }
 
-    /// A drained segment is not synced any more. That nothing of it is missing is said by places in
-    /// the index: they are durable before the mark passes it.
+    /// Syncs the index if unsynced segments were drained. No flush syncs those any more; the
+    /// consumer positions in the index show that nobody misses their messages, so these positions
+    /// must be durable before the mark passes the segments.
     fn sync_what_drained_rests_on(&self) -> Result<()> {
         if !self.segments.list().has_drained_unsynced() || planted!(MarkRestsOnPlaces) {
             return Ok(());
@@ -235,12 +238,12 @@ impl<S: Storage> State<S> {
         spot.position.saturating_sub(self.index.checkpoint().position) >= CHECKPOINT_EVERY
     }
 
-    /// Renews the checkpoint when it is far behind.
+    /// Renews the checkpoint if it is far behind.
     pub(crate) fn checkpoint_if_due(&self) -> Result<()> {
         if self.is_checkpoint_due() { self.flush_places_and_checkpoint() } else { Ok(()) }
     }
 
-    /// Renews a checkpoint that lies before the first segment. When segments were given back, the
+    /// Renews a checkpoint that lies before the first segment. After segments were reclaimed, the
     /// first one left may begin in the middle of a batch. Recovery keeps the rest of such a batch
     /// only if a checkpoint says that it is durable, so the checkpoint must not lie before it.
     fn checkpoint_if_overtaken(&self, durable: Spot) -> Result<()> {
@@ -251,13 +254,13 @@ impl<S: Storage> State<S> {
         self.write_checkpoint(durable)
     }
 
-    /// Makes every place stored so far durable. Callers that come while another one syncs share the
-    /// next sync.
+    /// Syncs every consumer position stored so far. Threads that call this during another one's
+    /// sync share the next sync.
     pub(crate) fn flush_places(&self) -> Result<()> {
         self.sync_places(CheckpointIs::WrittenIfDue)
     }
 
-    /// As [`flush_places`](Self::flush_places), but always renews the checkpoint.
+    /// Syncs every consumer position stored so far, and renews the checkpoint.
     pub(crate) fn flush_places_and_checkpoint(&self) -> Result<()> {
         self.sync_places(CheckpointIs::Written)
     }
@@ -266,14 +269,14 @@ impl<S: Storage> State<S> {
         let moves = self.places.moves();
         let mut synced = self.places.synced_moves.lock();
         if self.has_run_ended() && !planted!(PlacesFlushedAfterTheEnd) {
-            // The last flush of the run has made every place durable, if it did not fail.
+            // The last flush of the run has synced every position, if it did not fail.
             return Ok(());
         }
         let due = checkpoint == CheckpointIs::Written || self.is_checkpoint_due();
         if *synced >= moves && !due {
             return Ok(());
         }
-        // Counted again: the sync below covers the moves made while this thread waited, too.
+        // Count again: the sync below also covers moves made while this thread waited.
         let moves = self.places.moves();
         self.sync_directory()?;
         if due {
@@ -286,9 +289,9 @@ impl<S: Storage> State<S> {
         Ok(())
     }
 
-    /// Makes the names of files durable. A synced file is worth nothing as long as a power cut may
-    /// take its name. So the index's name is durable before anything is promised that stands in the
-    /// index alone.
+    /// Syncs the directory, so that file names are durable: a power cut could otherwise remove a
+    /// synced file's name. So the index's name is durable before the queue relies on anything that
+    /// only the index says.
     pub(crate) fn sync_directory(&self) -> Result<()> {
         self.segments.sync_directory(&self.storage, &self.index)
     }
@@ -304,7 +307,8 @@ impl<S: Storage> State<S> {
         })
     }
 
-    /// Reserves the numbers below `end`: the checkpoint on disk says so, and claims no clean end.
+    /// Reserves the sequence numbers below `end` in the checkpoint on disk, which from then on
+    /// shows no clean end.
     pub(crate) fn reserve(&self, end: u64) -> Result<()> {
         self.sync_directory()?;
         if planted!(ReservationSaidEarly) {
@@ -315,28 +319,31 @@ impl<S: Storage> State<S> {
         let (next_life, mut reserved) = (self.segments.next_life(), end);
         let written = self.index.write_checkpoint(|checkpoint| {
             checkpoint.clean = false;
-            // Never lower than before: those numbers may have been given out or reported missing.
+            // Never lower than before: the writer may have assigned those numbers, or a read
+            // reported them missing.
             reserved = end.max(checkpoint.reservation);
             checkpoint.reservation = reserved;
             checkpoint.next_life = checkpoint.next_life.max(next_life);
         });
-        // After an error no number beyond the reservation before was given out, and none will be.
+        // After an error the writer has assigned no number beyond the earlier reservation, and
+        // never will.
         written.inspect_err(|_| self.index.take_reservation_back(before))?;
         self.reserved.store(reserved, Ordering::Release);
         Ok(())
     }
 
-    /// Has the storage worker [`reserve`](Self::reserve) them, and waits for it: for producers.
+    /// Makes the storage worker [`reserve`](Self::reserve) the numbers below `end`, and waits for
+    /// it. Producers call this.
     pub(crate) fn have_reserved(&self, end: u64) -> Result<()> {
         self.storage_worker.ask(Request::Reserve(end)).unwrap_or_else(|| self.reserve(end))
     }
 
-    /// Writes the checkpoint of a clean end: the run ends at `spot`, and everything is on disk.
+    /// Writes the checkpoint of a clean end: the run ended at `spot`, and everything is on disk.
     pub(crate) fn write_clean_end(&self, spot: Spot) -> Result<()> {
         self.renew_checkpoint(|checkpoint| {
             (checkpoint.position, checkpoint.seq) = (spot.position, spot.seq);
             checkpoint.clean = true;
-            // No number at or above it was given out.
+            // The writer has assigned no number at or above it.
             checkpoint.reservation = spot.seq;
         })
     }
@@ -394,7 +401,7 @@ impl<S: Storage> State<S> {
             at = row.header.base + 1;
             let segment = match opened {
                 Ok(segment) => segment,
-                // The file was lost to damage: there is nothing to sync.
+                // Damage has lost the file: there is nothing to sync.
                 Err(Lost::Gone) => continue,
                 Err(Lost::Io(error)) => {
                     return Err(Error::io(
@@ -422,10 +429,10 @@ impl<S: Storage> State<S> {
         if planted!(FlushWithoutNames) { Ok(()) } else { self.sync_directory() }
     }
 
-    /// Stores again what the opening found in the segment within the stretch: it may exist in the
-    /// page cache alone, and the process before may have died of a sync that failed, which leaves
-    /// its pages clean (R4). This does not undo a producer's store: those are behind what was
-    /// found.
+    /// Stores the segment's records within the stretch again that recovery found: they may exist
+    /// only in the page cache, and the previous process may have died after a failed sync, which
+    /// leaves their pages clean (R4). This overwrites no producer's store: producers store behind
+    /// the tail that recovery found.
     fn store_found_again(&self, segment: &Segment<S::File>, stretch: &Stretch) -> Result<()> {
         let found_to = self.found_tail.position.min(stretch.to.position);
         if stretch.from.position >= found_to || planted!(SuspectNotStoredAgain) {

@@ -1,8 +1,8 @@
-//! Waking every thread and future that waits, without closing the queue.
+//! Wakes every waiting thread and future without closing the queue.
 //!
-//! A call that may wait notes when it began, as a count of interrupts. It goes on only while the
-//! count is the same. Whoever interrupts raises the count first and wakes everybody then, so a
-//! waiter that looks at the count after it can be woken misses no interrupt.
+//! A call that may wait notes the interrupt count when it begins, and waits only while the count
+//! stays the same. The interrupting thread first raises the count and then wakes all waiters, so a
+//! waiter that registers before it reads the count misses no interrupt.
 
 use std::sync::atomic::Ordering;
 
@@ -10,12 +10,12 @@ use super::State;
 use crate::error::{Error, Result};
 use crate::storage::Storage;
 
-/// When a call began that may wait.
+/// The interrupt count when a call that may wait began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Began(u64);
 
 impl<S: Storage> State<S> {
-    /// Called where a call begins that may wait.
+    /// Returns the interrupt count. A call that may wait does this first.
     pub(crate) fn began(&self) -> Began {
         Began(self.interrupts.load(Ordering::SeqCst))
     }
@@ -24,7 +24,7 @@ impl<S: Storage> State<S> {
         self.began() != began
     }
 
-    /// Refuses to wait on when somebody has interrupted since `began`.
+    /// Returns an error if a thread has interrupted since `began`.
     pub(crate) fn check_uninterrupted(&self, began: Began) -> Result<()> {
         if self.is_interrupted(began) {
             Err(Error::interrupted(self.storage.path()))
@@ -39,7 +39,8 @@ impl<S: Storage> State<S> {
             return;
         }
         self.interrupts.fetch_add(1, Ordering::SeqCst);
-        // A thread between its look at the count and its sleep holds this lock.
+        // A thread holds this lock from its check of the count until it sleeps, so this waits for
+        // it.
         drop(self.durable.lock());
         self.flushed.notify_all();
         self.wake_writers();

@@ -1,4 +1,4 @@
-//! Missing numbers: which ones are known, why they are missing, and how many gaps were reported.
+//! Missing sequence numbers: which are known, why they are missing, how many gaps reads reported.
 
 use std::ops::Range;
 use std::path::Path;
@@ -13,25 +13,27 @@ use crate::threads::{AtomicU32, AtomicU64, Mutex};
 
 #[derive(Debug)]
 pub(crate) struct Gaps {
-    /// Ranges of numbers known to be missing, in order, without overlap. `len` subtracts them.
+    /// Ranges of sequence numbers known to be missing, in order, without overlap. `len` subtracts
+    /// them.
     pub(crate) known: Mutex<Vec<Gap>>,
     /// Nonzero when `known` is not empty: spares `len` the lock.
     has_known: AtomicU32,
-    /// Up to which number messages were dropped, or had expired. The last lock in the order.
+    /// Up to which sequence number messages were dropped or expired. The last lock in the order.
     pub(crate) evicted: Mutex<Evicted>,
     /// Gaps that reads reported to consumers in this run.
     pub(crate) reported: AtomicU64,
     /// The missing numbers in those gaps, by cause.
     pub(crate) lost: [AtomicU64; GapCause::ALL.len()],
-    /// Up to which number messages that were evicted are counted.
+    /// Evicted messages below this sequence number are counted.
     counted: Mutex<u64>,
-    /// Messages dropped in this run that some consumer had yet to read.
+    /// Messages dropped in this run before every consumer had read them.
     pub(crate) dropped: AtomicU64,
-    /// Likewise, messages that expired.
+    /// Messages that expired in this run before every consumer had read them.
     pub(crate) expired: AtomicU64,
     /// Messages that were rejected in this run.
     pub(crate) rejected: AtomicU64,
-    /// Messages that no consumer had claimed when the first one was made behind them in this run.
+    /// Messages before the start of the first consumer, made in this run, which no consumer will
+    /// read.
     pub(crate) unclaimed: AtomicU64,
 }
 
@@ -51,13 +53,13 @@ impl Gaps {
         }
     }
 
-    /// Why the number `seq` is missing when no segment states a cause, and the first number behind
-    /// it that may have another cause.
+    /// Returns why `seq` is missing when no segment states a cause, and the first number behind it
+    /// that may have another cause.
     pub(crate) fn cause_of(&self, seq: u64) -> (GapCause, u64) {
         let evicted = self.evicted.lock().cause_of(seq);
-        // Numbers that recovery found to be missing keep their cause when the segment that states
-        // them is evicted. Behind the last segment they are stated by the next one, which may not
-        // have been made yet.
+        // Numbers that recovery found missing keep their cause when the segment that states them is
+        // evicted. For numbers behind the last segment, the next segment states the cause, but it
+        // may not exist yet.
         let gaps = self.known.lock();
         let known = gaps.iter().find(|gap| seq <= gap.last);
         match known.filter(|gap| gap.first <= seq) {
@@ -69,7 +71,7 @@ impl Gaps {
         }
     }
 
-    /// How many of the numbers `from .. to` are known to be missing.
+    /// Returns how many of the numbers `from .. to` are known to be missing.
     pub(crate) fn known_missing(&self, from: u64, to: u64) -> u64 {
         if self.has_known.load(Ordering::Relaxed) == 0 {
             return 0;
@@ -79,9 +81,9 @@ impl Gaps {
         gaps.iter().map(overlap).sum()
     }
 
-    /// Where a new consumer begins when no segment is there: at `end`, or at the first lost message
-    /// when the messages right before `end` are known to be lost. (Between these and `end` there
-    /// may be reserved numbers.)
+    /// Returns where a new consumer begins when there is no segment: at `end`, or at the first lost
+    /// message when the messages right before `end` are known to be lost. (Reserved numbers may lie
+    /// between these and `end`.)
     pub(crate) fn before_lost_tail(&self, end: Spot) -> Spot {
         let gaps = self.known.lock();
         let mut first = end.seq;
@@ -95,14 +97,14 @@ impl Gaps {
                 lost = first;
             }
         }
-        // The segment that will state them begins one word behind the bytes that were lost.
+        // The segment that will state this gap begins one word behind the lost bytes.
         let position =
             if lost < end.seq { end.position.saturating_sub(format::ALIGN) } else { end.position };
         Spot { position, seq: lost }
     }
 
-    /// Counts the messages that were evicted since the last call. Those below `unread` had been
-    /// read by every consumer.
+    /// Counts the messages evicted since the last call. Every consumer had read those below
+    /// `unread`.
     #[cold]
     pub(crate) fn count_evicted(&self, path: &Path, unread: u64) {
         let evicted = *self.evicted.lock();
@@ -117,16 +119,15 @@ impl Gaps {
         }
     }
 
-    /// Counts the messages with the numbers `unclaimed`, which the first consumer was made behind.
-    /// Each message counts once, as unclaimed or as evicted: threads may drop some of them
-    /// meanwhile.
+    /// Counts the messages `unclaimed`, which lie before the start of the first consumer. Each
+    /// message counts once, as unclaimed or as evicted: threads may drop some of them meanwhile.
     #[cold]
     pub(crate) fn count_unclaimed(&self, path: &Path, consumer: &str, unclaimed: Range<u64>) {
         let Range { start, end } = unclaimed;
         let mut counted = self.counted.lock();
         let evicted = self.evicted.lock().end();
         let from = start.max(*counted).max(evicted);
-        // A thread that has dropped some, and not counted them yet, goes on from `counted`.
+        // A thread that has dropped some messages but not counted them yet will start at `counted`.
         if evicted <= *counted {
             *counted = end.max(*counted);
         }
@@ -139,7 +140,7 @@ impl Gaps {
         events::unclaimed(path, consumer, from, end - 1);
     }
 
-    /// Counts messages that a consumer of the queue in `path` is handed no more.
+    /// Counts messages that a consumer of the queue in `path` will never receive again.
     #[cold]
     pub(crate) fn count_rejected(&self, path: &Path, gap: &Gap) {
         self.rejected.fetch_add(gap.count(), Ordering::Relaxed);

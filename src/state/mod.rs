@@ -1,22 +1,35 @@
-//! The state that all parts of one open queue share: files, pool, tail, places, gaps, and how
-//! producers and consumers wake each other.
+//! The state that all parts of one open queue share.
+//!
+//! | file | what it holds | what it does |
+//! |---|---|---|
+//! | `mod` | [`State`]: files, pool, tail, options | opens the shared state, counts messages |
+//! | `checks` | | rejects calls on a closed or poisoned queue and in a forked child |
+//! | `committed_tail` | the end of committed records | lets readers see it without a lock |
+//! | `flush` | | syncs data, moves the durable mark, writes checkpoints |
+//! | `interrupt` | a count of interrupts | ends every wait without closing the queue |
+//! | `known_gaps` | missing sequence numbers and their causes | counts lost messages |
+//! | `places` | every consumer's position and counts | finds the lowest position |
+//! | `run_counts` | counters of this run | stores them in the index |
+//! | `space` | | reclaims and expires segments, waits for room |
+//! | `tasks` | futures that wait for room or a flush | tells them how their flush ended |
+//! | `wakes` | | wakes waiting threads and futures |
+//! | `write_times` | when messages were written | finds messages older than a given age |
 //!
 //! # Locks
 //!
-//! Every thread takes locks in this order, never the other way round: the registry, a consumer's
-//! lock, the producers' lock (`Core::writer`), the lock for syncing places
-//! ([`Places::synced_moves`]), that of the figures, the list of places, the flush lock, the
-//! reclaiming of segments, the list of segments, the pool, the index's own, what was evicted. A
-//! thread waits for nothing while it changes the list of places. Only a thread that holds the
-//! registry takes the locks of several consumers. The locks of `threads` and [`Space::gate`] are
-//! taken last and held for a moment.
+//! Every thread takes locks in this order only: the registry, a consumer's lock, the producers'
+//! lock (`Core::writer`), the lock for syncing places ([`Places::synced_moves`]), the figures, the
+//! list of places, the flush lock, the lock for reclaiming segments, the list of segments, the
+//! pool, the index's own, [`Gaps::evicted`]. A thread that changes the list of places waits for
+//! nothing meanwhile. Only a thread that holds the registry takes the locks of several consumers.
+//! The locks of `threads` and [`Space::gate`] are taken last and held for a moment.
 //!
 //! A thread takes [`Places::giving_back`] for reading when it holds no other lock; and for writing
 //! only when it holds the registry, before or after a consumer's lock, and before all other locks.
 //! A thread that holds the producers' lock takes `giving_back`, and a consumer's lock, only by
 //! `try_`.
 //!
-//! No lock is held while a caller's code runs.
+//! No thread holds a lock while it runs a caller's code.
 
 mod checks;
 mod committed_tail;
@@ -60,21 +73,21 @@ use crate::threads::waiting::Waiters;
 use crate::threads::worker::Worker;
 use crate::threads::{AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex};
 
-/// The durable mark, and the flush under way.
+/// The durable mark, and the state of the current flush.
 #[derive(Debug)]
 pub(crate) struct Durable {
     /// The durable mark: everything before it is on disk.
     pub(crate) spot: Spot,
-    /// A thread leads a flush.
+    /// Whether a thread leads a flush.
     pub(crate) has_leader: bool,
-    /// The committed spot up to which the next leader makes everything durable.
+    /// The committed spot up to which the next flush leader makes everything durable.
     pub(crate) wanted: Spot,
-    /// Flushes that failed, in this run. (After an error that may pass the queue is not poisoned.)
+    /// How many flushes failed in this run. (A temporary error does not poison the queue.)
     pub(crate) failures: u64,
 }
 
 impl Durable {
-    /// Has the next leader make everything before `spot` durable.
+    /// Asks the next flush leader to make everything before `spot` durable.
     pub(crate) fn want(&mut self, spot: Spot) {
         if spot.position > self.wanted.position {
             self.wanted = spot;
@@ -97,62 +110,65 @@ pub(crate) struct State<S: Storage> {
     pub(crate) segments: Segments<S>,
     pub(crate) pool: Pool,
     pub(crate) limits: DiskLimits,
-    /// Consumers see only durable messages (`flush_every_ops(1)`), not every committed one.
+    /// Whether consumers see only durable messages (`flush_every_ops(1)`), not every committed one.
     pub(crate) durable_only: bool,
-    /// Fresh space is filled with zeros ahead of its use: no flush comes after every few bytes,
-    /// which would write the zeros out.
+    /// Whether the writer fills fresh space with zeros ahead of its use. Off with frequent small
+    /// flushes, since each would write the zeros out.
     pub(crate) fills: bool,
     pub(crate) ages: Option<Ages>,
-    /// Tells a forked child, which does not own the queue.
+    /// Detects a forked child, which does not own the queue.
     pub(crate) fork_guard: ForkGuard,
     /// The end of what consumers may read.
     pub(crate) visible: Padded<SharedTail>,
     /// The end of the last committed record.
     pub(crate) committed: Padded<SharedTail>,
-    /// The flush lock. Only the leader of a flush moves the mark.
+    /// The flush lock. Only the flush leader moves the mark.
     pub(crate) durable: Padded<Mutex<Durable>>,
     /// Signalled with the flush lock when a flush has ended.
     pub(crate) flushed: Condvar,
-    /// Signalled with the flush lock when a segment was synced, or when the storage worker has
-    /// ended. A producer waits for it in `bound_unsynced`.
+    /// Signalled with the flush lock after a segment's sync, or when the storage worker has ended.
+    /// A producer waits for it in `bound_unsynced`.
     pub(crate) segment_synced: Condvar,
     /// The first sequence number that is still in the queue.
     pub(crate) oldest_seq: AtomicU64,
     pub(crate) places: Places,
     /// How many consumers wait for a message. Changed under the producers' lock (and under the
     /// flush lock when only durable messages are visible), so one relaxed load tells a producer
-    /// whether anybody waits.
+    /// whether a consumer waits.
     pub(crate) message_waiters: AtomicUsize,
     pub(crate) waiters: Waiters,
-    /// Counts interrupts.
+    /// How many interrupts this run has had.
     interrupts: AtomicU64,
     pub(crate) tasks: Tasks,
     pub(crate) storage_worker: Worker<StorageRequests>,
     pub(crate) delivery_worker: Worker<DeliveryRequests>,
-    /// Futures of readers are to be woken, and there was no thread to do it.
+    /// Whether readers' futures still have to be woken, because no thread could do it.
     wakes_owed: AtomicBool,
-    /// A consumer got no window to lend from, because other consumers have theirs open.
+    /// Whether a consumer got no window to lend from, because other consumers keep theirs open.
     pub(crate) window_wanted: AtomicBool,
-    /// More segments are open than a queue may have: consumers are to release theirs.
+    /// Whether more segments are open than a queue may have, so that consumers must release theirs.
     pub(crate) many_open: AtomicBool,
     pub(crate) space: Space,
     pub(crate) gaps: Gaps,
     pub(crate) flush_totals: FlushTotals,
     pub(crate) full_totals: FullTotals,
-    /// The figures as last stored in the index. Its holder waits for no lock that is held for long.
+    /// The figures as last stored in the index. A thread that holds this lock waits for no lock
+    /// that another thread holds for long.
     figures: Mutex<Figures>,
-    /// No number at or above it may be given out: the checkpoint on disk reserves those below.
+    /// The writer may not assign a sequence number at or above it: the checkpoint on disk reserves
+    /// those below.
     pub(crate) reserved: AtomicU64,
-    /// When messages were written. Its lock is taken last, and held for a moment.
+    /// When messages were written. Threads take this lock last and hold it for a moment.
     pub(crate) write_times: Mutex<WriteTimes>,
-    /// The tail that the opening found. What lies between the durable mark and it is suspect (R4).
+    /// The tail that recovery found. Bytes between the durable mark and this tail are suspect (R4).
     pub(crate) found_tail: Spot,
-    /// What a flush before the opening may have made durable, with no mark left that says so. A
-    /// batch whose beginning is given back rests on the mark, so reclaiming flushes up to here.
+    /// The end of what a flush of an earlier run may have made durable without a durable mark on
+    /// disk. Recovery keeps a batch without its beginning only by that mark, so `reclaim` first
+    /// flushes up to here.
     flush_before_reclaim: Spot,
 }
 
-/// What an opening makes the [`State`] from.
+/// The parts from which an opening builds the [`State`].
 pub(crate) struct Parts<S: Storage> {
     pub(crate) storage: S,
     pub(crate) index: Index<S>,
@@ -246,24 +262,24 @@ impl<S: Storage> State<S> {
         self.with_index_room(|room| self.index.acks_row(row, name, room))
     }
 
-    /// Where a new consumer begins: the oldest message in the queue. `end` is the visible end, read
-    /// before the call. A segment is listed before its first message is committed, so if no segment
-    /// is listed now, the queue was empty when `end` was read.
+    /// Returns where a new consumer begins: at the oldest message in the queue. `end` is the
+    /// visible end, read before the call. The writer lists a segment before it commits the first
+    /// message in it, so if no segment is listed now, the queue was empty when `end` was read.
     pub(crate) fn oldest(&self, end: Spot) -> Spot {
         // When messages before the first segment were lost, a new consumer gets a gap.
         let first = self.segments.list().live.front().map(|row| row.header.beginning());
         first.unwrap_or_else(|| self.gaps.before_lost_tail(end))
     }
 
-    /// How many visible messages there are from the number `seq` on, without those in the ranges
+    /// Returns how many visible messages there are from `seq` on, without those in the ranges
     /// `done` and those known to be missing.
     pub(crate) fn len_from(&self, seq: u64, done: impl Iterator<Item = NumberRange>) -> u64 {
         let from = seq.max(self.oldest_seq.load(Ordering::Acquire));
         self.count_waiting(from, self.visible.seq.load(Ordering::Acquire), done)
     }
 
-    /// How many of the numbers `from .. end` belong to messages that wait for a consumer with these
-    /// ranges `done`.
+    /// Returns how many of the sequence numbers `from .. end` belong to messages that a consumer
+    /// with these ranges `done` has still to receive.
     pub(crate) fn count_waiting(
         &self,
         from: u64,

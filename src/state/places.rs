@@ -1,4 +1,4 @@
-//! The places of all consumers, as other threads see them.
+//! The positions ("places") of all consumers, as other threads see them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,19 +7,19 @@ use crate::format::Spot;
 use crate::threads::ranks::{Rank, ranked};
 use crate::threads::{AtomicU64, Mutex, RwLock};
 
-/// A consumer's place as other threads see it, with its counts. Only the thread that holds the
+/// A consumer's position as other threads see it, with its counts. Only the thread that holds the
 /// consumer's lock stores to it.
 #[derive(Debug, Default)]
 pub(crate) struct PlaceCell {
     pub(crate) position: AtomicU64,
     pub(crate) seq: AtomicU64,
-    /// How often the place, or the acknowledgements, changed in this run.
+    /// How often the position or the acknowledgements changed in this run.
     pub(crate) moves: AtomicU64,
-    /// Messages taken in this run.
+    /// Messages that the consumer took in this run.
     pub(crate) taken: AtomicU64,
-    /// How many messages are handed out, neither acknowledged nor given back.
+    /// How many messages are delivered, but neither acknowledged nor returned.
     pub(crate) in_flight: AtomicU64,
-    /// It keeps segments for a consumer that is being made, and is none itself.
+    /// Whether it is no consumer, but only keeps segments for one that is being made or moved.
     pub(crate) is_stand_in: bool,
 }
 
@@ -39,8 +39,8 @@ impl PlaceCell {
         }
     }
 
-    /// The consumer begins at `spot`. `moves` is 1 when the place is new to the index. The cell is
-    /// not in the list yet.
+    /// Sets the consumer's position to `spot` before the cell is listed. `moves` is 1 when the
+    /// index does not have the position yet.
     pub(crate) fn begin(&self, spot: Spot, moves: u64) {
         self.position.store(spot.position, Ordering::Release);
         self.seq.store(spot.seq, Ordering::Release);
@@ -48,15 +48,15 @@ impl PlaceCell {
         self.taken.store(0, Ordering::Release);
     }
 
-    /// Counts a change of the place or the acknowledgements, which the next sync of the index is to
-    /// make durable. The caller holds the consumer's lock.
+    /// Counts a change of the position or the acknowledgements, so that the next flush syncs the
+    /// index. The caller holds the consumer's lock.
     #[inline(always)]
     pub(crate) fn count_move(&self) {
         self.moves.store(self.moves.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
 
-    /// Counts a message that was taken. Called after the place was stored: a thread that sees this
-    /// count sees the place that belongs to it, or a later one.
+    /// Counts a message that the consumer took. Called after the position was stored: a thread that
+    /// sees this count sees the matching position, or a later one.
     #[inline(always)]
     pub(crate) fn count_taken(&self) {
         self.taken.store(self.taken.load(Ordering::Relaxed) + 1, Ordering::Release);
@@ -66,21 +66,21 @@ impl PlaceCell {
 #[derive(Debug)]
 pub(crate) struct Places {
     pub(crate) cells: RwLock<Vec<Arc<PlaceCell>>>,
-    /// A thread holds it for reading while it gives back segments that every consumer has passed,
-    /// and for writing while it chooses a consumer's new place: so that place cannot be given back
-    /// meanwhile.
+    /// A thread holds it for reading while it drains segments that every consumer has passed, and
+    /// for writing while it chooses a consumer's new position: so no thread drains that position's
+    /// segment meanwhile.
     pub(crate) giving_back: RwLock<()>,
-    /// Moves of consumers that were removed since.
+    /// Moves of consumers that were removed in this run.
     pub(crate) removed_moves: AtomicU64,
-    /// Messages that were taken by consumers that were removed since.
+    /// Messages that consumers took which were removed in this run.
     removed_taken: AtomicU64,
-    /// The count of all consumers' moves that the index on disk has.
+    /// How many of all consumers' moves the index on disk covers.
     pub(crate) synced_moves: Mutex<u64>,
 }
 
 impl Places {
-    /// The list before any consumer is added. `unsynced_moves` counts moves of an earlier run that
-    /// the next flush is to sync.
+    /// Returns an empty list. `unsynced_moves` counts moves of an earlier run that the next flush
+    /// must sync.
     pub(crate) fn new(unsynced_moves: u64) -> Places {
         Places {
             cells: RwLock::default(),
@@ -91,18 +91,19 @@ impl Places {
         }
     }
 
-    /// The lowest position of any consumer; `None` when there is no consumer.
+    /// Returns the lowest position of all consumers; `None` when there is no consumer.
     pub(crate) fn lowest(&self) -> Option<u64> {
         self.cells.read().iter().map(|place| place.position.load(Ordering::Acquire)).min()
     }
 
-    /// The lowest number that some consumer has yet to deal with; 0 when there is no consumer.
+    /// Returns the lowest sequence number that some consumer has not finished; 0 when there is no
+    /// consumer.
     pub(super) fn lowest_seq(&self) -> u64 {
         let cells = self.cells.read();
         cells.iter().map(|place| place.seq.load(Ordering::Acquire)).min().unwrap_or(0)
     }
 
-    /// How many moves all consumers have made in this run.
+    /// Returns how many moves all consumers have made in this run.
     pub(crate) fn moves(&self) -> u64 {
         self.cells.read().iter().map(|place| place.moves.load(Ordering::Acquire)).sum::<u64>()
             + self.removed_moves.load(Ordering::Acquire)

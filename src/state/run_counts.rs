@@ -1,9 +1,9 @@
-//! What this run counts beside the figures that follow from numbers and positions, and how eight of
-//! all figures are stored in the index for those who look from outside.
+//! Counters of this run that do not follow from sequence numbers and positions, and how they are
+//! stored in the index for other processes that inspect the queue.
 //!
-//! They are stored on slow ways alone: when the queue is opened or closed, a flush ends, a gap is
-//! reported, a segment begins or a call is refused, and after each work of the storage worker. A
-//! store that the disk refuses is left out, and nothing else changes.
+//! The figures are stored only on slow paths: when the queue opens or closes, a flush ends, a read
+//! reports a gap, a segment begins or a call is rejected, and after each job of the storage worker.
+//! If the disk refuses a store, it is skipped, and nothing else changes.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -26,7 +26,7 @@ pub(crate) struct FlushTotals {
 /// Calls of this run that found the queue or the disk full.
 #[derive(Debug, Default)]
 pub(crate) struct FullTotals {
-    /// Calls that were refused in the end.
+    /// Calls that were rejected in the end.
     pub(crate) refused: AtomicU64,
     /// Time that calls waited for room.
     pub(crate) waited_nanos: AtomicU64,
@@ -54,19 +54,19 @@ impl<S: Storage> State<S> {
         self.store_figures();
     }
 
-    /// Counts a message that a consumer is handed no more.
+    /// Counts a message that a consumer will never receive again.
     #[cold]
     pub(crate) fn count_rejected(&self, gap: &Gap) {
         self.gaps.count_rejected(self.storage.path(), gap);
     }
 
-    /// Counts messages that the first consumer was made behind.
+    /// Counts messages before the start of the first consumer.
     #[cold]
     pub(crate) fn count_unclaimed(&self, consumer: &str, unclaimed: Range<u64>) {
         self.gaps.count_unclaimed(self.storage.path(), consumer, unclaimed);
     }
 
-    /// Counts a call that is refused because the queue or the disk is full.
+    /// Counts a call that is rejected because the queue or the disk is full.
     #[cold]
     #[inline(never)]
     pub(crate) fn count_refused(&self) {
@@ -80,8 +80,8 @@ impl<S: Storage> State<S> {
         self.full_totals.waited_nanos.fetch_add(nanos(waited), Ordering::Relaxed);
     }
 
-    /// Stores the figures in the index where they changed. Waits for no other thread that stores
-    /// them, and stores nothing once the run has ended: the file may be another owner's.
+    /// Stores the figures in the index if they changed. Does nothing while another thread stores
+    /// them, or after the run has ended, when another process may own the file.
     #[cold]
     #[inline(never)]
     pub(crate) fn store_figures(&self) {
@@ -101,7 +101,7 @@ impl<S: Storage> State<S> {
         }
     }
 
-    /// The figures as they are now; `last` has those that stay.
+    /// Returns the present figures; takes those that never change from `last`.
     fn count_figures(&self, last: &Figures) -> Figures {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let [damaged, unflushed, ..] = &self.gaps.lost;
@@ -115,7 +115,7 @@ impl<S: Storage> State<S> {
             refused: load(&self.full_totals.refused),
             ..*last
         };
-        // Not every sync that fails is a flush of messages.
+        // A failed sync need not have been a flush of messages.
         if now.error_at == 0
             && let Some(error) = self.index.poison.failure()
         {

@@ -1,4 +1,4 @@
-//! Disk space: giving drained segments back, expiring messages, and waiting for space.
+//! Disk space: reclaims drained segments, expires messages, and waits for space.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,24 +13,24 @@ use crate::storage::Storage;
 use crate::threads::requests::Request;
 use crate::threads::{Condvar, Mutex, now};
 
-/// Who waits for room looks again after this time: nobody signals space that other programs free
-/// on the same disk.
+/// A thread that waits for room tries again after this time: no signal arrives when other programs
+/// free space on the same disk.
 pub(crate) const LOOK_FOR_ROOM: Duration = Duration::from_millis(20);
 
 /// Where producers wait when the queue is full.
 #[derive(Debug, Default)]
 pub(crate) struct Space {
-    /// Counts how often space was given back.
+    /// How often space was freed.
     pub(crate) gate: Mutex<u64>,
     freed: Condvar,
-    /// A test has those who wait for room look only when they are woken: one that is not woken
-    /// waits for ever.
+    /// Set by a test so that threads waiting for room retry only when woken: a thread that misses
+    /// its wake then waits forever.
     #[cfg(test)]
     pub(crate) looks_only_when_woken: std::sync::atomic::AtomicBool,
 }
 
 impl Space {
-    /// Whether those who wait for room look for it now and then, woken or not.
+    /// Returns whether threads that wait for room retry now and then without being woken.
     pub(crate) fn is_looked_for(&self) -> bool {
         #[cfg(test)]
         return !self.looks_only_when_woken.load(Ordering::SeqCst);
@@ -40,7 +40,8 @@ impl Space {
 }
 
 impl<S: Storage> Reclaims for State<S> {
-    /// As [`State::reclaim`]. The storage worker does it; without one, the calling thread.
+    /// Makes the storage worker reclaim drained segments and waits for it; without a storage
+    /// worker, reclaims in this thread (see [`State::reclaim`]).
     fn have_reclaimed(&self) -> Result<()> {
         if !self.has_reclaimable() {
             return Ok(());
@@ -50,8 +51,8 @@ impl<S: Storage> Reclaims for State<S> {
 }
 
 impl<S: Storage> State<S> {
-    /// Evicts every segment whose messages are all too old, except the last one. Returns whether
-    /// there are segments to reclaim.
+    /// Evicts every segment whose messages are all too old, except the last one. Returns whether it
+    /// evicted any.
     pub(crate) fn expire(&self) -> bool {
         let Some(ages) = self.ages else {
             return false;
@@ -68,32 +69,32 @@ impl<S: Storage> State<S> {
         })
     }
 
-    /// As [`note_evicted`](Self::note_evicted), of messages below `held` that expired.
+    /// Notes that the messages below `held` expired (see [`note_evicted`](Self::note_evicted)).
     pub(crate) fn note_expired(&self, held: u64, unread: u64) {
         self.oldest_seq.fetch_max(held, Ordering::AcqRel);
         self.note_evicted(unread);
     }
 
-    /// The first number held that some consumer has yet to deal with.
+    /// Returns the first retained sequence number that some consumer has not finished.
     pub(crate) fn unread(&self) -> u64 {
         self.places.lowest_seq().max(self.oldest_seq.load(Ordering::Acquire))
     }
 
     /// Stores in the index, for the next opening, up to which number messages were evicted, and
-    /// counts them. `unread` is [`unread`](Self::unread) of before that.
+    /// counts them. `unread` is the value of [`unread`](Self::unread) before the eviction.
     pub(crate) fn note_evicted(&self, unread: u64) {
         self.index.set_evicted(&self.gaps.evicted.lock());
         self.gaps.count_evicted(self.storage.path(), unread);
     }
 
-    /// Reclaims drained segments. After a failed sync it does nothing: no place can be known to be
-    /// durable (R8).
+    /// Reclaims drained segments. Does nothing after a failed sync, when no consumer position is
+    /// known to be durable (R8).
     pub(crate) fn reclaim(&self) -> Result<()> {
         if !self.has_reclaimable() {
             return Ok(());
         }
-        // A failed sync poisons the queue. After another error reclaiming goes on: the flush may
-        // lack the very room that reclaiming gives.
+        // A failed sync poisons the queue. After any other error, reclaim all the same: the flush
+        // may lack the very space that this frees.
         let _ = self.flush_to(self.flush_before_reclaim);
         if self.is_poisoned() {
             return Ok(());
@@ -105,14 +106,14 @@ impl<S: Storage> State<S> {
         !self.is_poisoned() && self.segments.list().has_drained()
     }
 
-    /// Makes the next segment of the queue. One that drops its oldest messages has the storage
-    /// worker do so ahead of need, and waits for it only when there is no room for the segment.
+    /// Makes the next segment of the queue. A queue that drops its oldest messages lets the storage
+    /// worker drop them ahead of need, and waits for it only when there is no room for the segment.
     pub(crate) fn append(&self, plan: Plan) -> Result<Arc<Segment<S::File>>> {
         let room = self.segments.room_ahead(&self.context(), &plan);
         if room == RoomAhead::Nothing
             && let Some(made) = self.storage_worker.ask(Request::Room)
         {
-            // (Without one the segment is refused, and the engine looks for room.)
+            // (Without a storage worker the segment is refused, and the engine looks for room.)
             made?;
         }
         let segment = self.segments.append(&self.context(), plan)?;
@@ -123,12 +124,14 @@ impl<S: Storage> State<S> {
         Ok(segment)
     }
 
-    /// As [`Segments::extend`](crate::segment::Segments::extend).
+    /// Allocates the segment's space up to offset `end` (see
+    /// [`Segments::extend`](crate::segment::Segments::extend)).
     pub(crate) fn extend(&self, segment: &Segment<S::File>, end: u64) -> Result<()> {
         self.segments.extend(&self.context(), segment, end)
     }
 
-    /// As [`Segments::regain`](crate::segment::Segments::regain).
+    /// Reclaims drained segments. Returns whether a writer without room should try again (see
+    /// [`Segments::regain`](crate::segment::Segments::regain)).
     pub(crate) fn regain(&self, seen: u64) -> Result<bool> {
         if self.is_poisoned() {
             return Ok(false);
@@ -136,8 +139,8 @@ impl<S: Storage> State<S> {
         self.segments.regain(&self.context(), seen)
     }
 
-    /// Makes the next segment when the tail is near the end of its own, so that no producer waits
-    /// for a new file.
+    /// Makes the next segment as a spare when the tail is near the end of its own, so that no
+    /// producer waits for a new file.
     ///
     /// Having the storage worker fill the tail's segment with zeros was tried too. Zeros written by
     /// another processor are in the wrong cache: storing 128-byte messages took 1.5 times the
@@ -157,19 +160,19 @@ impl<S: Storage> State<S> {
         self.segments.list().has_long_tail(self.pool.geometry())
     }
 
-    /// How many bytes before `end` are held, and some consumer has still to read them. Without a
-    /// consumer, all that are held.
+    /// Returns how many retained bytes before `end` some consumer has still to read; without a
+    /// consumer, all retained bytes.
     pub(crate) fn backlog(&self, end: u64) -> u64 {
         let held = self.segments.list().live.front().map_or(end, |row| row.header.base);
         end.saturating_sub(self.places.lowest().unwrap_or(0).max(held))
     }
 
-    /// The longest message, in bytes, that fits into the queue under its limits when it is empty.
+    /// Returns the length of the longest message that fits into the empty queue under its limits.
     pub(crate) fn max_message(&self) -> u64 {
         let Some(max_bytes) = self.limits.max_bytes else {
             return format::MAX_MESSAGE_LEN;
         };
-        // Without quarantined files: the user may remove them, and until then the queue is full.
+        // Quarantined files do not count here: the user may remove them.
         let taken = self.index.len();
         let segment_len = self.pool.geometry().most_len;
         let segments =
@@ -179,8 +182,8 @@ impl<S: Storage> State<S> {
         (segments.saturating_sub(1) * each).clamp(1, format::MAX_MESSAGE_LEN)
     }
 
-    /// Calls `grow` with the bytes by which the index file may grow. Holds the list's lock, so no
-    /// segment takes that space meanwhile.
+    /// Calls `grow` with the number of bytes by which the index file may grow. Holds the list's
+    /// lock, so that no segment takes that space meanwhile.
     pub(crate) fn with_index_room<R>(&self, grow: impl FnOnce(u64) -> R) -> R {
         let context = self.context();
         let list = self.segments.list();
@@ -193,8 +196,8 @@ impl<S: Storage> State<S> {
         self.wake_for_room_elsewhere();
     }
 
-    /// Waits until space was given back after `seen` (a value of [`Space::gate`]), but for 20 ms at
-    /// most. Returns false when `deadline` has passed.
+    /// Waits until another thread frees space after `seen` (a value of [`Space::gate`]), but at
+    /// most 20 ms. Returns false when `deadline` has passed.
     ///
     /// # Errors
     ///
@@ -220,7 +223,7 @@ impl<S: Storage> State<S> {
         Ok(deadline.is_none_or(|deadline| now() < deadline))
     }
 
-    /// Drains the segments that every consumer has passed. Returns whether there were any.
+    /// Drains the segments that every consumer has passed. Returns whether it drained any.
     pub(crate) fn drain_passed(&self) -> bool {
         let _giving_back = (!planted!(DrainedWhileChosen)).then(|| self.places.giving_back.read());
         let Some(lowest) = self.places.lowest() else {

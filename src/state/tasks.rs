@@ -1,7 +1,7 @@
 //! Futures that wait for room or for a flush.
 //!
-//! The storage worker flushes for them, and the delivery worker wakes them, also when space was
-//! given back. So no waker, which is the program's code, is called by a thread that holds a lock.
+//! The storage worker flushes for them; the delivery worker wakes them after a flush and when space
+//! was freed. So no thread that holds a lock calls a waker, which is the program's code.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ pub(crate) struct Tasks {
     rounds: Mutex<Rounds>,
 }
 
-/// The storage worker's flushes for futures. Each is a round that serves all futures that asked
-/// before it began.
+/// The storage worker's flushes for futures. Each flush is a round that serves all futures that
+/// asked before it began.
 #[derive(Debug, Default)]
 struct Rounds {
     begun: u64,
@@ -29,8 +29,8 @@ struct Rounds {
 
 #[cfg_attr(not(feature = "async"), allow(dead_code, reason = "only futures wait this way"))]
 impl Tasks {
-    /// The next round, which will make durable what is committed now. The caller asks the storage
-    /// worker for it.
+    /// Returns the number of the next round, which will flush everything committed now. The caller
+    /// asks the storage worker for it.
     pub(crate) fn next_round(&self) -> u64 {
         self.rounds.lock().begun + 1
     }
@@ -50,25 +50,26 @@ impl Tasks {
         }
     }
 
-    /// How `round` ended: with the text of its error, if it failed. `None` when it has not.
+    /// Returns how `round` ended, with the error's text if it failed; `None` while it has not
+    /// ended.
     pub(crate) fn outcome(&self, round: u64) -> Option<Result<(), Arc<str>>> {
         let rounds = self.rounds.lock();
         let failed = rounds.failed.as_ref().filter(|(failed, _)| *failed >= round);
-        // A later round made durable what an earlier one could not.
+        // A later successful round also flushed what an earlier one could not.
         match failed {
             Some((failed, text)) if *failed == rounds.ended => Some(Err(Arc::clone(text))),
             _ => (rounds.ended >= round).then_some(Ok(())),
         }
     }
 
-    /// Wakes all of them. The caller holds no lock.
+    /// Wakes all waiting futures. The caller holds no lock.
     pub(crate) fn wake_all(&self) {
         self.for_room.wake(u64::MAX);
         self.for_flush.wake(u64::MAX);
     }
 }
 
-/// The error of a flush that the storage worker did, with that text.
+/// Returns the error of a failed flush by the storage worker, with that text.
 pub(crate) fn flush_failed(directory: &std::path::Path, text: &str) -> Error {
     Error::io("flush", directory, std::io::Error::other(text.to_owned()))
 }

@@ -1,9 +1,9 @@
-//! Waking threads and futures.
+//! Wakes waiting threads and futures.
 //!
-//! A future's waker is the program's code: it may call the queue, and wait. So it is called by a
-//! thread that holds no lock of the queue and for which nobody waits. Who cannot promise that (the
-//! storage worker, the leader of a flush, a producer) has the delivery worker call it. The same
-//! holds for subscribers of events.
+//! A future's waker is the program's code: it may call the queue, and wait. So only a thread calls
+//! it that holds no lock of the queue and for which no thread waits. A thread that cannot promise
+//! that (the storage worker, a flush leader, a producer) leaves the call to the delivery worker.
+//! The same holds for event subscribers.
 
 use std::sync::atomic::Ordering;
 
@@ -13,9 +13,8 @@ use crate::storage::Storage;
 use crate::threads::now;
 
 impl<S: Storage> State<S> {
-    /// Wakes readers for `count` new messages. Called after the messages became visible, when the
-    /// caller saw `message_waiters` above zero under the lock that made them visible. The caller
-    /// holds no lock.
+    /// Wakes readers for `count` new messages. The caller holds no lock. It has made the messages
+    /// visible, and saw `message_waiters` above zero under the lock with which it did so.
     #[cold]
     pub(crate) fn wake_readers(&self, count: u64) {
         self.waiters.wake(count);
@@ -29,8 +28,8 @@ impl<S: Storage> State<S> {
         }
     }
 
-    /// Wakes all readers: threads here, futures by the delivery worker. Where that cannot run, the
-    /// next call that holds no lock [does it](Self::wake_owed).
+    /// Wakes all readers: threads here, futures through the delivery worker. Where that cannot run,
+    /// the next call without a lock [wakes them](Self::wake_owed).
     #[cold]
     pub(crate) fn wake_readers_elsewhere(&self) {
         let futures_wait = self.waiters.wake_threads();
@@ -39,7 +38,8 @@ impl<S: Storage> State<S> {
         }
     }
 
-    /// Wakes the readers that could not be woken before. The caller holds no lock.
+    /// Wakes the readers that [`wake_readers_elsewhere`](Self::wake_readers_elsewhere) could not
+    /// wake. The caller holds no lock.
     #[inline]
     pub(crate) fn wake_owed(&self) {
         if self.wakes_owed.load(Ordering::Relaxed) && self.wakes_owed.swap(false, Ordering::SeqCst)
@@ -48,29 +48,29 @@ impl<S: Storage> State<S> {
         }
     }
 
-    /// Has the futures woken that wait for room. (Without a thread that could do it they look by
-    /// themselves.)
+    /// Makes the delivery worker wake the futures that wait for room. (Without a delivery worker
+    /// they poll for room themselves.)
     pub(crate) fn wake_for_room_elsewhere(&self) {
         if !self.tasks.for_room.is_empty() {
             self.delivery_worker.request(|wanted| wanted.wake_for_room = true);
         }
     }
 
-    /// Has the futures woken that wait for the flush that has ended.
+    /// Makes the delivery worker wake the futures that wait for the flush that has ended.
     pub(crate) fn wake_flushed_elsewhere(&self) {
         if !self.tasks.for_flush.is_empty() {
             self.delivery_worker.request(|wanted| wanted.wake_flushed = true);
         }
     }
 
-    /// Has all futures woken that wait for the storage worker.
+    /// Makes the delivery worker wake all futures that wait for the storage worker.
     pub(crate) fn wake_tasks_elsewhere(&self) {
         self.wake_for_room_elsewhere();
         self.wake_flushed_elsewhere();
     }
 
-    /// Has the futures that wait for room look again in a while. False when no thread can wake
-    /// them.
+    /// Makes the delivery worker wake the futures that wait for room again after [`LOOK_FOR_ROOM`].
+    /// Returns false when there is no delivery worker.
     #[cfg_attr(not(feature = "async"), allow(dead_code, reason = "only futures ask"))]
     pub(crate) fn look_for_room_later(&self) -> bool {
         self.delivery_worker.request(|wanted| {
@@ -80,8 +80,8 @@ impl<S: Storage> State<S> {
         })
     }
 
-    /// Has the events reported that this thread has noted. Where no thread can do it nobody
-    /// reports them: they would become more and more.
+    /// Makes the delivery worker report the events that this thread has noted. Without a delivery
+    /// worker they are dropped, so that they do not pile up.
     pub(crate) fn report_elsewhere(&self) {
         if events::are_noted() {
             let mut events = events::take();

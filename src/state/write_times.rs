@@ -1,18 +1,19 @@
-//! When messages were written, for consumers that are read in lanes by age. Kept in memory alone:
-//! of what an earlier run wrote nothing is known but that it is not fresh.
+//! When messages were written, for consumers read in lanes by age. Kept only in memory: of an
+//! earlier run's messages the queue only knows that they are not fresh.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// So many marks at most. When there are more, older ones are merged, so that they reach back far
-/// enough for the longest age, and are dense enough for the shortest.
+/// The most marks kept. When there are more, older ones are merged, so that marks reach back far
+/// enough for the longest age and are dense enough for the shortest.
 const MOST: usize = 64;
 
 /// The messages from `first` on, up to the next mark.
 #[derive(Debug, Clone, Copy)]
 struct Stamp {
     first: u64,
-    /// They were written at this time or later, and before `until`. In milliseconds since 1970.
+    /// The messages were written at this time or later, and before `until`. In milliseconds since
+    /// 1970.
     begun: u64,
     until: u64,
 }
@@ -21,10 +22,10 @@ struct Stamp {
 pub(crate) struct WriteTimes(VecDeque<Stamp>);
 
 impl WriteTimes {
-    /// The messages from `first` on are written from `begun` on, and before `until` those that are
-    /// written before the next call.
+    /// Notes that messages from `first` on are written at `begun` or later, and those written
+    /// before the next call before `until`.
     pub(crate) fn mark(&mut self, first: u64, begun: u64, until: u64) {
-        // No message was written since, or those that were have been taken back.
+        // Since that mark no message was written, or those that were have been rolled back.
         while self.0.back().is_some_and(|last| last.first >= first) {
             self.0.pop_back();
         }
@@ -34,7 +35,7 @@ impl WriteTimes {
         }
     }
 
-    /// Merges the two neighbours of which that costs the least exactness for their age.
+    /// Merges the two neighbours whose merging loses the least precision relative to their age.
     fn merge(&mut self) {
         let now = self.0.back().map_or(0, |newest| newest.until);
         let cost = |at: &usize| {
@@ -51,11 +52,11 @@ impl WriteTimes {
         }
     }
 
-    /// A time before which the message was written, and the numbers below `visible` of which that
-    /// is true. `None` when nothing is known.
+    /// Returns a time before which the message was written, and the sequence numbers below
+    /// `visible` for which the same time holds; `None` when no mark covers it.
     pub(crate) fn written_before(&self, seq: u64, visible: u64) -> Option<(Range<u64>, u64)> {
         let at = self.0.partition_point(|mark| mark.first <= seq);
-        // Where the clock was set back later marks have earlier times.
+        // After the clock was set back, later marks have earlier times.
         let behind = self.0.range(at..).map(|mark| mark.begun).min();
         let own = at.checked_sub(1).and_then(|own| self.0.get(own));
         let before = own.map(|mark| mark.until).into_iter().chain(behind).min()?;
