@@ -1,4 +1,4 @@
-//! What a program can ask about a failure: the meaning of a status, and this thread's last error.
+//! Tells the program about a failure: the meaning of a status, and this thread's last error.
 
 use std::ffi::{c_char, c_int};
 
@@ -6,8 +6,8 @@ use super::guard::guard_or;
 use super::mmq_status::{floor_char_boundary, last_error, mmq_status, raw_status};
 use super::pointers::out_text;
 
-/// The version of the running library, as "MAJOR.MINOR.PATCH". MMQ_VERSION_MAJOR, _MINOR and _PATCH
-/// are those of the header that the program was compiled with.
+/// Returns the version of the running library, as "MAJOR.MINOR.PATCH". MMQ_VERSION_MAJOR, _MINOR
+/// and _PATCH are the version of the header that the program was compiled with.
 ///
 /// @return Static text, never NULL.
 #[unsafe(no_mangle)]
@@ -15,9 +15,9 @@ pub extern "C" fn mmq_version() -> *const c_char {
     guard_or(c"".as_ptr(), || concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast())
 }
 
-/// What a status means, in a few words. mmq_last_error says more about a particular failure.
+/// Describes a status in a few words. mmq_last_error has the details of a particular failure.
 ///
-/// @param status Any number; an unknown one has a text too.
+/// @param status Any number, also an unknown one.
 /// @return Static text, never NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn mmq_status_message(status: raw_status) -> *const c_char {
@@ -27,13 +27,13 @@ pub extern "C" fn mmq_status_message(status: raw_status) -> *const c_char {
     })
 }
 
-/// The last error of this thread in full: what was tried, on which file, and the system's error.
-/// UTF-8, at most 5120 bytes. The text is that of this thread's latest call that answered MMQ_GAP
-/// or an error (16 and above), or that returns no status and was given no live handle. Calls that
-/// succeed leave it as it is, like errno. Empty when there was no error.
+/// Copies the full text of this thread's last error: the failed operation, the file, and the
+/// system's error. UTF-8, at most 5120 bytes. The text is from this thread's latest call that
+/// returned MMQ_GAP or an error (16 and above), or that has no status and got a handle that is not
+/// live. Successful calls do not change it, like errno. Empty when there was no error.
 ///
-/// @param buf Where the text goes, cut off where it does not fit, and always ended by a zero byte.
-///   NULL to ask for the length.
+/// @param buf Receives the text, truncated to fit, and always ended by a zero byte. NULL to get
+///   only the length.
 /// @param cap Size of buf in bytes.
 /// @return Length of the whole text in bytes, without the zero byte.
 #[unsafe(no_mangle)]

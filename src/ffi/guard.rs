@@ -1,4 +1,4 @@
-//! The panic guard, and how a failure becomes a status and a text.
+//! The panic guard: turns errors and panics into a status and this thread's last error text.
 
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -6,8 +6,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use super::mmq_status::{mmq_status, remember};
 use crate::error::{Error, InFull};
 
-/// A failure whose text is this thread's last error already. One word long, so that a call that
-/// succeeds moves no space for an [`Error`].
+/// A failure whose text is already this thread's last error. One word long, so that a successful
+/// call moves no space for an [`Error`].
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Failed(mmq_status);
 
@@ -21,8 +21,8 @@ impl From<Error> for Failed {
         let text = InFull::of(&error);
         remember(&text);
         if matches!(error, Error::Internal { .. }) {
-            // A panic prints a line too. When standard error is closed, the text is still the last
-            // error.
+            // Print a line, as a panic does. If standard error is closed, the last error still has
+            // the text.
             let _ = writeln!(std::io::stderr(), "{text}");
         }
         Failed(mmq_status::of(&error))
@@ -44,7 +44,8 @@ pub(super) fn guard(body: impl FnOnce() -> Answer) -> mmq_status {
     guard_or(mmq_status::MMQ_PANIC, || body().unwrap_or_else(|Failed(status)| status))
 }
 
-/// As [`guard`], for functions that do not return a status: a panic becomes `otherwise`.
+/// Runs the body of an exported function that does not return a status: a panic becomes
+/// `otherwise`.
 #[inline]
 pub(super) fn guard_or<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
     let body = || {
@@ -81,7 +82,7 @@ fn panic_when_tested() {
     }
 }
 
-/// What was asked for is not there; `text` says what.
+/// Returns `MMQ_NOT_FOUND` with `text` as the last error.
 #[cold]
 pub(super) fn not_found(text: &'static str) -> Failed {
     remember(&text);

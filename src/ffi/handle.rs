@@ -1,4 +1,4 @@
-//! Handles: what C holds, and how a live handle is told from a closed one.
+//! Handles: the pointers that C gets, and how a call tells a live handle from a closed one.
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
@@ -10,8 +10,8 @@ use super::guard::{Answer, Failed, invalid};
 use super::mmq_status::mmq_status;
 use crate::memory::PerProcess;
 
-/// The memory behind a handle. The magic word comes first in every kind of handle, so that a handle
-/// of another kind is recognised.
+/// The memory behind a handle. Every kind of handle begins with its magic word, so that a call
+/// recognises a handle of another kind.
 #[repr(C)]
 pub(super) struct Shell<B> {
     magic: AtomicU64,
@@ -21,24 +21,24 @@ pub(super) struct Shell<B> {
 /// The magic word of a handle that was closed or freed.
 const RETIRED: u64 = 0x6d6d_7120_676f_6e65;
 
-/// How many retired shells a list keeps at most.
+/// The most retired shells that a list keeps.
 const MOST: usize = 64;
-/// How many of them, the youngest, are not used again yet: their magic words still say that the
-/// handle is closed.
+/// How many of the youngest retired shells are not reused yet: their magic words still show that
+/// the handle is closed.
 const LEAST: usize = 32;
 
-/// The shells of closed handles of one kind, in a ring. New handles use them again, the oldest
-/// first: a new handle costs no allocation, and the magic word of a recently closed handle can
-/// still be read and refused.
+/// The shells of closed handles of one kind, in a ring. New handles reuse them, the oldest first: a
+/// new handle costs no allocation, and a call with a recently closed handle still reads its magic
+/// word and rejects it.
 pub(super) struct Retired<B> {
     ring: [*mut Shell<B>; MOST],
-    /// How many shells have come so far. The next one goes to `head % MOST`.
+    /// How many shells were pushed so far. The next one goes to `head % MOST`.
     head: usize,
-    /// How many shells have gone so far. The oldest one is at `tail % MOST`.
+    /// How many shells were taken so far. The oldest one is at `tail % MOST`.
     tail: usize,
 }
 
-// SAFETY: a retired shell is owned by the list alone, and its body is gone.
+// SAFETY: the list alone owns a retired shell, and the shell has no body.
 unsafe impl<B> Send for Retired<B> {}
 
 impl<B> Retired<B> {
@@ -98,18 +98,18 @@ impl<B: 'static> RetiredShared<B> {
 pub(super) trait Handle: Sized {
     type Body;
     const MAGIC: u64;
-    /// Whether retiring exchanges the magic word atomically: of two threads that retire the same
-    /// handle at the same time, only one succeeds then.
+    /// Whether retiring exchanges the magic word atomically: then of two threads that retire the
+    /// same handle at the same time, only one succeeds.
     const EXCHANGED: bool = true;
     /// The kind's name in error texts.
     const NAME: &'static str;
 
-    /// Runs `with` on the retired shells of this kind; `None` when the list is gone, because the
-    /// thread ends.
+    /// Runs `with` on the retired shells of this kind; `None` when the ending thread has already
+    /// destroyed the list.
     fn retired<R>(with: impl FnOnce(&mut Retired<Self::Body>) -> R) -> Option<R>;
 }
 
-/// A shell without a body, for a new handle. Taking the shell before the body is made spares a move
+/// A shell without a body, for a new handle. Taking the shell before the body is made saves a move
 /// of the body.
 pub(super) struct Empty<H: Handle>(*mut Shell<H::Body>);
 
@@ -134,10 +134,11 @@ impl<H: Handle> Empty<H> {
     pub(super) fn fill(self, body: H::Body) -> *mut H {
         let shell = self.0;
         std::mem::forget(self);
-        // SAFETY: the shell is allocated and owned by `self` alone: it is new, or has left the
+        // SAFETY: the shell is allocated, and `self` alone owns it: it is new, or has left the
         // list.
         let shell_ref = unsafe { &*shell };
-        // SAFETY: as above. The body is empty, so the write forgets nothing that must be dropped.
+        // SAFETY: as above. The body is empty, so the write overwrites nothing that must be
+        // dropped.
         unsafe { (*shell_ref.body.get()).write(body) };
         shell_ref.magic.store(H::MAGIC, Ordering::Release);
         shell.cast()
@@ -157,7 +158,7 @@ pub(super) fn give<H: Handle>(body: H::Body) -> *mut H {
     Empty::new().fill(body)
 }
 
-/// Puts a shell on the list, and frees the oldest one when the list is full.
+/// Puts a shell on the list of retired ones, and frees the oldest one when the list is full.
 ///
 /// # Safety
 ///
@@ -172,13 +173,13 @@ unsafe fn put_by<H: Handle>(shell: *mut Shell<H::Body>) {
     }
 }
 
-/// The magic word of `handle`. Refuses NULL and a pointer that is not aligned.
+/// Returns the magic word of `handle`. Rejects NULL and a pointer that is not aligned.
 ///
 /// # Safety
 ///
-/// `handle` is NULL, or a handle of any kind that was given out and whose shell was not freed. (The
-/// shell of a closed handle is freed once many others were closed, and C cannot know when: the
-/// header calls this check a help, not a promise.)
+/// `handle` is NULL, or a handle of any kind that this library returned and whose shell it has not
+/// freed. (It frees the shell of a closed handle once many others were closed, and C cannot know
+/// when: the header calls this check a help, not a promise.)
 #[inline]
 unsafe fn word<'a, H: Handle>(handle: *const H) -> Answer<&'a AtomicU64> {
     if handle.is_null() {
@@ -191,11 +192,11 @@ unsafe fn word<'a, H: Handle>(handle: *const H) -> Answer<&'a AtomicU64> {
     Ok(unsafe { &*handle.cast::<AtomicU64>() })
 }
 
-/// The body of a handle.
+/// Returns the body of a live handle.
 ///
 /// # Safety
 ///
-/// As of [`word`]. No thread retires the handle while the reference is used.
+/// `handle` is valid for [`word`]. No thread retires the handle while the reference is used.
 #[inline]
 pub(super) unsafe fn body<'a, H: Handle>(handle: *const H) -> Answer<&'a H::Body> {
     // SAFETY: the caller's promise.
@@ -209,11 +210,11 @@ pub(super) unsafe fn body<'a, H: Handle>(handle: *const H) -> Answer<&'a H::Body
     Ok(unsafe { (*shell.body.get()).assume_init_ref() })
 }
 
-/// Marks a handle as closed. Its shell, with the body in it, goes to the caller.
+/// Marks a handle as closed. Returns its shell, with the body in it, to the caller.
 ///
 /// # Safety
 ///
-/// As of [`word`]. No other thread uses the handle at the same time.
+/// `handle` is valid for [`word`]. No other thread uses the handle at the same time.
 #[inline]
 unsafe fn retire<H: Handle>(handle: *mut H) -> Answer<*mut Shell<H::Body>> {
     // SAFETY: the caller's promise.
@@ -230,11 +231,11 @@ unsafe fn retire<H: Handle>(handle: *mut H) -> Answer<*mut Shell<H::Body>> {
     if live { Ok(handle.cast()) } else { Err(not_live::<H>()) }
 }
 
-/// Takes a handle back from C; its body goes to the caller.
+/// Takes a handle back from C and returns its body.
 ///
 /// # Safety
 ///
-/// As for [`retire`].
+/// `handle` is valid for [`retire`].
 pub(super) unsafe fn take<H: Handle>(handle: *mut H) -> Answer<H::Body> {
     // SAFETY: the caller's promise.
     let shell = unsafe { retire(handle) }?;
@@ -250,7 +251,7 @@ pub(super) unsafe fn take<H: Handle>(handle: *mut H) -> Answer<H::Body> {
 ///
 /// # Safety
 ///
-/// As for [`retire`].
+/// `handle` is valid for [`retire`].
 #[inline]
 pub(super) unsafe fn free<H: Handle>(handle: *mut H) -> Answer {
     if handle.is_null() {

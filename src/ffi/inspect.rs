@@ -1,4 +1,4 @@
-//! A look at a queue from outside.
+//! Inspects a queue without opening it.
 
 use std::ffi::{OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
@@ -8,9 +8,9 @@ use super::mmq_status::mmq_status;
 use super::pointers::{out_prefix, text};
 use crate::inspector::{Inspector, QueueState, Snapshot};
 
-/// A queue as it is seen from outside: mmq_inspect. All figures are of one moment, but for
-/// disk_bytes. Later versions append fields: set struct_size to sizeof(mmq_inspection) before every
-/// call of mmq_inspect.
+/// What mmq_inspect finds out about a queue. All figures except disk_bytes are of one moment. Later
+/// versions append fields: set struct_size to sizeof(mmq_inspection) before every call of
+/// mmq_inspect.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct mmq_inspection {
@@ -18,19 +18,19 @@ pub struct mmq_inspection {
     /// are as they were.
     pub struct_size: usize,
     /// 0: a process has the queue open. 1: it was closed. 2: its process died; nothing was lost,
-    /// and the figures are exact. 3: the machine lost power, or the index is lost; the figures are
-    /// those of what the next opening will find. 4: nothing was ever put in.
+    /// and the figures are exact. 3: the machine lost power, or the index is lost; the figures show
+    /// what the next opening will find. 4: no message was ever enqueued.
     pub state: c_int,
-    /// The process that has the queue open; 0 when nobody has.
+    /// The process that has the queue open; 0 when no process has.
     pub owner_pid: u32,
     /// The sequence number the next message will get.
     pub next_seq: u64,
-    /// The first sequence number still held.
+    /// The first sequence number still in the queue.
     pub oldest_seq: u64,
     /// The first sequence number not yet known to be durable.
     pub durable_seq: u64,
-    /// Messages that wait for the default consumer; where there is none, those that any consumer
-    /// has yet to deal with; without any consumer, all messages held.
+    /// Messages that wait for the default consumer. Without a default consumer: messages that some
+    /// consumer has not finished. Without any consumer: all messages in the queue.
     pub messages: u64,
     /// Bytes of the segments that those messages take, headers included.
     pub bytes: u64,
@@ -42,13 +42,13 @@ pub struct mmq_inspection {
     pub spare_segments: u64,
     /// Consumers that exist, the default one included once it has read.
     pub consumers: u64,
-    /// 1 when a flush of the process that has the queue has failed, and writing is refused; else 0.
+    /// 1 when a flush of the owning process has failed, so that the queue rejects writes; else 0.
     pub poisoned: u64,
-    /// The queue's id, random, given when it was created.
+    /// The queue's id: random bytes, chosen when the queue was created.
     pub queue_id: [u8; 16],
 }
 
-/// Larger than the struct will ever be: a larger struct_size is one that was not set.
+/// Larger than the struct will ever be: with a larger struct_size the caller did not set it.
 const LARGEST: usize = 4096;
 
 impl From<&Snapshot> for mmq_inspection {
@@ -78,19 +78,19 @@ impl From<&Snapshot> for mmq_inspection {
     }
 }
 
-/// Looks at the queue in a directory from outside: without its lock, without a mapping and without
-/// a write. Another process may use the queue meanwhile; nobody need. Who has a queue is looked up
-/// in /proc/locks: where that does not exist, a queue in use looks like one whose process died.
+/// Inspects the queue in a directory without opening it: takes no lock, maps nothing and writes
+/// nothing. Another process may use the queue meanwhile, but need not. The owner is read from
+/// /proc/locks; where that does not exist, a queue in use looks like one whose process died.
 ///
 /// @param dir The queue's directory: a path that ends with a zero byte. Not NULL.
-/// @param out Where the figures go; set out->struct_size before. Not NULL.
-/// @return MMQ_OK; MMQ_NOT_FOUND when there is no queue; MMQ_NOT_A_QUEUE;
-///         MMQ_UNSUPPORTED_FORMAT; MMQ_IO, also when the queue is being changed too quickly to be
-///         read; MMQ_INVALID_ARGUMENT, also when struct_size was not set.
+/// @param out Receives the figures; set out->struct_size before. Not NULL.
+/// @return MMQ_OK; MMQ_NOT_FOUND when there is no queue; MMQ_NOT_A_QUEUE; MMQ_UNSUPPORTED_FORMAT;
+///   MMQ_IO, also when another process changes the queue too quickly to read it;
+///   MMQ_INVALID_ARGUMENT, also when struct_size was not set.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_inspect(dir: *const c_char, out: *mut mmq_inspection) -> mmq_status {
     guard(|| {
-        // SAFETY: the contract: NULL or a string that ends with a zero byte.
+        // SAFETY: the header's contract: NULL or a string that ends with a zero byte.
         let dir = OsStr::from_bytes(unsafe { text(dir, "dir") }?.to_bytes());
         if out.is_null() || !out.is_aligned() {
             return Err(invalid("out", "NULL, or not aligned"));
@@ -102,7 +102,7 @@ pub unsafe extern "C" fn mmq_inspect(dir: *const c_char, out: *mut mmq_inspectio
         }
         let mut seen = mmq_inspection::from(&Inspector::open(dir)?.snapshot()?);
         seen.struct_size = struct_size.min(size_of::<mmq_inspection>());
-        // SAFETY: the caller's struct has that many bytes, as the caller says; so has this one, and
+        // SAFETY: the caller says that its struct has that many bytes; this one has them too, and
         // no padding.
         unsafe { out_prefix(out, &seen, seen.struct_size) };
         Ok(mmq_status::MMQ_OK)

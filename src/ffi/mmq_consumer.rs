@@ -14,8 +14,8 @@ use crate::consume::step::Read;
 use crate::consumer::Consumer;
 use crate::options::Start;
 
-/// A consumer: a named place in a queue, which is stored. Handles of the same consumer share its
-/// place: each message goes to exactly one of them. Consumers of different names each see every
+/// A consumer: a named, stored read position in a queue. Handles of the same consumer share its
+/// position: each message goes to exactly one of them. Consumers of different names each see every
 /// message.
 pub struct mmq_consumer {
     _opaque: (),
@@ -36,20 +36,21 @@ impl Handle for mmq_consumer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
 pub enum mmq_start {
-    /// At the oldest message held.
+    /// At the oldest message in the queue.
     MMQ_START_OLDEST = 0,
     /// Behind the newest message.
     MMQ_START_END = 1,
-    /// At the message with a given sequence number; at the next one where it is not held.
+    /// At the message with a given sequence number, or at the next one if that is no longer in the
+    /// queue.
     MMQ_START_SEQ = 2,
 }
 
-/// `mmq_start` as it comes from C.
+/// An `mmq_start` from C, unchecked.
 type raw_start = c_int;
 
 /// # Safety
 ///
-/// As [`text`].
+/// `name` is valid for [`text`].
 unsafe fn name<'a>(name: *const c_char) -> Answer<&'a str> {
     // SAFETY: the caller's promise.
     let name = unsafe { text(name, "consumer name") }?;
@@ -62,17 +63,17 @@ fn give_consumer(consumer: Consumer) -> *mut mmq_consumer {
     give(ReaderBody::new(consumer, name))
 }
 
-/// Opens the consumer of a name. The first call with a name makes the consumer, at the oldest
-/// message still held; its name and place are stored. The queue gives space back when every
-/// consumer has passed it.
+/// Opens the consumer of that name. The first call with a name creates the consumer, at the oldest
+/// message in the queue, and stores its name and position. The queue frees the space of messages
+/// that every consumer has passed.
 ///
-/// A queue keeps what no consumer has claimed, and the first consumer claims it: open all consumers
-/// before the first one reads. (The queue's own consumer, which its first read makes, is one of
-/// them.)
+/// While a queue has no consumer, it keeps all messages. From the first consumer on, it keeps only
+/// what its consumers have not passed: so open all consumers before the first one reads. (The
+/// default consumer, which the queue's first read creates, is one of them.)
 ///
 /// @param queue Not NULL.
 /// @param name 1 to 255 bytes of UTF-8. Not NULL.
-/// @param out Where the handle goes; free it with mmq_consumer_free. Not NULL.
+/// @param out Receives the handle; free it with mmq_consumer_free. Not NULL.
 /// @return MMQ_OK, MMQ_INVALID_ARGUMENT, MMQ_FULL or MMQ_IO when there is no room for another
 ///   consumer, MMQ_FORKED.
 #[unsafe(no_mangle)]
@@ -82,7 +83,7 @@ pub unsafe extern "C" fn mmq_consumer_open(
     out: *mut *mut mmq_consumer,
 ) -> mmq_status {
     guard(|| {
-        // SAFETY: the contract: NULL, or as the header says.
+        // SAFETY: the header's contract: NULL or valid.
         let (queue, name, out) =
             unsafe { (body(queue)?, self::name(name)?, self::out(out, "out")?) };
         out.write(give_consumer(queue.reader.consumer(name)?));
@@ -90,20 +91,20 @@ pub unsafe extern "C" fn mmq_consumer_open(
     })
 }
 
-/// As mmq_consumer_open, but a consumer that does not exist yet is made where start says, in one
-/// step: no message that comes meanwhile is missed or read twice. One that exists stays where it
-/// is.
+/// Opens the consumer of that name (see mmq_consumer_open), and creates a missing one where start
+/// says, in one step: it neither misses nor reads twice a message enqueued meanwhile. An existing
+/// consumer keeps its position.
 ///
-/// A queue keeps what no consumer has claimed, and the first consumer claims it: open all consumers
-/// before the first one reads. Made behind the oldest message, the first one gives up the messages
+/// While a queue has no consumer, it keeps all messages: open all consumers before the first one
+/// reads. If the first consumer starts behind the oldest message, the queue discards the messages
 /// before it; mmq_stats.unclaimed counts them.
 ///
 /// @param queue Not NULL.
 /// @param name 1 to 255 bytes of UTF-8. Not NULL.
 /// @param start Where a new consumer begins.
-/// @param seq The sequence number for MMQ_START_SEQ; otherwise it is not looked at.
-/// @param out Where the handle goes; free it with mmq_consumer_free. Not NULL.
-/// @return As mmq_consumer_open; MMQ_NOT_FOUND for a number that was not given out yet.
+/// @param seq The sequence number for MMQ_START_SEQ; ignored otherwise.
+/// @param out Receives the handle; free it with mmq_consumer_free. Not NULL.
+/// @return As mmq_consumer_open; MMQ_NOT_FOUND for a number that no message has got yet.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_consumer_open_at(
     queue: *mut mmq_queue,
@@ -113,7 +114,7 @@ pub unsafe extern "C" fn mmq_consumer_open_at(
     out: *mut *mut mmq_consumer,
 ) -> mmq_status {
     guard(|| {
-        // SAFETY: the contract: NULL, or as the header says.
+        // SAFETY: the header's contract: NULL or valid.
         let (queue, name, out) =
             unsafe { (body(queue)?, self::name(name)?, self::out(out, "out")?) };
         let starts =
@@ -132,13 +133,13 @@ pub unsafe extern "C" fn mmq_consumer_open_at(
     })
 }
 
-/// Makes a new consumer at the place of another one. Messages that the other one has not
-/// acknowledged come to the new one too.
+/// Creates a consumer at the position of another one. The new consumer also receives the messages
+/// that the other one has not acknowledged.
 ///
 /// @param consumer Not NULL.
-/// @param name The new consumer's name: 1 to 255 bytes of UTF-8, not taken yet. Not NULL.
-/// @param out Where the handle goes; free it with mmq_consumer_free. Not NULL.
-/// @return MMQ_OK, MMQ_INVALID_ARGUMENT (also for a name that is taken), MMQ_FULL or MMQ_IO when
+/// @param name The new consumer's name: 1 to 255 bytes of UTF-8, not in use yet. Not NULL.
+/// @param out Receives the handle; free it with mmq_consumer_free. Not NULL.
+/// @return MMQ_OK, MMQ_INVALID_ARGUMENT (also for a name already in use), MMQ_FULL or MMQ_IO when
 ///   there is no room for another consumer, MMQ_CLOSED once the queue was closed, MMQ_FORKED.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_consumer_fork(
@@ -147,7 +148,7 @@ pub unsafe extern "C" fn mmq_consumer_fork(
     out: *mut *mut mmq_consumer,
 ) -> mmq_status {
     guard(|| {
-        // SAFETY: the contract: NULL, or as the header says.
+        // SAFETY: the header's contract: NULL or valid.
         let (consumer, name, out) =
             unsafe { (body(consumer)?, self::name(name)?, self::out(out, "out")?) };
         out.write(give_consumer(consumer.reader.fork(name)?));
@@ -155,20 +156,21 @@ pub unsafe extern "C" fn mmq_consumer_fork(
     })
 }
 
-/// Frees a handle. The consumer stays: see mmq_consumer_remove. Allowed after mmq_close.
+/// Frees a handle. The consumer itself stays in the queue (mmq_consumer_remove removes it). Allowed
+/// after mmq_close.
 ///
 /// @param consumer From mmq_consumer_open or mmq_consumer_fork, or NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_consumer_free(consumer: *mut mmq_consumer) {
-    // SAFETY: the contract: NULL or a handle given out, which nobody else uses now.
+    // SAFETY: the header's contract: NULL or a handle that no other thread uses now.
     guard(|| unsafe { free(consumer) });
 }
 
-/// Removes a consumer: the queue keeps no messages for it any more. Its handles answer
-/// MMQ_NOT_FOUND from now on and are freed as usual. It stays removed after the death of the
-/// process, and after a power cut once a flush has covered the call. The empty name is that of the
-/// queue's own (default) consumer: calls that wait for it answer MMQ_NOT_FOUND, and the next call
-/// that reads makes it again, at the oldest message held.
+/// Removes a consumer: the queue no longer keeps messages for it. Calls through its handles return
+/// MMQ_NOT_FOUND from now on; free the handles as usual. The removal survives the death of the
+/// process, and a power cut once a flush has covered the call. The empty name removes the queue's
+/// own (default) consumer: calls that wait in it return MMQ_NOT_FOUND, and the next reading call
+/// creates it again, at the oldest message in the queue.
 ///
 /// @param queue Not NULL.
 /// @param name The consumer's name. Not NULL.
@@ -179,17 +181,17 @@ pub unsafe extern "C" fn mmq_consumer_remove(
     name: *const c_char,
 ) -> mmq_status {
     guard(|| {
-        // SAFETY: the contract: NULL, or as the header says.
+        // SAFETY: the header's contract: NULL or valid.
         let (queue, name) = unsafe { (body(queue)?, self::name(name)?) };
         queue.reader.remove_consumer(name)?;
         Ok(mmq_status::MMQ_OK)
     })
 }
 
-/// As mmq_peek, for this consumer.
+/// Returns the consumer's next message, which stays in the queue (see mmq_peek).
 ///
 /// @param consumer Not NULL.
-/// @param out Where the message goes; free it with mmq_message_free. Not NULL.
+/// @param out Receives the message; free it with mmq_message_free. Not NULL.
 /// @return As mmq_peek; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue was
 ///   closed.
 #[unsafe(no_mangle)]
@@ -197,14 +199,14 @@ pub unsafe extern "C" fn mmq_consumer_peek(
     consumer: *mut mmq_consumer,
     out: *mut *mut mmq_message,
 ) -> mmq_status {
-    // SAFETY: the contract: NULL, or as the header says.
+    // SAFETY: the header's contract: NULL or valid.
     guard(|| unsafe { reads::next(consumer, Read::Look, out) })
 }
 
-/// As mmq_dequeue, for this consumer.
+/// Takes the consumer's next message (see mmq_dequeue).
 ///
 /// @param consumer Not NULL.
-/// @param out Where the message goes; free it with mmq_message_free. Not NULL.
+/// @param out Receives the message; free it with mmq_message_free. Not NULL.
 /// @return As mmq_dequeue; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue
 ///   was closed.
 #[unsafe(no_mangle)]
@@ -212,15 +214,15 @@ pub unsafe extern "C" fn mmq_consumer_dequeue(
     consumer: *mut mmq_consumer,
     out: *mut *mut mmq_message,
 ) -> mmq_status {
-    // SAFETY: the contract: NULL, or as the header says.
+    // SAFETY: the header's contract: NULL or valid.
     guard(|| unsafe { reads::next(consumer, Read::Take, out) })
 }
 
-/// As mmq_dequeue_timeout, for this consumer.
+/// Takes the consumer's next message, and waits for one (see mmq_dequeue_timeout).
 ///
 /// @param consumer Not NULL.
 /// @param timeout_ms Milliseconds to wait; 0: not at all; below 0: for ever.
-/// @param out Where the message goes; free it with mmq_message_free. Not NULL.
+/// @param out Receives the message; free it with mmq_message_free. Not NULL.
 /// @return As mmq_dequeue_timeout; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the
 ///   queue was closed, also to a call that waits.
 #[unsafe(no_mangle)]
@@ -229,17 +231,17 @@ pub unsafe extern "C" fn mmq_consumer_dequeue_timeout(
     timeout_ms: i64,
     out: *mut *mut mmq_message,
 ) -> mmq_status {
-    // SAFETY: the contract: NULL, or as the header says.
+    // SAFETY: the header's contract: NULL or valid.
     guard(|| unsafe { reads::next_waiting(consumer, timeout_ms, out) })
 }
 
-/// As mmq_peek_into, for this consumer.
+/// Copies the consumer's next message, which stays in the queue (see mmq_peek_into).
 ///
 /// @param consumer Not NULL.
-/// @param buf Where the bytes go. May be NULL when cap is 0.
+/// @param buf Receives the bytes. May be NULL when cap is 0.
 /// @param cap Size of buf in bytes.
-/// @param len_out Where the length of the message goes, also with MMQ_BUFFER_TOO_SMALL. Not NULL.
-/// @param seq_out Where the sequence number goes. May be NULL.
+/// @param len_out Receives the length of the message, also with MMQ_BUFFER_TOO_SMALL. Not NULL.
+/// @param seq_out Receives the sequence number. May be NULL.
 /// @return As mmq_peek_into; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue
 /// was closed.
 #[unsafe(no_mangle)]
@@ -250,17 +252,17 @@ pub unsafe extern "C" fn mmq_consumer_peek_into(
     len_out: *mut usize,
     seq_out: *mut u64,
 ) -> mmq_status {
-    // SAFETY: the contract: NULL, or as the header says.
+    // SAFETY: the header's contract: NULL or valid.
     guard(|| unsafe { reads::next_into(consumer, Read::Look, buf, cap, len_out, seq_out) })
 }
 
-/// As mmq_dequeue_into, for this consumer.
+/// Takes the consumer's next message and copies it (see mmq_dequeue_into).
 ///
 /// @param consumer Not NULL.
-/// @param buf Where the bytes go. May be NULL when cap is 0.
+/// @param buf Receives the bytes. May be NULL when cap is 0.
 /// @param cap Size of buf in bytes.
-/// @param len_out Where the length of the message goes, also with MMQ_BUFFER_TOO_SMALL. Not NULL.
-/// @param seq_out Where the sequence number goes. May be NULL.
+/// @param len_out Receives the length of the message, also with MMQ_BUFFER_TOO_SMALL. Not NULL.
+/// @param seq_out Receives the sequence number. May be NULL.
 /// @return As mmq_dequeue_into; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the
 /// queue was closed.
 #[unsafe(no_mangle)]
@@ -271,14 +273,14 @@ pub unsafe extern "C" fn mmq_consumer_dequeue_into(
     len_out: *mut usize,
     seq_out: *mut u64,
 ) -> mmq_status {
-    // SAFETY: the contract: NULL, or as the header says.
+    // SAFETY: the header's contract: NULL or valid.
     guard(|| unsafe { reads::next_into(consumer, Read::Take, buf, cap, len_out, seq_out) })
 }
 
-/// As mmq_skip, for this consumer.
+/// Skips the consumer's next message: takes it without reading its bytes (see mmq_skip).
 ///
 /// @param consumer Not NULL.
-/// @param seq_out Where the sequence number goes. May be NULL.
+/// @param seq_out Receives the sequence number. May be NULL.
 /// @return As mmq_skip; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue was
 ///   closed.
 #[unsafe(no_mangle)]
@@ -286,31 +288,32 @@ pub unsafe extern "C" fn mmq_consumer_skip(
     consumer: *mut mmq_consumer,
     seq_out: *mut u64,
 ) -> mmq_status {
-    // SAFETY: the contract: NULL, or as the header says.
+    // SAFETY: the header's contract: NULL or valid.
     guard(|| unsafe { reads::skip(consumer, seq_out) })
 }
 
-/// As mmq_last_gap, for this consumer's handle.
+/// Returns the gap of the latest MMQ_GAP that a read through this handle returned (see
+/// mmq_last_gap).
 ///
 /// @param consumer Not NULL.
-/// @param out Where the gap goes. Not NULL.
+/// @param out Receives the gap. Not NULL.
 /// @return MMQ_OK, MMQ_EMPTY when there was none, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_consumer_last_gap(
     consumer: *mut mmq_consumer,
     out: *mut mmq_gap,
 ) -> mmq_status {
-    // SAFETY: the contract: NULL, or as the header says.
+    // SAFETY: the header's contract: NULL or valid.
     guard(|| unsafe { reads::last_gap(consumer, out) })
 }
 
-/// As mmq_dequeue_batch, for this consumer.
+/// Takes up to max of the consumer's messages, without waiting (see mmq_dequeue_batch).
 ///
 /// @param consumer Not NULL.
 /// @param out An array of max places, where the messages go; free each with mmq_message_free. May
 ///   be NULL when max is 0.
 /// @param max How many to take at most.
-/// @param count_out Where their number goes. Not NULL.
+/// @param count_out Receives their number. Not NULL.
 /// @return As mmq_dequeue_batch; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the
 ///   queue was closed.
 #[unsafe(no_mangle)]
@@ -320,32 +323,32 @@ pub unsafe extern "C" fn mmq_consumer_dequeue_batch(
     max: usize,
     count_out: *mut usize,
 ) -> mmq_status {
-    // SAFETY: the contract: NULL, or as the header says.
+    // SAFETY: the header's contract: NULL or valid.
     guard(|| unsafe { reads::batch(consumer, out, max, count_out) })
 }
 
-/// The name of a consumer.
+/// Returns the name of a consumer.
 ///
 /// @param consumer Not NULL.
 /// @return UTF-8 text, valid until mmq_consumer_free. NULL when consumer is not a live handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_consumer_name(consumer: *const mmq_consumer) -> *const c_char {
     guard_or(std::ptr::null(), || {
-        // SAFETY: the contract: NULL or a handle given out, which nobody frees now.
+        // SAFETY: the header's contract: NULL or a handle that no thread frees now.
         unsafe { body(consumer) }.map_or(std::ptr::null(), |body| body.called.as_ptr())
     })
 }
 
-/// The names of all consumers, in the order of their bytes. The queue's own (default) consumer has
-/// no name. (A name with a zero byte in it is left out; only a Rust program can have given it.)
+/// Lists the names of all consumers, in the order of their bytes. The queue's own (default)
+/// consumer has no name. (Names with a zero byte, which only a Rust program can give, are omitted.)
 ///
 /// @param queue Not NULL.
-/// @param buf Where the names go, one behind the other, each ended by a zero byte. May be NULL when
-///   cap is 0.
+/// @param buf Receives the names one after another, each ended by a zero byte. May be NULL when cap
+///   is 0.
 /// @param cap Size of buf in bytes.
-/// @param len_out Where the length of all names together goes, in bytes and with the zero bytes,
-///   also with MMQ_BUFFER_TOO_SMALL. Not NULL.
-/// @return MMQ_OK, MMQ_BUFFER_TOO_SMALL (buf is as it was), MMQ_INVALID_ARGUMENT.
+/// @param len_out Receives the length of all names together in bytes, zero bytes included, also
+///   with MMQ_BUFFER_TOO_SMALL. Not NULL.
+/// @return MMQ_OK, MMQ_BUFFER_TOO_SMALL (buf is unchanged), MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_consumers(
     queue: *const mmq_queue,
@@ -354,12 +357,12 @@ pub unsafe extern "C" fn mmq_consumers(
     len_out: *mut usize,
 ) -> mmq_status {
     guard(|| {
-        // SAFETY: the contract: NULL, or as the header says.
+        // SAFETY: the header's contract: NULL or valid.
         let (queue, len_out) = unsafe { (body(queue)?, self::out(len_out, "len_out")?) };
         let buffer = Buffer::new(buf.cast(), cap)?;
         let names = queue.reader.consumers().into_iter().filter_map(|name| CString::new(name).ok());
         let names: Vec<u8> = names.flat_map(CString::into_bytes_with_nul).collect();
-        // SAFETY: the contract: the buffer has that much room.
+        // SAFETY: the header's contract: the buffer has cap writable bytes.
         let room = unsafe { buffer.room(names.len()) };
         len_out.write(names.len());
         let Some(room) = room else {
@@ -370,10 +373,10 @@ pub unsafe extern "C" fn mmq_consumers(
     })
 }
 
-/// How many messages wait for this consumer, those in flight included.
+/// Counts the messages that wait for this consumer, including those in flight.
 ///
 /// @param consumer Not NULL.
-/// @param out Where the number goes. Not NULL.
+/// @param out Receives the number. Not NULL.
 /// @return MMQ_OK, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_consumer_len(
@@ -381,17 +384,17 @@ pub unsafe extern "C" fn mmq_consumer_len(
     out: *mut u64,
 ) -> mmq_status {
     guard(|| {
-        // SAFETY: the contract: NULL, or as the header says.
+        // SAFETY: the header's contract: NULL or valid.
         let (consumer, out) = unsafe { (body(consumer)?, self::out(out, "out")?) };
         out.write(consumer.reader.len());
         Ok(mmq_status::MMQ_OK)
     })
 }
 
-/// Whether no message waits for this consumer, and none is in flight.
+/// Tells whether no message waits for this consumer, and none is in flight.
 ///
 /// @param consumer Not NULL.
-/// @param out Where the answer goes. Not NULL.
+/// @param out Receives true or false. Not NULL.
 /// @return MMQ_OK, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_consumer_is_empty(
@@ -399,27 +402,27 @@ pub unsafe extern "C" fn mmq_consumer_is_empty(
     out: *mut bool,
 ) -> mmq_status {
     guard(|| {
-        // SAFETY: the contract: NULL, or as the header says.
+        // SAFETY: the header's contract: NULL or valid.
         let (consumer, out) = unsafe { (body(consumer)?, self::out(out, "out")?) };
         out.write(consumer.reader.is_empty());
         Ok(mmq_status::MMQ_OK)
     })
 }
 
-/// Moves a consumer to a message, back or forward. The number after the last one leads to the end
-/// of the queue, a number within a gap to that gap. Deliveries received before are called off: to
-/// acknowledge them or to give them back changes nothing any more.
+/// Moves a consumer to a message, backward or forward. The sequence number after the last message
+/// leads to the end of the queue, a number within a gap to that gap. The move cancels earlier
+/// deliveries: to acknowledge or return them changes nothing any more.
 ///
 /// @param consumer Not NULL.
 /// @param seq The message's sequence number.
-/// @return MMQ_OK, MMQ_NOT_FOUND when the queue does not hold that message, or not any more, or the
-///   consumer was removed, MMQ_IO (messages acknowledged behind the place may come again after the
-///   next opening), MMQ_CLOSED once the queue was closed, MMQ_FORKED, MMQ_INVALID_ARGUMENT. The
-///   place stays unless MMQ_OK is returned.
+/// @return MMQ_OK, MMQ_NOT_FOUND when that message is not in the queue (yet or any more), or the
+///   consumer was removed, MMQ_IO (messages acknowledged behind the position may be delivered again
+///   after the next opening), MMQ_CLOSED once the queue was closed, MMQ_FORKED,
+///   MMQ_INVALID_ARGUMENT. The position changes only with MMQ_OK.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_consumer_seek(consumer: *mut mmq_consumer, seq: u64) -> mmq_status {
     guard(|| {
-        // SAFETY: the contract: NULL or a handle given out.
+        // SAFETY: the header's contract: NULL or a handle of this library.
         unsafe { body(consumer) }?.reader.seek(seq)?;
         Ok(mmq_status::MMQ_OK)
     })

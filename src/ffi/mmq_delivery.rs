@@ -1,4 +1,4 @@
-//! Deliveries: messages handed out for work that may fail.
+//! Deliveries: messages received for work that may fail, until they are acknowledged.
 
 use super::guard::{guard, guard_or};
 use super::handle::{Handle, Retired, RetiredShared, body, free, give, take};
@@ -6,13 +6,12 @@ use super::mmq_status::mmq_status;
 use crate::delivery::Delivery;
 use crate::format::Origin;
 
-/// A message that was handed out and not yet acknowledged.
+/// A message that a consumer received and has not yet acknowledged.
 pub struct mmq_delivery {
     _opaque: (),
 }
 
-/// As [`MessageBody`](super::mmq_message::MessageBody): the bytes do not move while the delivery
-/// lives.
+/// A delivery and its bytes, which do not move while the delivery lives.
 pub(super) struct DeliveryBody {
     pub(super) delivery: Delivery,
     data: *const u8,
@@ -45,7 +44,8 @@ pub(super) fn give_delivery(delivery: Delivery) -> *mut mmq_delivery {
     give(DeliveryBody { delivery, data, len })
 }
 
-/// The bytes of a delivery. They stay where they are until it is acknowledged, given back or freed.
+/// Returns the bytes of a delivery. They stay in place until it is acknowledged, returned to the
+/// queue or freed.
 ///
 /// @param delivery Not NULL.
 /// @return The first byte; not to be read when the length is 0. NULL when delivery is not a live
@@ -53,98 +53,97 @@ pub(super) fn give_delivery(delivery: Delivery) -> *mut mmq_delivery {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_delivery_data(delivery: *const mmq_delivery) -> *const u8 {
     guard_or(std::ptr::null(), || {
-        // SAFETY: the contract: NULL or a handle given out, which nobody ends now.
+        // SAFETY: the header's contract: NULL or a handle that no thread ends now.
         unsafe { body(delivery) }.map_or(std::ptr::null(), |body| body.data)
     })
 }
 
-/// The length of a delivery.
+/// Returns the length of a delivery's message.
 ///
 /// @param delivery Not NULL.
 /// @return Bytes. 0 when delivery is not a live handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_delivery_len(delivery: *const mmq_delivery) -> usize {
-    // SAFETY: the contract: NULL or a handle given out, which nobody ends now.
+    // SAFETY: the header's contract: NULL or a handle that no thread ends now.
     guard_or(0, || unsafe { body(delivery) }.map_or(0, |body| body.len))
 }
 
-/// The sequence number of a delivery.
+/// Returns the sequence number of a delivery's message.
 ///
 /// @param delivery Not NULL.
 /// @return The number. UINT64_MAX, which no message has, when delivery is not a live handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_delivery_seq(delivery: *const mmq_delivery) -> u64 {
-    // SAFETY: the contract: NULL or a handle given out, which nobody ends now.
+    // SAFETY: the header's contract: NULL or a handle that no thread ends now.
     guard_or(u64::MAX, || unsafe { body(delivery) }.map_or(u64::MAX, |body| body.delivery.seq()))
 }
 
-/// How often the message was handed out since the queue was opened, this time included. With
-/// mmq_set_redelivery it counts over openings.
+/// Returns how often the message was delivered since the queue was opened, this time included. With
+/// mmq_set_redelivery it also counts deliveries of earlier openings.
 ///
 /// @param delivery Not NULL.
 /// @return 1 the first time. 0 when delivery is not a live handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_delivery_attempts(delivery: *const mmq_delivery) -> u32 {
-    // SAFETY: the contract: NULL or a handle given out, which nobody ends now.
+    // SAFETY: the header's contract: NULL or a handle that no thread ends now.
     guard_or(0, || unsafe { body(delivery) }.map_or(0, |body| body.delivery.attempts()))
 }
 
-/// Whether a delivery comes from the backlog of lanes (mmq_lanes): its message was left behind, or
-/// handed out before the last jump.
+/// Tells whether a delivery comes from the backlog of lanes (mmq_lanes): the fresh lane skipped its
+/// message, or delivered it before the last jump.
 ///
 /// @param delivery Not NULL.
 /// @return True if so. False when delivery is not a live handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_delivery_is_backlog(delivery: *const mmq_delivery) -> bool {
-    // SAFETY: the contract: NULL or a handle given out, which nobody ends now.
+    // SAFETY: the header's contract: NULL or a handle that no thread ends now.
     guard_or(false, || unsafe { body(delivery) }.is_ok_and(|body| body.delivery.is_backlog()))
 }
 
-/// Acknowledges the message: the work is done, and the message does not come again to this
-/// consumer. Frees the delivery, whatever is returned. Deliveries may be acknowledged in any order
-/// and from any thread. The acknowledgement survives the death of the process and, once flushed, a
-/// power cut.
+/// Acknowledges the message: the work is done, and this consumer does not receive the message
+/// again. Frees the delivery, whatever it returns. Any thread may acknowledge deliveries, in any
+/// order. The acknowledgement survives the death of the process and, once flushed, a power cut.
 ///
-/// Where an older message is still unacknowledged, the acknowledged numbers behind it are stored as
-/// ranges: for each consumer the lowest 22 at least (114 where they lie close together). Messages
-/// in further ranges come again after a crash, also when they were flushed. So do all messages
-/// acknowledged ahead of an older one by a consumer for which the index file has no row of ranges
-/// (six consumers have one) and cannot grow.
+/// While an older message is still unacknowledged, the queue stores the acknowledged numbers behind
+/// it as ranges: for each consumer at least the lowest 22 (114 where they lie close together).
+/// After a crash the consumer receives the messages in further ranges again, even if the
+/// acknowledgements were flushed. The same holds for all messages acknowledged ahead of an older
+/// one when the index file has no row of ranges for the consumer (it has six) and cannot grow.
 ///
 /// @param delivery Not NULL.
-/// @return MMQ_OK; MMQ_CLOSED when the queue was closed (the message comes again after the next
-///   opening), MMQ_EXPIRED when its lease has ended, MMQ_NOT_FOUND when the consumer was removed,
-///   MMQ_FORKED; MMQ_IO from a flush that the options ask for (the message is acknowledged all the
-///   same); MMQ_INVALID_ARGUMENT.
+/// @return MMQ_OK; MMQ_CLOSED when the queue was closed (the message is delivered again after the
+///   next opening), MMQ_EXPIRED when its lease has ended, MMQ_NOT_FOUND when the consumer was
+///   removed, MMQ_FORKED; MMQ_IO from a flush that the options ask for (the message is acknowledged
+///   all the same); MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_delivery_ack(delivery: *mut mmq_delivery) -> mmq_status {
     guard(|| {
-        // SAFETY: the contract: NULL or a handle given out, which nobody else uses now.
+        // SAFETY: the header's contract: NULL or a handle that no other thread uses now.
         unsafe { take(delivery) }?.delivery.ack()?;
         Ok(mmq_status::MMQ_OK)
     })
 }
 
-/// Gives the message back: the work was not done, and the message goes to the front of the line.
-/// Frees the delivery.
+/// Returns the message to the queue, because the work was not done: it will be the next one
+/// delivered. Frees the delivery.
 ///
 /// @param delivery Not NULL.
 /// @return MMQ_OK, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_delivery_nack(delivery: *mut mmq_delivery) -> mmq_status {
     guard(|| {
-        // SAFETY: the contract: NULL or a handle given out, which nobody else uses now.
+        // SAFETY: the header's contract: NULL or a handle that no other thread uses now.
         unsafe { take(delivery) }?.delivery.nack();
         Ok(mmq_status::MMQ_OK)
     })
 }
 
-/// As mmq_delivery_nack, but takes NULL too, so that clean-up code can always call it. Allowed
-/// after mmq_close.
+/// Returns the message to the queue (see mmq_delivery_nack) and frees the delivery. Does nothing
+/// with NULL, so that clean-up code can always call it. Allowed after mmq_close.
 ///
 /// @param delivery From mmq_receive or the like, or NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_delivery_free(delivery: *mut mmq_delivery) {
-    // SAFETY: the contract: NULL or a handle given out, which nobody else uses now.
+    // SAFETY: the header's contract: NULL or a handle that no other thread uses now.
     guard(|| unsafe { free(delivery) });
 }

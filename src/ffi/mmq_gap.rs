@@ -1,4 +1,4 @@
-//! Gaps as C sees them, and the latest gap reported through each handle.
+//! The gap structs of C, and the latest gap reported through each handle.
 
 use std::borrow::Borrow;
 use std::cell::Cell;
@@ -11,7 +11,7 @@ use super::guard::{Answer, Failed};
 use super::mmq_status::mmq_status;
 use crate::error::{Error, Gap, GapCause};
 
-/// A range of sequence numbers that will never come, and why.
+/// A range of sequence numbers that will never be delivered, and the reason.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct mmq_gap {
@@ -27,22 +27,24 @@ pub struct mmq_gap {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
 pub enum mmq_gap_cause {
-    /// The bytes that held them are not what was written: a damaged, replaced or missing file.
+    /// Their bytes are not the ones written: a file was damaged, replaced or removed.
     MMQ_GAP_DAMAGED = 1,
     /// They had not been flushed when the machine lost power.
     MMQ_GAP_UNFLUSHED = 2,
-    /// They were given up to make room (MMQ_DROP_OLDEST). The gap counts all numbers given up, also
-    /// those among them that were lost or only reserved before.
+    /// The queue dropped them to make room (MMQ_DROP_OLDEST). The gap counts all dropped numbers,
+    /// including those that were already lost or only reserved.
     MMQ_GAP_DROPPED = 3,
-    /// They were older than the maximum age. Counted as for MMQ_GAP_DROPPED.
+    /// They were older than the maximum age. The gap counts all expired numbers, including those
+    /// that were already lost or only reserved.
     MMQ_GAP_EXPIRED = 4,
-    /// This consumer rejected the message, or was handed it in vain as often as it may be, and has
-    /// no queue for dead letters (mmq_consumer_set_redelivery).
+    /// This consumer rejected the message, or used up its delivery attempts, and has no dead-letter
+    /// queue (mmq_consumer_set_redelivery).
     MMQ_GAP_REJECTED = 5,
-    /// The numbers were reserved when the machine lost power, or when the process died and another
-    /// mount sees the queue. Probably no messages are missing: none is known to have had one of
-    /// them. But what says so may be lost together with messages that were not flushed. The numbers
-    /// stay unused, so that none is given out twice.
+    /// The queue had reserved these numbers for future messages when the machine lost power, or
+    /// when the process died and the queue is now opened through another mount. Probably no message
+    /// is missing, because none is known to have had one of the numbers; but unflushed messages may
+    /// have been lost together with that knowledge. The numbers stay unused, so that no number
+    /// names two messages.
     MMQ_GAP_RESERVED = 6,
 }
 
@@ -77,7 +79,7 @@ impl ReportedGaps {
         ReportedGaps { number: NEXT.fetch_add(1, Ordering::Relaxed), latest: Mutex::new(None) }
     }
 
-    /// Passes on the result of a read through the handle, and remembers the gap if it is one.
+    /// Returns the result of a read through the handle unchanged, and remembers it if it is a gap.
     #[inline]
     pub(super) fn note<T, E: Borrow<Error> + Into<Failed>>(&self, read: Result<T, E>) -> Answer<T> {
         read.map_err(|error| self.failed(error))
@@ -93,7 +95,7 @@ impl ReportedGaps {
         error.into()
     }
 
-    /// Writes the latest gap to `out`, or answers `MMQ_EMPTY` when there was none.
+    /// Writes the latest gap to `out`, or returns `MMQ_EMPTY` when there was none.
     pub(super) fn write(&self, out: &mut MaybeUninit<mmq_gap>) -> mmq_status {
         match self.latest() {
             Some(gap) => {

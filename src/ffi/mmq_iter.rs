@@ -1,4 +1,4 @@
-//! Iterators: a look ahead that consumes nothing.
+//! Iterators: read ahead of a consumer and consume nothing.
 
 use parking_lot::Mutex;
 
@@ -11,7 +11,7 @@ use super::pointers::out;
 use crate::engine::ahead::Ahead;
 use crate::storage::FileStorage;
 
-/// A look ahead over the messages of a queue or a consumer, which consumes nothing.
+/// Reads ahead over the messages of a queue or a consumer, and consumes nothing.
 pub struct mmq_iter {
     _opaque: (),
 }
@@ -39,11 +39,11 @@ impl Handle for mmq_iter {
     }
 }
 
-/// The next message ahead. At the end it answers MMQ_EMPTY, and goes on when asked again after new
-/// messages came. After an error (16 and above) the iterator has ended for good.
+/// Returns the next message ahead. At the end it returns MMQ_EMPTY; a later call continues with new
+/// messages. After an error (16 and above) the iterator has ended for good.
 ///
 /// @param iter Not NULL.
-/// @param out Where the message goes; free it with mmq_message_free. Not NULL.
+/// @param out Receives the message; free it with mmq_message_free. Not NULL.
 /// @return MMQ_OK, MMQ_EMPTY, MMQ_GAP (not counted in the figures: a read reports the gap to the
 ///   consumer when it comes there), MMQ_IO, MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED
 ///   once the queue was closed, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
@@ -53,7 +53,7 @@ pub unsafe extern "C" fn mmq_iter_next(
     out: *mut *mut mmq_message,
 ) -> mmq_status {
     guard(|| {
-        // SAFETY: the contract: NULL, or as the header says.
+        // SAFETY: the header's contract: NULL or valid.
         let (iter, out) = unsafe { (body(iter)?, self::out(out, "out")?) };
         let Some(message) = iter.gaps.note(iter.ahead.lock().next().transpose())? else {
             return Ok(mmq_status::MMQ_EMPTY);
@@ -63,15 +63,15 @@ pub unsafe extern "C" fn mmq_iter_next(
     })
 }
 
-/// As mmq_last_gap, for this iterator.
+/// Returns the gap of the latest MMQ_GAP that this iterator returned (see mmq_last_gap).
 ///
 /// @param iter Not NULL.
-/// @param out Where the gap goes. Not NULL.
+/// @param out Receives the gap. Not NULL.
 /// @return MMQ_OK, MMQ_EMPTY when there was none, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_iter_last_gap(iter: *mut mmq_iter, out: *mut mmq_gap) -> mmq_status {
     guard(|| {
-        // SAFETY: the contract: NULL, or as the header says.
+        // SAFETY: the header's contract: NULL or valid.
         let (iter, out) = unsafe { (body(iter)?, self::out(out, "out")?) };
         Ok(iter.gaps.write(out))
     })
@@ -82,6 +82,6 @@ pub unsafe extern "C" fn mmq_iter_last_gap(iter: *mut mmq_iter, out: *mut mmq_ga
 /// @param iter From mmq_iter_open or mmq_consumer_iter_open, or NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_iter_free(iter: *mut mmq_iter) {
-    // SAFETY: the contract: NULL or a handle given out, which nobody else uses now.
+    // SAFETY: the header's contract: NULL or a handle that no other thread uses now.
     guard(|| unsafe { free(iter) });
 }

@@ -1,4 +1,4 @@
-//! Fresh messages first, and the backlog beside them.
+//! Lanes: fresh messages first, and the backlog beside them.
 
 use std::ffi::c_int;
 use std::time::Duration;
@@ -15,25 +15,25 @@ use crate::delivery::Delivery;
 use crate::error::Result;
 use crate::lanes::{Backlog, Fresh, LaneOptions, Lanes};
 
-/// Two lanes over one consumer: fresh messages in order, as they come, and beside them the backlog,
-/// in order too. For what is sent over a link that may be down: after an outage the newest messages
-/// go first, and what waited is sent beside them. Nothing is sent twice, and nothing is forgotten,
-/// over any number of outages and openings.
+/// Reads one consumer in two lanes: fresh messages in their order, and beside them the backlog,
+/// also in its order. For a program that sends messages over a link that may be down: after an
+/// outage it sends the newest messages first, and the ones that waited beside them. It sends none
+/// twice and forgets none, over any number of outages and openings.
 ///
-/// When the next message of the fresh lane is not fresh any more (mmq_lane_options), the lane jumps
-/// to the end of the queue. What waited becomes a stretch of the backlog. A message that was handed
-/// out before the jump and comes again is the backlog's too.
+/// When the next message of the fresh lane is no longer fresh (mmq_lane_options), the lane jumps to
+/// the end of the queue. The skipped messages become a stretch of the backlog. A message that was
+/// delivered before the jump and returned also belongs to the backlog.
 ///
-/// Nothing is stored but what acknowledgements store (mmq_delivery_ack): after an opening, lanes
-/// begin with what lies between acknowledged messages as the backlog. So each stretch that is not
-/// finished costs a range: with more of them than mmq_delivery_ack says, what was acknowledged
-/// between the oldest of them comes again after an opening, as the backlog's. The queue holds all
-/// messages from the oldest one of the backlog on.
+/// The queue stores only acknowledgements (mmq_delivery_ack): after an opening, the unacknowledged
+/// messages between acknowledged ones are the backlog. So each unfinished stretch costs a stored
+/// range. With more stretches than mmq_delivery_ack can store ranges, messages acknowledged between
+/// stretches are delivered again after an opening, in the backlog. The queue keeps all messages
+/// from the oldest one of the backlog on.
 pub struct mmq_lanes {
     _opaque: (),
 }
 
-/// As [`IterBody`](super::mmq_iter::IterBody): the gaps that were reported through this handle.
+/// The lanes, and the gaps reported through this handle.
 pub(super) struct LanesBody {
     lanes: Lanes,
     gaps: ReportedGaps,
@@ -56,23 +56,23 @@ impl Handle for mmq_lanes {
 pub enum mmq_fresh {
     /// Messages are fresh until mmq_lanes_jump. The default.
     MMQ_FRESH_MANUAL = 0,
-    /// A message is fresh for so many milliseconds after it was put in, and at most an eighth
-    /// longer. From mmq_lanes_open on the queue remembers, in memory and to an eighth of this time,
-    /// when messages were put in. Those of this opening that were there before may count as younger
-    /// than they are; those of an earlier opening are the backlog's.
+    /// A message is fresh for fresh_within milliseconds after it was enqueued, and at most an
+    /// eighth longer. From mmq_lanes_open on the queue remembers, in memory and to an eighth of
+    /// this time, when messages were enqueued. Messages enqueued earlier in this opening may count
+    /// as younger than they are; messages of earlier openings belong to the backlog.
     MMQ_FRESH_AGE = 1,
-    /// A message is fresh as long as it is among the last so many numbers.
+    /// A message is fresh while it is among the last fresh_within messages, by sequence number.
     MMQ_FRESH_MESSAGES = 2,
 }
 
-/// In which order what was left behind is read.
+/// In which order the backlog is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
 pub enum mmq_backlog_order {
-    /// As it was put in. The default.
+    /// In the order in which the messages were enqueued. The default.
     MMQ_OLDEST_FIRST = 0,
-    /// The stretch that was left behind last, then the one before it. Within a stretch messages
-    /// come as they were put in.
+    /// The stretch that was skipped last, then the one before it. Within a stretch, messages keep
+    /// the order in which they were enqueued.
     MMQ_NEWEST_STRETCH_FIRST = 1,
 }
 
@@ -82,29 +82,31 @@ type raw_fresh = c_int;
 /// `mmq_backlog_order` as it comes from C.
 type raw_backlog_order = c_int;
 
-/// How lanes are read. Set to zero (mmq_lane_options options = {0}; in C++ {}), each field is the
-/// default.
+/// How lanes are read. A field that is zero has its default (mmq_lane_options options = {0}; in C++
+/// {}).
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct mmq_lane_options {
     /// How the library decides that a message is no longer fresh.
     pub fresh: raw_fresh,
     /// How long a message is fresh: milliseconds with MMQ_FRESH_AGE, messages with
-    /// MMQ_FRESH_MESSAGES, at least 1. With MMQ_FRESH_MANUAL it is not looked at.
+    /// MMQ_FRESH_MESSAGES, at least 1. Ignored with MMQ_FRESH_MANUAL.
     pub fresh_within: i64,
-    /// While both lanes have messages: so many of the fresh one, then share_backlog of the backlog.
-    /// While one lane has none, the other gets all. Both 0: the default, 4 to 1.
+    /// While both lanes have messages, reads take share_fresh messages of the fresh lane, then
+    /// share_backlog of the backlog. While one lane is empty, they take only from the other. Both
+    /// 0: the default, 4 to 1.
     pub share_fresh: u32,
-    /// See share_fresh. With 1 to 0 the backlog gets what the fresh lane leaves.
+    /// See share_fresh. With 1 to 0, reads take from the backlog only while the fresh lane is
+    /// empty.
     pub share_backlog: u32,
-    /// The most messages of the backlog in a second. 0: no limit. A message that is held back waits
-    /// all the same: the descriptor of mmq_consumer_ready_fd is readable.
+    /// The most messages per second from the backlog. 0: no limit. While this limit delays a
+    /// message, the descriptor of mmq_consumer_ready_fd is readable all the same.
     pub backlog_rate: u64,
-    /// In which order what was left behind is read.
+    /// In which order the backlog is read.
     pub order: raw_backlog_order,
 }
 
-/// Numbers that were left behind in one piece: those from first on that are below end.
+/// Sequence numbers that the fresh lane skipped in one jump: first and above, below end.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct mmq_stretch {
@@ -144,16 +146,16 @@ fn meant(given: &mmq_lane_options) -> Answer<LaneOptions> {
     })
 }
 
-/// Reads a consumer in two lanes from now on. Opened again, also through another handle, it changes
-/// how the lanes are read, and nothing else: all handles of the consumer's lanes read the same
-/// ones. How they are read is not stored. mmq_consumer_receive and the consumer's other reads take
-/// the oldest message of both lanes. A seek leaves nothing behind.
+/// Reads a consumer in two lanes from now on. A second call, also through another handle, only
+/// changes how the lanes are read: all handles share the consumer's two lanes. The options are not
+/// stored. mmq_consumer_receive and the consumer's other reads take the oldest message of both
+/// lanes. A seek adds nothing to the backlog.
 ///
 /// @param consumer Not NULL. It may be freed before the lanes are.
 /// @param options How the lanes are read. May be NULL: the defaults.
-/// @param out Where the handle goes; free it with mmq_lanes_free. Not NULL.
-/// @return MMQ_OK; MMQ_INVALID_ARGUMENT, also for an unknown number for an enum and where nothing
-///   would be fresh; MMQ_IO when what an earlier run left behind cannot be looked for,
+/// @param out Receives the handle; free it with mmq_lanes_free. Not NULL.
+/// @return MMQ_OK; MMQ_INVALID_ARGUMENT, also for an unknown number for an enum and when no message
+///   could be fresh; MMQ_IO when the library cannot read which messages an earlier run skipped,
 ///   MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue was closed, MMQ_FORKED.
 ///   Nothing has changed then.
 #[unsafe(no_mangle)]
@@ -163,7 +165,7 @@ pub unsafe extern "C" fn mmq_lanes_open(
     out: *mut *mut mmq_lanes,
 ) -> mmq_status {
     guard(|| {
-        // SAFETY: the contract: NULL, or as the header says.
+        // SAFETY: the header's contract: NULL or valid.
         let (consumer, out) = unsafe { (body(consumer)?, self::out(out, "out")?) };
         // SAFETY: as above. Any bytes are such options.
         let given = unsafe { array(options, usize::from(!options.is_null()), "options") }?;
@@ -179,7 +181,7 @@ pub unsafe extern "C" fn mmq_lanes_open(
 /// @param lanes From mmq_lanes_open, or NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_lanes_free(lanes: *mut mmq_lanes) {
-    // SAFETY: the contract: NULL or a handle given out, which nobody else uses now.
+    // SAFETY: the header's contract: NULL or a handle that no other thread uses now.
     guard(|| unsafe { free(lanes) });
 }
 
@@ -188,7 +190,7 @@ pub unsafe extern "C" fn mmq_lanes_free(lanes: *mut mmq_lanes) {
 ///
 /// # Safety
 ///
-/// As [`body`] and [`out`].
+/// The arguments are valid for [`body`] and [`out`].
 unsafe fn guarded(
     lanes: *const mmq_lanes,
     delivery: *mut *mut mmq_delivery,
@@ -206,56 +208,56 @@ unsafe fn guarded(
     })
 }
 
-/// Hands out the next message of both lanes, as they share. As mmq_consumer_receive otherwise;
-/// mmq_delivery_is_backlog tells which lane a message comes from.
+/// Delivers the next message of the two lanes, in the proportion of their shares (see
+/// mmq_consumer_receive). mmq_delivery_is_backlog tells from which lane a message comes.
 ///
 /// @param lanes Not NULL.
-/// @param out Where the delivery goes; end it with mmq_delivery_ack, _nack or _free. Not NULL.
-/// @return As mmq_consumer_receive; MMQ_EMPTY when neither lane has a message that may be handed
-///   out now.
+/// @param out Receives the delivery; end it with mmq_delivery_ack, _nack or _free. Not NULL.
+/// @return As mmq_consumer_receive; MMQ_EMPTY when neither lane has a message that may be delivered
+///   now.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_lanes_receive(
     lanes: *mut mmq_lanes,
     out: *mut *mut mmq_delivery,
 ) -> mmq_status {
-    // SAFETY: the contract: NULL, or as the header says.
+    // SAFETY: the header's contract: NULL or valid.
     unsafe { guarded(lanes, out, mmq_status::MMQ_EMPTY, Lanes::receive) }
 }
 
-/// Hands out the next fresh message.
+/// Delivers the next message of the fresh lane.
 ///
 /// @param lanes Not NULL.
-/// @param out Where the delivery goes; end it with mmq_delivery_ack, _nack or _free. Not NULL.
+/// @param out Receives the delivery; end it with mmq_delivery_ack, _nack or _free. Not NULL.
 /// @return As mmq_lanes_receive.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_lanes_receive_fresh(
     lanes: *mut mmq_lanes,
     out: *mut *mut mmq_delivery,
 ) -> mmq_status {
-    // SAFETY: the contract: NULL, or as the header says.
+    // SAFETY: the header's contract: NULL or valid.
     unsafe { guarded(lanes, out, mmq_status::MMQ_EMPTY, Lanes::receive_fresh) }
 }
 
-/// Hands out the next message of the backlog, if its rate allows one now.
+/// Delivers the next message of the backlog, if backlog_rate allows one now.
 ///
 /// @param lanes Not NULL.
-/// @param out Where the delivery goes; end it with mmq_delivery_ack, _nack or _free. Not NULL.
+/// @param out Receives the delivery; end it with mmq_delivery_ack, _nack or _free. Not NULL.
 /// @return As mmq_lanes_receive.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_lanes_receive_backlog(
     lanes: *mut mmq_lanes,
     out: *mut *mut mmq_delivery,
 ) -> mmq_status {
-    // SAFETY: the contract: NULL, or as the header says.
+    // SAFETY: the header's contract: NULL or valid.
     unsafe { guarded(lanes, out, mmq_status::MMQ_EMPTY, Lanes::receive_backlog) }
 }
 
-/// As mmq_lanes_receive, but waits for a message, also until the backlog's rate allows one. Does
-/// not poll.
+/// Delivers the next message of the two lanes, and waits for one, also until backlog_rate allows
+/// one (see mmq_lanes_receive). Does not poll.
 ///
 /// @param lanes Not NULL.
 /// @param timeout_ms Milliseconds to wait; 0: not at all; below 0: for ever.
-/// @param out Where the delivery goes; end it with mmq_delivery_ack, _nack or _free. Not NULL.
+/// @param out Receives the delivery; end it with mmq_delivery_ack, _nack or _free. Not NULL.
 /// @return As mmq_consumer_receive_timeout.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_lanes_receive_timeout(
@@ -264,15 +266,15 @@ pub unsafe extern "C" fn mmq_lanes_receive_timeout(
     out: *mut *mut mmq_delivery,
 ) -> mmq_status {
     let receive = |lanes: &Lanes| lanes.receive_timeout(timeout(timeout_ms));
-    // SAFETY: the contract: NULL, or as the header says.
+    // SAFETY: the header's contract: NULL or valid.
     unsafe { guarded(lanes, out, mmq_status::MMQ_TIMED_OUT, receive) }
 }
 
-/// As mmq_lanes_receive_fresh, but waits for a message.
+/// Delivers the next message of the fresh lane, and waits for one.
 ///
 /// @param lanes Not NULL.
 /// @param timeout_ms Milliseconds to wait; 0: not at all; below 0: for ever.
-/// @param out Where the delivery goes; end it with mmq_delivery_ack, _nack or _free. Not NULL.
+/// @param out Receives the delivery; end it with mmq_delivery_ack, _nack or _free. Not NULL.
 /// @return As mmq_lanes_receive_timeout.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_lanes_receive_fresh_timeout(
@@ -281,15 +283,15 @@ pub unsafe extern "C" fn mmq_lanes_receive_fresh_timeout(
     out: *mut *mut mmq_delivery,
 ) -> mmq_status {
     let receive = |lanes: &Lanes| lanes.receive_fresh_timeout(timeout(timeout_ms));
-    // SAFETY: the contract: NULL, or as the header says.
+    // SAFETY: the header's contract: NULL or valid.
     unsafe { guarded(lanes, out, mmq_status::MMQ_TIMED_OUT, receive) }
 }
 
-/// As mmq_lanes_receive_backlog, but waits for a message, also until the rate allows one.
+/// Delivers the next message of the backlog, and waits for one, also until backlog_rate allows one.
 ///
 /// @param lanes Not NULL.
 /// @param timeout_ms Milliseconds to wait; 0: not at all; below 0: for ever.
-/// @param out Where the delivery goes; end it with mmq_delivery_ack, _nack or _free. Not NULL.
+/// @param out Receives the delivery; end it with mmq_delivery_ack, _nack or _free. Not NULL.
 /// @return As mmq_lanes_receive_timeout.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_lanes_receive_backlog_timeout(
@@ -298,14 +300,15 @@ pub unsafe extern "C" fn mmq_lanes_receive_backlog_timeout(
     out: *mut *mut mmq_delivery,
 ) -> mmq_status {
     let receive = |lanes: &Lanes| lanes.receive_backlog_timeout(timeout(timeout_ms));
-    // SAFETY: the contract: NULL, or as the header says.
+    // SAFETY: the header's contract: NULL or valid.
     unsafe { guarded(lanes, out, mmq_status::MMQ_TIMED_OUT, receive) }
 }
 
-/// As mmq_last_gap, for this handle of the lanes.
+/// Returns the gap of the latest MMQ_GAP that a read through this handle returned (see
+/// mmq_last_gap).
 ///
 /// @param lanes Not NULL.
-/// @param out Where the gap goes. Not NULL.
+/// @param out Receives the gap. Not NULL.
 /// @return MMQ_OK, MMQ_EMPTY when there was none, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_lanes_last_gap(
@@ -313,19 +316,19 @@ pub unsafe extern "C" fn mmq_lanes_last_gap(
     out: *mut mmq_gap,
 ) -> mmq_status {
     guard(|| {
-        // SAFETY: the contract: NULL, or as the header says.
+        // SAFETY: the header's contract: NULL or valid.
         let (lanes, out) = unsafe { (body(lanes)?, self::out(out, "out")?) };
         Ok(lanes.gaps.write(out))
     })
 }
 
-/// Leaves what waits in the fresh lane behind, for the backlog: the lane goes on with the next
-/// message that is put in.
+/// Moves all messages that wait in the fresh lane to the backlog: the fresh lane continues with the
+/// next message enqueued.
 ///
 /// @param lanes Not NULL.
-/// @param first Where the first number goes that was left. May be NULL.
-/// @param end Where the number goes behind the last one that was left: the same as first when
-///   nothing waited. May be NULL.
+/// @param first Receives the first sequence number moved. May be NULL.
+/// @param end Receives the sequence number after the last one moved: the same as first when no
+///   message waited. May be NULL.
 /// @return MMQ_OK, MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue was
 ///   closed, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
@@ -335,7 +338,7 @@ pub unsafe extern "C" fn mmq_lanes_jump(
     end: *mut u64,
 ) -> mmq_status {
     guard(|| {
-        // SAFETY: the contract: NULL, or as the header says.
+        // SAFETY: the header's contract: NULL or valid.
         let (lanes, first, end) =
             unsafe { (body(lanes)?, out_or_null(first, "first")?, out_or_null(end, "end")?) };
         let left = lanes.lanes.jump()?;
@@ -349,15 +352,14 @@ pub unsafe extern "C" fn mmq_lanes_jump(
     })
 }
 
-/// The stretches of the backlog that have yet to be handed out, the oldest first. Messages in
-/// flight are in none. There are none once the consumer was removed.
+/// Lists the stretches of the backlog that are still to be delivered, the oldest first. They do not
+/// include messages in flight. There are none once the consumer was removed.
 ///
 /// @param lanes Not NULL.
 /// @param out An array of room places, where the stretches go; at most room are written. May be
 ///   NULL when room is 0.
 /// @param room The length of out.
-/// @param count_out Where the number of stretches goes that there are, which may be more than room.
-///   Not NULL.
+/// @param count_out Receives the number of all stretches, which may be more than room. Not NULL.
 /// @return MMQ_OK, MMQ_CLOSED once the queue was closed, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_lanes_backlog(
@@ -367,14 +369,14 @@ pub unsafe extern "C" fn mmq_lanes_backlog(
     count_out: *mut usize,
 ) -> mmq_status {
     guard(|| {
-        // SAFETY: the contract: NULL, or as the header says.
+        // SAFETY: the header's contract: NULL or valid.
         let (lanes, count_out) = unsafe { (body(lanes)?, self::out(count_out, "count_out")?) };
         let places = Array::new(out, room, "out")?;
         let stretches = lanes.lanes.stretches()?;
         count_out.write(stretches.len());
         let stretches = stretches.iter();
         let stretches = stretches.map(|left| mmq_stretch { first: left.start, end: left.end });
-        // SAFETY: the contract: the array has that much room.
+        // SAFETY: the header's contract: the array has that much room.
         unsafe { places.fill(stretches) };
         Ok(mmq_status::MMQ_OK)
     })

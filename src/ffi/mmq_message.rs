@@ -10,8 +10,8 @@ use crate::message::Message;
 use crate::read::{Cursor, Record};
 use crate::storage::StorageFile;
 
-/// A message that was taken or looked at. Its bytes are lent in place where that is possible. Free
-/// it with mmq_message_free.
+/// A message that was taken or peeked at. Its bytes are lent in place where possible. Free it with
+/// mmq_message_free.
 pub struct mmq_message {
     _opaque: (),
 }
@@ -53,13 +53,14 @@ pub(super) fn give_message(message: Message) -> *mut mmq_message {
     give(MessageBody { message, data, len })
 }
 
-/// Makes a handle of the record that `cursor` has found; `None` when the cursor must look again.
+/// Makes a handle of the record that `cursor` has found; `None` when the caller must search for the
+/// record again.
 #[inline(always)]
 pub(super) fn give_found<F: StorageFile>(
     cursor: &mut Cursor<F>,
     record: Record,
 ) -> Option<*mut mmq_message> {
-    // The fields go straight into the shell: moving the message would cost more than finding it.
+    // Write the fields straight into the shell: moving the message would cost more than finding it.
     let shell = Empty::new();
     if let Some((window, offset)) = reading::lendable(cursor, record) {
         let len = record.len as usize;
@@ -77,8 +78,8 @@ fn give_copied<F: StorageFile>(cursor: &mut Cursor<F>, record: Record) -> Option
     reading::message(cursor, record).map(give_message)
 }
 
-/// The bytes of a message. They stay where they are, unchanged, until mmq_message_free, whatever is
-/// done to the queue. A child of a fork must not read them: there they may change at any time.
+/// Returns the bytes of a message. They stay in place, unchanged, until mmq_message_free, whatever
+/// happens to the queue. A forked child must not read them: there they may change at any time.
 ///
 /// @param message Not NULL.
 /// @return The first byte; not to be read when the length is 0. NULL when message is not a live
@@ -86,38 +87,38 @@ fn give_copied<F: StorageFile>(cursor: &mut Cursor<F>, record: Record) -> Option
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_message_data(message: *const mmq_message) -> *const u8 {
     guard_or(std::ptr::null(), || {
-        // SAFETY: the contract: NULL or a handle given out, which nobody frees now.
+        // SAFETY: the header's contract: NULL or a handle that no thread frees now.
         unsafe { body(message) }.map_or(std::ptr::null(), |body| body.data)
     })
 }
 
-/// The length of a message.
+/// Returns the length of a message.
 ///
 /// @param message Not NULL.
 /// @return Bytes. 0 when message is not a live handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_message_len(message: *const mmq_message) -> usize {
-    // SAFETY: the contract: NULL or a handle given out, which nobody frees now.
+    // SAFETY: the header's contract: NULL or a handle that no thread frees now.
     guard_or(0, || unsafe { body(message) }.map_or(0, |body| body.len))
 }
 
-/// The sequence number of a message: the one that mmq_enqueue gave it. It is the message's
-/// identity, and is never used twice in a queue.
+/// Returns the sequence number of a message, which mmq_enqueue assigned. It identifies the message
+/// and is never used twice in a queue.
 ///
 /// @param message Not NULL.
 /// @return The number. UINT64_MAX, which no message has, when message is not a live handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_message_seq(message: *const mmq_message) -> u64 {
-    // SAFETY: the contract: NULL or a handle given out, which nobody frees now.
+    // SAFETY: the header's contract: NULL or a handle that no thread frees now.
     guard_or(u64::MAX, || unsafe { body(message) }.map_or(u64::MAX, |body| body.message.seq()))
 }
 
-/// Frees a message. Allowed from any thread, and after mmq_close. It does not change what the
-/// consumer has taken.
+/// Frees a message. Allowed from any thread, and after mmq_close. It does not change the consumer's
+/// position.
 ///
 /// @param message From mmq_peek, mmq_dequeue or the like, or NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_message_free(message: *mut mmq_message) {
-    // SAFETY: the contract: NULL or a handle given out, which nobody else uses now.
+    // SAFETY: the header's contract: NULL or a handle that no other thread uses now.
     guard(|| unsafe { free(message) });
 }

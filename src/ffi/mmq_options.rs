@@ -31,21 +31,21 @@ impl Handle for mmq_options {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
 pub enum mmq_on_full {
-    /// Answer MMQ_FULL. The default.
+    /// Return MMQ_FULL. The default.
     MMQ_REJECT = 0,
     /// Wait until there is room.
     MMQ_WAIT = 1,
-    /// Give up the oldest messages. Every consumer that had not read them gets a gap of cause
+    /// Drop the oldest messages. Every consumer that had not read them gets a gap of cause
     /// MMQ_GAP_DROPPED.
     MMQ_DROP_OLDEST = 2,
 }
 
-/// `mmq_on_full` as it comes from C.
+/// An `mmq_on_full` from C, unchecked.
 type raw_on_full = c_int;
 
 /// # Safety
 ///
-/// As [`body`].
+/// `options` is valid for [`body`].
 unsafe fn change(options: *mut mmq_options, how: impl FnOnce(Options) -> Options) -> Answer {
     // SAFETY: the caller's promise.
     let options = unsafe { body(options) }?;
@@ -54,8 +54,8 @@ unsafe fn change(options: *mut mmq_options, how: impl FnOnce(Options) -> Options
     Ok(mmq_status::MMQ_OK)
 }
 
-/// Makes an object with the default options. Free it with mmq_options_free; a queue that was opened
-/// with it does not need it any more.
+/// Creates an object with the default options. Free it with mmq_options_free; a queue opened with
+/// it no longer needs it.
 ///
 /// @return The options; NULL only after a bug in mmq (see MMQ_PANIC).
 #[unsafe(no_mangle)]
@@ -68,14 +68,14 @@ pub extern "C" fn mmq_options_new() -> *mut mmq_options {
 /// @param options From mmq_options_new, or NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_options_free(options: *mut mmq_options) {
-    // SAFETY: the contract: NULL or a handle given out, which nobody else uses now.
+    // SAFETY: the header's contract: NULL or a handle that no other thread uses now.
     guard(|| unsafe { free(options) });
 }
 
-/// Size of an arena, the unit of the memory cap, and the length of the longest segment file.
-/// Default 134217728 (128 MiB). It may differ at every opening. Segments are short (2 MiB) while
-/// consumers have little to read, and grow with what they have to read: a queue that is nearly
-/// empty stays small whatever its arena size.
+/// Sets the size of an arena: the unit of the memory cap, and the length of the longest segment
+/// file. Default 134217728 (128 MiB). It may differ at every opening. Segments are short (2 MiB)
+/// while consumers have little to read, and grow with their backlog: a nearly empty queue stays
+/// small whatever its arena size.
 ///
 /// @param options Not NULL.
 /// @param bytes A multiple of the OS page, 4096 to 1073741824 (checked by mmq_open).
@@ -85,12 +85,12 @@ pub unsafe extern "C" fn mmq_options_set_arena_size(
     options: *mut mmq_options,
     bytes: u64,
 ) -> mmq_status {
-    // SAFETY: the contract: NULL or a handle given out.
+    // SAFETY: the header's contract: NULL or a handle of this library.
     guard(|| unsafe { change(options, |options| options.arena_size(bytes)) })
 }
 
-/// How many arenas may be mapped at a time. Default 3. Mapped memory stays within this times the
-/// arena size, whatever the backlog.
+/// Sets how many arenas may be mapped at a time. Default 3. Mapped memory stays within this number
+/// times the arena size, whatever the backlog.
 ///
 /// @param options Not NULL.
 /// @param arenas At least 3, or 0 for no cap (checked by mmq_open).
@@ -100,18 +100,18 @@ pub unsafe extern "C" fn mmq_options_set_max_mapped_arenas(
     options: *mut mmq_options,
     arenas: u32,
 ) -> mmq_status {
-    // SAFETY: the contract: NULL or a handle given out.
+    // SAFETY: the header's contract: NULL or a handle of this library.
     guard(|| unsafe {
         change(options, |options| options.max_mapped_arenas((arenas != 0).then_some(arenas)))
     })
 }
 
-/// Flush after every so many operations (messages in, messages out). Default 0, off. The operation
-/// that completes the number returns once the flush is done. If the flush fails, mmq_enqueue and
-/// mmq_delivery_ack return its error; a call that takes a message hands it over all the same, and
-/// the next call that writes answers MMQ_POISONED. With 1, every message is durable when
-/// mmq_enqueue returns, and consumers see it only then; threads that wait at the same time share
-/// one flush.
+/// Makes the queue flush after every so many operations (messages enqueued, taken or acknowledged).
+/// Default 0, off. The operation that completes the number returns once the flush is done. If the
+/// flush fails, mmq_enqueue and mmq_delivery_ack return its error; a call that takes a message
+/// still returns the message, and the next call that writes returns MMQ_POISONED. With 1, every
+/// message is durable when mmq_enqueue returns, and consumers see it only then; threads that wait
+/// at the same time share one flush.
 ///
 /// @param options Not NULL.
 /// @param operations A number of operations; 0 turns it off.
@@ -121,14 +121,14 @@ pub unsafe extern "C" fn mmq_options_set_flush_every_ops(
     options: *mut mmq_options,
     operations: u64,
 ) -> mmq_status {
-    // SAFETY: the contract: NULL or a handle given out.
+    // SAFETY: the header's contract: NULL or a handle of this library.
     guard(|| unsafe {
         change(options, |options| options.flush_every_ops((operations != 0).then_some(operations)))
     })
 }
 
-/// Flush once in every period, from a thread of the queue's own. Default 0, off. A failed flush is
-/// reported to the next call that writes.
+/// Makes a thread of the queue flush once in every period. Default 0, off. If such a flush fails,
+/// the next call that writes reports it.
 ///
 /// @param options Not NULL.
 /// @param ms The period in milliseconds; 0 turns it off.
@@ -139,12 +139,12 @@ pub unsafe extern "C" fn mmq_options_set_flush_every_ms(
     ms: u64,
 ) -> mmq_status {
     let period = (ms != 0).then_some(Duration::from_millis(ms));
-    // SAFETY: the contract: NULL or a handle given out.
+    // SAFETY: the header's contract: NULL or a handle of this library.
     guard(|| unsafe { change(options, |options| options.flush_every(period)) })
 }
 
-/// The most bytes of disk that the queue may take, every file counted: messages, index, space
-/// allocated ahead. Default 0, no limit.
+/// Sets the most disk bytes that all files of the queue may take: messages, index, space allocated
+/// ahead. Default 0, no limit.
 ///
 /// @param options Not NULL.
 /// @param bytes At least 65536, or 0 for no limit (checked by mmq_open).
@@ -154,11 +154,11 @@ pub unsafe extern "C" fn mmq_options_set_max_bytes(
     options: *mut mmq_options,
     bytes: u64,
 ) -> mmq_status {
-    // SAFETY: the contract: NULL or a handle given out.
+    // SAFETY: the header's contract: NULL or a handle of this library.
     guard(|| unsafe { change(options, |options| options.max_bytes((bytes != 0).then_some(bytes))) })
 }
 
-/// Space of the file system that the queue leaves free for others. Default 0.
+/// Sets how much space of the file system the queue leaves free for other programs. Default 0.
 ///
 /// @param options Not NULL.
 /// @param bytes Bytes.
@@ -168,15 +168,15 @@ pub unsafe extern "C" fn mmq_options_set_min_free_bytes(
     options: *mut mmq_options,
     bytes: u64,
 ) -> mmq_status {
-    // SAFETY: the contract: NULL or a handle given out.
+    // SAFETY: the header's contract: NULL or a handle of this library.
     guard(|| unsafe { change(options, |options| options.min_free_bytes(bytes)) })
 }
 
-/// What mmq_enqueue does when there is no room for a message. Default MMQ_REJECT.
+/// Sets what mmq_enqueue does when there is no room for a message. Default MMQ_REJECT.
 ///
 /// @param options Not NULL.
 /// @param policy MMQ_REJECT, MMQ_WAIT or MMQ_DROP_OLDEST.
-/// @param wait_ms For MMQ_WAIT: how long to wait, in milliseconds, before answering MMQ_FULL; below
+/// @param wait_ms For MMQ_WAIT: how long to wait, in milliseconds, before returning MMQ_FULL; below
 ///   0: for ever. Ignored with the other policies.
 /// @return MMQ_OK, MMQ_INVALID_ARGUMENT (also for an unknown policy).
 #[unsafe(no_mangle)]
@@ -198,22 +198,23 @@ pub unsafe extern "C" fn mmq_options_set_on_full(
                 return Err(invalid("policy", "not one of MMQ_REJECT, MMQ_WAIT, MMQ_DROP_OLDEST"));
             }
         };
-        // SAFETY: the contract: NULL or a handle given out.
+        // SAFETY: the header's contract: NULL or a handle of this library.
         unsafe { change(options, |options| options.on_full(policy)) }
     })
 }
 
-/// Messages older than this are given up, and each consumer that had not read them gets a gap of
-/// cause MMQ_GAP_EXPIRED. Default 0, never.
+/// Sets the maximum age of messages. The queue evicts older ones, and each consumer that had not
+/// read them gets a gap of cause MMQ_GAP_EXPIRED. Default 0, never.
 ///
-/// A message is held for this time at least, and goes at the latest at the first look after an
-/// eighth more. A thread of the queue looks every eighth of the time (at least every 30 s, at most
-/// every 20 ms); opening looks too. When the disk has no room for another segment, the messages in
-/// the last one live longer. A delivery in flight stays valid; when it is given back after its
-/// time, its message counts as missing and is reported as a gap.
+/// The queue keeps a message at least this long, and evicts it at the latest at the first check
+/// after an eighth more. A thread of the queue checks every eighth of the time (at least every 30
+/// s, at most every 20 ms); an opening checks, too. When the disk has no room for another segment,
+/// messages in the last one live longer. A delivery in flight stays valid; if its consumer returns
+/// it after its message expired, the message counts as missing, and a read reports it as a gap.
 ///
-/// Ages go by the time of day. When the clock is set forward, messages may be given up earlier, by
-/// no more than the change. When it is set back, they may stay longer, by no more than the change.
+/// Ages follow the system's time of day. When the clock is set forward, messages may expire
+/// earlier, by no more than the change. When it is set back, they may stay longer, by no more than
+/// the change.
 ///
 /// @param options Not NULL.
 /// @param ms Milliseconds; 0 for no limit.
@@ -224,16 +225,16 @@ pub unsafe extern "C" fn mmq_options_set_max_age_ms(
     ms: u64,
 ) -> mmq_status {
     let age = (ms != 0).then_some(Duration::from_millis(ms));
-    // SAFETY: the contract: NULL or a handle given out.
+    // SAFETY: the header's contract: NULL or a handle of this library.
     guard(|| unsafe { change(options, |options| options.max_age(age)) })
 }
 
-/// The permission bits of the queue's files: who else may look at it (read), or open it (write).
-/// The directory gets the same, and x for each that may read: 0750 for files of 0640. Default 0: a
-/// new queue has the bits that the umask leaves of 0666, its directory those that it leaves of
-/// 0777, and a queue that is there goes on with those of its files, whatever the umask is. With a
-/// mode the umask does not matter, and a queue that is there gets the mode when it is opened;
-/// mmq_open answers MMQ_IO when one of its files is another user's and has other bits.
+/// Sets the permission bits of the queue's files: which other users may inspect it (read), or open
+/// it (write). The directory gets the same bits, and x wherever there is r: 0750 for files of 0640.
+/// Default 0: a new queue's files get the bits that the umask leaves of 0666, its directory those
+/// of 0777, and an existing queue keeps the bits of its files, whatever the umask is. With a mode
+/// the umask does not matter, and an existing queue gets the mode when it is opened; mmq_open
+/// returns MMQ_IO when one of its files is another user's and has other bits.
 ///
 /// @param options Not NULL.
 /// @param bits Within 0666, with the owner's 0600, in octal: 0640; or 0 for the default (checked by
@@ -241,12 +242,12 @@ pub unsafe extern "C" fn mmq_options_set_max_age_ms(
 /// @return MMQ_OK, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_options_set_mode(options: *mut mmq_options, bits: u32) -> mmq_status {
-    // SAFETY: the contract: NULL or a handle given out.
+    // SAFETY: the header's contract: NULL or a handle of this library.
     guard(|| unsafe { change(options, |options| options.mode((bits != 0).then_some(bits))) })
 }
 
-/// Whether a queue that does not exist is created, with its directory and the directories above it.
-/// Default true; with false, opening it answers MMQ_NOT_FOUND.
+/// Sets whether mmq_open creates a missing queue, with its directory and the directories above it.
+/// Default true; with false, opening it returns MMQ_NOT_FOUND.
 ///
 /// @param options Not NULL.
 /// @param create True or false.
@@ -256,6 +257,6 @@ pub unsafe extern "C" fn mmq_options_set_create(
     options: *mut mmq_options,
     create: bool,
 ) -> mmq_status {
-    // SAFETY: the contract: NULL or a handle given out.
+    // SAFETY: the header's contract: NULL or a handle of this library.
     guard(|| unsafe { change(options, |options| options.create(create)) })
 }

@@ -1,4 +1,4 @@
-//! Figures of a queue and of its consumers, and its id.
+//! Figures of a queue and of its consumers, and the queue's id.
 
 use std::time::Duration;
 
@@ -11,18 +11,18 @@ use super::queue::mmq_queue;
 use crate::state::nanos;
 use crate::stats::Stats;
 
-/// Figures of a queue. They are read one by one while other threads go on: each is right at a
-/// moment of its own, and no message is counted as taken that is not counted as enqueued. Totals
-/// count from this opening of the queue on. Later versions append fields: set struct_size to
-/// sizeof(mmq_stats) before every call of mmq_read_stats.
+/// Figures of a queue. They are read one by one while other threads work: each is right at its own
+/// moment, and every message counted as taken is also counted as enqueued. Totals count from this
+/// opening of the queue on. Later versions append fields: set struct_size to sizeof(mmq_stats)
+/// before every call of mmq_read_stats.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct mmq_stats {
     /// In: the caller's sizeof(mmq_stats). Out: how many bytes were filled; fields behind them are
     /// as they were.
     pub struct_size: usize,
-    /// Messages that wait for the default consumer; where there is none, those that any consumer
-    /// has yet to deal with; without any consumer, all messages held.
+    /// Messages that wait for the default consumer. Without a default consumer: messages that some
+    /// consumer has not finished. Without any consumer: all messages in the queue.
     pub messages: u64,
     /// Bytes of the segments that those messages take, headers included.
     pub bytes: u64,
@@ -30,17 +30,16 @@ pub struct mmq_stats {
     pub segments: u64,
     /// Drained segments kept for reuse.
     pub spare_segments: u64,
-    /// Arenas mapped now: the bytes mapped, in arenas, rounded up.
+    /// Mapped bytes, in arenas, rounded up.
     pub mapped_arenas: u64,
     /// Bytes mapped now, without the index file.
     pub mapped_bytes: u64,
-    /// Bytes of disk taken, every file counted, also removed files that a held message, an iterator
-    /// or a consumer still reads from. So this may be above max_bytes, which limits the files in
-    /// the directory.
+    /// Disk bytes of all files, including removed files that a message, an iterator or a consumer
+    /// still reads from. So this may be above max_bytes, which limits the files in the directory.
     pub disk_bytes: u64,
     /// The sequence number the next message will get.
     pub next_seq: u64,
-    /// The first sequence number still held.
+    /// The first sequence number still in the queue.
     pub oldest_seq: u64,
     /// The first sequence number not yet known to be durable.
     pub durable_seq: u64,
@@ -53,50 +52,50 @@ pub struct mmq_stats {
     /// Gaps reported to consumers since the queue was opened.
     pub gaps: u64,
     /// Sequence numbers in those gaps, without those that were only reserved (reserved_numbers).
-    /// Those may hold lost messages, too, which were not flushed before a power cut.
+    /// The reserved ones may include lost messages, too, which were not flushed before a power cut.
     pub lost_messages: u64,
     /// Lost messages whose bytes were damaged.
     pub lost_damaged: u64,
-    /// Lost messages that a power cut took.
+    /// Messages lost in a power cut because they were not flushed.
     pub lost_unflushed: u64,
-    /// Numbers given up to make room.
+    /// Sequence numbers dropped to make room.
     pub lost_dropped: u64,
-    /// Numbers given up because they were too old.
+    /// Sequence numbers evicted because they were too old.
     pub lost_expired: u64,
     /// Flushes of messages since the queue was opened.
     pub flushes: u64,
     /// Time that those flushes took, in nanoseconds.
     pub flush_ns: u64,
-    /// 1 when a flush has failed and writing is refused (mmq_flush then answers MMQ_POISONED, and
-    /// mmq_last_error has the reason); else 0.
+    /// 1 when a flush has failed and the queue rejects writes (mmq_flush then returns MMQ_POISONED,
+    /// and mmq_last_error has the reason); else 0.
     pub poisoned: u64,
-    /// The age of the oldest message that waits for the default consumer, at most, in milliseconds;
-    /// 0 when no message waits.
+    /// An upper bound for the age of the oldest message that waits for the default consumer, in
+    /// milliseconds; 0 when no message waits.
     pub oldest_age_ms: u64,
-    /// Sequence numbers in the gaps that were only reserved before a power cut: probably no message
-    /// ever had them.
+    /// Sequence numbers in the gaps that the queue had only reserved before a power cut: probably
+    /// no message ever had them.
     pub reserved_numbers: u64,
     /// Time that the longest flush took, in nanoseconds.
     pub longest_flush_ns: u64,
-    /// Calls that put messages in and were refused because the queue or the disk was full.
+    /// Enqueueing calls that failed because the queue or the disk was full.
     pub refused: u64,
-    /// Time that such calls waited for room, all together, in nanoseconds (MMQ_WAIT): those that
-    /// then found some too.
+    /// Total time that enqueueing calls waited for room, in nanoseconds (MMQ_WAIT), including calls
+    /// that then succeeded.
     pub wait_ns: u64,
-    /// Messages dropped to make room since the queue was opened that some consumer had yet to read:
-    /// counted once each, when it happens, and not only when it is reported to a consumer.
+    /// Messages dropped to make room since the queue was opened, before every consumer had read
+    /// them: each is counted once, when it is dropped, not when a read reports it.
     pub dropped: u64,
-    /// Likewise, messages that were too old.
+    /// Messages evicted as too old since the queue was opened, before every consumer had read them.
     pub expired: u64,
-    /// Messages that were rejected since the queue was opened (mmq_delivery_reject, and the most
-    /// attempts of mmq_set_redelivery): for the dead letters, or given up. Each counts when it
-    /// happens.
+    /// Messages rejected since the queue was opened (by mmq_delivery_reject, or after the
+    /// max_attempts of mmq_set_redelivery), whether they became dead letters or were discarded.
+    /// Each is counted when it is rejected.
     pub rejected: u64,
-    /// Lost messages that were given up because they were rejected.
+    /// Messages discarded because a consumer rejected them.
     pub lost_rejected: u64,
-    /// Messages given up since the queue was opened because the first consumer was made behind
-    /// them, and no consumer had claimed them (mmq_consumer_open_at). They count when that consumer
-    /// is made; they go when their segments do.
+    /// Messages discarded since the queue was opened because the first consumer started behind them
+    /// (mmq_consumer_open_at). They are counted when that consumer is created, and removed with
+    /// their segments.
     pub unclaimed: u64,
 }
 
@@ -140,27 +139,26 @@ impl From<Stats> for mmq_stats {
     }
 }
 
-/// Figures of one consumer, counted as those of mmq_stats. Later versions append fields: set
-/// struct_size to sizeof(mmq_consumer_stats) before every call of mmq_consumer_read_stats.
+/// Figures of one consumer, read one by one like those of mmq_stats. Later versions append fields:
+/// set struct_size to sizeof(mmq_consumer_stats) before every call of mmq_consumer_read_stats.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct mmq_consumer_stats {
     /// In: the caller's sizeof(mmq_consumer_stats). Out: how many bytes were filled; fields behind
     /// them are as they were.
     pub struct_size: usize,
-    /// The consumer's place: every message below it is done (taken, acknowledged, reported as
-    /// missing, or passed over by a seek).
+    /// The consumer's position: every message below it is done (taken, acknowledged, reported as
+    /// missing, or skipped by a seek).
     pub next_seq: u64,
-    /// Messages that wait for the consumer: those it has neither taken nor acknowledged, messages
-    /// in flight included.
+    /// Messages that the consumer has neither taken nor acknowledged, including messages in flight.
     pub messages: u64,
-    /// Bytes of the segments from the oldest of these messages on, headers and what is acknowledged
-    /// between them included.
+    /// Bytes of the segments from the oldest of these messages on, including headers and
+    /// acknowledged messages between them.
     pub bytes: u64,
-    /// Messages received, neither acknowledged nor given back.
+    /// Messages received, but neither acknowledged nor returned.
     pub in_flight: u64,
-    /// The age of the oldest message that waits, at most, in milliseconds: the time since its
-    /// segment was begun. 0 when no message waits.
+    /// An upper bound for the age of the oldest message that waits, in milliseconds: the time since
+    /// its segment was begun. 0 when no message waits.
     pub oldest_age_ms: u64,
 }
 
@@ -171,7 +169,7 @@ fn milliseconds(age: Option<Duration>) -> u64 {
 /// Reads the figures of a queue.
 ///
 /// @param queue Not NULL.
-/// @param out Where they go; set out->struct_size before. Not NULL.
+/// @param out Receives the figures; set out->struct_size before. Not NULL.
 /// @return MMQ_OK; MMQ_INVALID_ARGUMENT, also when struct_size was not set.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_read_stats(
@@ -179,13 +177,13 @@ pub unsafe extern "C" fn mmq_read_stats(
     out: *mut mmq_stats,
 ) -> mmq_status {
     guard(|| {
-        // SAFETY: the contract: NULL or a handle given out.
+        // SAFETY: the header's contract: NULL or a handle of this library.
         let queue = unsafe { body(queue) }?;
         let unset = "struct_size was not set to sizeof(mmq_stats)";
         let figures =
             |struct_size| Ok(mmq_stats { struct_size, ..mmq_stats::from(queue.reader.stats()) });
-        // SAFETY: the contract: NULL, or the caller has set the first field. All fields take eight
-        // bytes.
+        // SAFETY: the header's contract: NULL, or the caller has set the first field. All fields take
+        // eight bytes.
         unsafe { out_sized(out, unset, figures) }
     })
 }
@@ -193,7 +191,7 @@ pub unsafe extern "C" fn mmq_read_stats(
 /// Reads the figures of a consumer.
 ///
 /// @param consumer Not NULL.
-/// @param out Where they go; set out->struct_size before. Not NULL.
+/// @param out Receives the figures; set out->struct_size before. Not NULL.
 /// @return MMQ_OK; MMQ_INVALID_ARGUMENT, also when struct_size was not set.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_consumer_read_stats(
@@ -201,7 +199,7 @@ pub unsafe extern "C" fn mmq_consumer_read_stats(
     out: *mut mmq_consumer_stats,
 ) -> mmq_status {
     guard(|| {
-        // SAFETY: the contract: NULL or a handle given out.
+        // SAFETY: the header's contract: NULL or a handle of this library.
         let consumer = unsafe { body(consumer) }?;
         let unset = "struct_size was not set to sizeof(mmq_consumer_stats)";
         let figures = |struct_size| {
@@ -215,25 +213,24 @@ pub unsafe extern "C" fn mmq_consumer_read_stats(
                 oldest_age_ms: milliseconds(stats.oldest_age),
             })
         };
-        // SAFETY: the contract: NULL, or the caller has set the first field. All fields take eight
-        // bytes.
+        // SAFETY: the header's contract: NULL, or the caller has set the first field. All fields take
+        // eight bytes.
         unsafe { out_sized(out, unset, figures) }
     })
 }
 
-/// The queue's id: 16 random bytes, given when the queue was created, the same at every opening.
-/// With a sequence number it names one message among those of all queues. A copy of the directory
-/// has the same id.
-/// cbindgen:ptrs-as-arrays=[[out;16]]
+/// Returns the queue's id: 16 random bytes, chosen when the queue was created, the same at every
+/// opening. Together with a sequence number it identifies one message among those of all queues. A
+/// copy of the directory has the same id. cbindgen:ptrs-as-arrays=[[out;16]]
 ///
 /// @param queue Not NULL.
-/// @param out Where the 16 bytes go. Not NULL.
+/// @param out Receives the 16 bytes. Not NULL.
 /// @return MMQ_OK, MMQ_INVALID_ARGUMENT.
 #[allow(rustdoc::broken_intra_doc_links, reason = "the line for cbindgen is no link")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_queue_id(queue: *const mmq_queue, out: *mut u8) -> mmq_status {
     guard(|| {
-        // SAFETY: the contract: NULL, or as the header says; bytes need no alignment.
+        // SAFETY: the header's contract: NULL or valid; bytes need no alignment.
         let (queue, out) = unsafe { (body(queue)?, self::out(out.cast::<[u8; 16]>(), "out")?) };
         out.write(queue.reader.id());
         Ok(mmq_status::MMQ_OK)

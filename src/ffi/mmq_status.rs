@@ -1,4 +1,4 @@
-//! Status codes, the text behind them, and this thread's last error.
+//! Status codes, their texts, and this thread's last error.
 
 use std::cell::RefCell;
 use std::ffi::c_int;
@@ -6,22 +6,23 @@ use std::fmt::{self, Write};
 
 use crate::error::Error;
 
-/// What a call answers. 0 is success, 1 to 15 are ordinary answers, 16 and above are errors. The
+/// The result of a call. 0 is success, 1 to 15 are ordinary results, 16 and above are errors. The
 /// numbers never change; later versions may add some, so treat an unknown number from 16 on as an
 /// error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
 pub enum mmq_status {
-    /// Done.
+    /// The call succeeded.
     MMQ_OK = 0,
-    /// There is no message (or no gap) to give.
+    /// There is no message (or no gap) to return.
     MMQ_EMPTY = 1,
-    /// The buffer is too small for the message: its length was written, nothing was consumed.
+    /// The buffer is too small for the message: the call wrote the message's length and consumed
+    /// nothing.
     MMQ_BUFFER_TOO_SMALL = 2,
-    /// No message came in time.
+    /// No message arrived in time.
     MMQ_TIMED_OUT = 3,
-    /// Messages are missing here and will never come. One read reports it, and the next one goes on
-    /// behind them: do not end a loop of reads here. See mmq_last_gap.
+    /// Messages are missing here and will never be delivered. One read reports it, and the next one
+    /// continues behind them: do not end a loop of reads here. See mmq_last_gap.
     MMQ_GAP = 4,
     /// An argument is invalid: NULL where it is not allowed, a handle that is closed or of another
     /// kind, an unknown number for an enum, a bad consumer name.
@@ -35,34 +36,34 @@ pub enum mmq_status {
     MMQ_FULL = 19,
     /// The queue is open already, in this process or in another.
     MMQ_LOCKED = 20,
-    /// There is no queue, consumer or message of that name or number.
+    /// There is no queue, consumer or message with that name or number.
     MMQ_NOT_FOUND = 21,
-    /// A later version of mmq wrote the files. They were not touched.
+    /// A later version of mmq wrote the files. The call left them unchanged.
     MMQ_UNSUPPORTED_FORMAT = 22,
-    /// The operating system refused a call; mmq_last_error says which, and on what file.
+    /// A system call failed; mmq_last_error names the call and the file.
     MMQ_IO = 23,
-    /// An earlier flush failed: writing is refused until the queue is opened again. Reading goes
-    /// on.
+    /// An earlier flush failed: the queue rejects writes until it is opened again. Reads still
+    /// work.
     MMQ_POISONED = 24,
-    /// The queue was closed: its consumers' handles can only be freed.
+    /// The queue was closed: the program can only free its consumers' handles.
     MMQ_CLOSED = 25,
     /// The queue was opened before a fork, and this is the child: it cannot use its parent's queue.
     MMQ_FORKED = 26,
-    /// The lease of the delivery had ended: its message comes, or came, to another worker. Nothing
-    /// was changed.
+    /// The lease of the delivery had ended: another worker gets, or got, its message. Nothing was
+    /// changed.
     MMQ_EXPIRED = 27,
-    /// The call waited, and mmq_interrupt ended the wait: nothing was changed, and the call may be
-    /// made again.
+    /// mmq_interrupt ended the call's wait: nothing was changed, and the program may repeat the
+    /// call.
     MMQ_INTERRUPTED = 28,
-    /// The directory holds files, but none of a queue. It was left as it is; mmq_last_error names
-    /// one of the files.
+    /// The directory holds files, but none of a queue. The call left it unchanged; mmq_last_error
+    /// names one of the files.
     MMQ_NOT_A_QUEUE = 29,
     /// A bug in mmq: a panic, or an invariant that does not hold. The queue can still be used;
     /// please report mmq_last_error's text.
     MMQ_PANIC = 31,
 }
 
-/// `mmq_status` as it comes from C.
+/// An `mmq_status` from C, unchecked.
 pub(super) type raw_status = c_int;
 
 impl mmq_status {
@@ -114,7 +115,7 @@ impl mmq_status {
         }
     }
 
-    /// The status for an error. No wildcard: a new error needs a decision here.
+    /// Returns the status for an error. No wildcard: a new error needs a decision here.
     pub(super) fn of(error: &Error) -> mmq_status {
         match error {
             Error::Io { .. } if error.is_full() => mmq_status::MMQ_FULL,
@@ -148,7 +149,7 @@ struct Text {
 }
 
 impl Write for Text {
-    /// Keeps what fits, cut between characters.
+    /// Appends as much of `text` as fits, cut between characters.
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let room = TEXT_LEN - self.len;
         let end = floor_char_boundary(text, room);
@@ -158,8 +159,8 @@ impl Write for Text {
     }
 }
 
-/// The last boundary between characters at or before `index`: `str::floor_char_boundary`, which
-/// the oldest compiler that this crate supports does not have.
+/// Returns the last boundary between characters at or before `index`. (`str::floor_char_boundary`,
+/// which the oldest supported compiler lacks.)
 pub(super) fn floor_char_boundary(text: &str, index: usize) -> usize {
     (0..=index.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0)
 }
@@ -173,7 +174,8 @@ thread_local! {
 #[cold]
 pub(super) fn remember(what: &dyn fmt::Display) {
     LAST_ERROR.with(|text| {
-        // Borrowed already only if a `Display` called back while its text is written; none does.
+        // It is already borrowed only if a `Display` called back while its text is written; none
+        // does.
         if let Ok(mut text) = text.try_borrow_mut() {
             text.len = 0;
             let _ = write!(text, "{what}");
@@ -181,7 +183,7 @@ pub(super) fn remember(what: &dyn fmt::Display) {
     });
 }
 
-/// Runs `look` with the text that this thread remembers.
+/// Runs `look` with this thread's last error text.
 pub(super) fn last_error(look: impl FnOnce(&str) -> usize) -> usize {
     LAST_ERROR.with(|text| match text.try_borrow() {
         Ok(text) => look(&String::from_utf8_lossy(&text.bytes[..text.len])),

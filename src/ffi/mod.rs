@@ -1,22 +1,37 @@
-//! The C API: every `mmq_*` function of `include/mmq.h`. They convert, guard and delegate, nothing
-//! else.
+//! The C API: every `mmq_*` function of `include/mmq.h`. Each one only converts its arguments, guards
+//! against panics, and calls the Rust API.
+//!
+//! | file | what it holds | what it does |
+//! |---|---|---|
+//! | `queue`, `mmq_options` | `mmq_queue`, `mmq_options` | opens and closes a queue, enqueues, takes messages |
+//! | `mmq_consumer` | `mmq_consumer` | makes, moves and removes named consumers, reads through them |
+//! | `receive`, `mmq_delivery` | `mmq_delivery` | receives and acknowledges messages; event loops; interrupts |
+//! | `mmq_redelivery` | | sets leases, delays, attempts and the dead-letter queue; rejects |
+//! | `mmq_lanes` | `mmq_lanes` | reads fresh messages and the backlog of one consumer |
+//! | `mmq_message`, `mmq_iter` | `mmq_message`, `mmq_iter` | lends a message's bytes; looks ahead |
+//! | `mmq_gap`, `mmq_origin`, `mmq_stats` | structs for the caller | reports gaps, dead letters' origins, figures |
+//! | `inspect` | `mmq_inspection` | inspects a queue without opening it |
+//! | `mmq_status`, `errors` | status codes, the last error of each thread | turns errors into statuses and text |
+//! | `reads` | | the reads that queue and consumer share |
+//! | `guard` | | turns panics and errors into statuses |
+//! | `handle` | memory of live and closed handles | detects handles that are closed or of another kind |
+//! | `pointers`, `slices` | | turns the caller's pointers into references |
 //!
 //! The rules of this folder:
 //!
 //! - Every exported function is written out in full, because cbindgen reads the source. Its whole
-//!   body stands inside [`guard`](guard::guard): no panic crosses into C, and every error becomes a
+//!   body runs inside [`guard`](guard::guard): no panic crosses into C, and every error becomes a
 //!   status and this thread's last error text.
-//! - Arguments from C are checked on arrival: NULL, handles (by a magic word), lengths, enums.
+//! - Every function first checks its arguments: NULL, handles (by a magic word), lengths, enums.
 //!   (Enums arrive as integers, with types named `raw_*` here; the header has the enum's name.)
-//! - Outputs are written last, on success only.
-//! - The documentation comments become the header's text: they speak to C programmers, in C's
+//! - A function writes its outputs last, on success only.
+//! - The documentation comments become the header's text: they address C programmers and use C's
 //!   names.
 //!
-//! Pointers become references in `handle.rs` and `pointers.rs` alone. The other files call the
-//! helpers there and say, at each call, what the header demands of the caller.
+//! Only `handle.rs` and `pointers.rs` turn pointers into references. The other files call these
+//! helpers and state, at each call, what the header demands of the caller.
 //!
-//! One part of the Rust API is missing here. Futures need a Rust executor: `mmq_ready_fd` serves
-//! event loops instead.
+//! The C API has no futures, which need a Rust executor: `mmq_ready_fd` serves event loops instead.
 
 #![expect(unsafe_code, reason = "the C boundary: pointers from C become references here")]
 #![expect(non_camel_case_types, reason = "the names of the header")]

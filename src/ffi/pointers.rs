@@ -7,7 +7,7 @@ use super::guard::{Answer, invalid};
 use super::mmq_status::mmq_status;
 use crate::queue::Queue;
 
-/// The place of an output. Refuses NULL.
+/// Returns the place of an output. Rejects NULL.
 ///
 /// # Safety
 ///
@@ -21,11 +21,11 @@ pub(super) unsafe fn out<'a, T>(
     unsafe { out_or_null(pointer, what) }?.ok_or_else(|| invalid(what, "NULL"))
 }
 
-/// The place of an output that the caller may leave out: `None` for NULL.
+/// Returns the place of an output that the caller may omit: `None` for NULL.
 ///
 /// # Safety
 ///
-/// As of [`out`].
+/// `pointer` is valid for [`out`].
 #[inline]
 pub(super) unsafe fn out_or_null<'a, T>(
     pointer: *mut T,
@@ -37,13 +37,13 @@ pub(super) unsafe fn out_or_null<'a, T>(
     if !pointer.is_aligned() {
         return Err(invalid(what, "not aligned"));
     }
-    // SAFETY: not NULL, aligned, writable by the caller's promise; `MaybeUninit` asks nothing of
-    // what is there now.
+    // SAFETY: not NULL, aligned, writable by the caller's promise; `MaybeUninit` allows any present
+    // content.
     Ok(Some(unsafe { &mut *pointer.cast::<MaybeUninit<T>>() }))
 }
 
-/// Bytes that the caller lends to a call on `queue`. Refuses more than a message may have; NULL is
-/// allowed when `len` is 0.
+/// Returns the bytes that the caller lends to a call on `queue`. Rejects more bytes than a message
+/// may have. NULL is allowed when `len` is 0.
 ///
 /// # Safety
 ///
@@ -78,9 +78,8 @@ impl Buffer {
         Ok(Buffer { start: start.cast(), cap })
     }
 
-    /// The first `len` bytes; `None` when the buffer is shorter. The bytes behind them are never
-    /// touched: some callers who know that a message fits pass the largest number there is as the
-    /// room.
+    /// Returns the first `len` bytes; `None` when the buffer is shorter. Never touches the bytes
+    /// behind them: callers who know that a message fits may pass `SIZE_MAX` as the capacity.
     ///
     /// # Safety
     ///
@@ -114,7 +113,7 @@ impl<T> Array<T> {
         Ok(Array { start, max })
     }
 
-    /// Writes as many values as there is room for, and returns how many.
+    /// Writes as many values as fit, and returns how many.
     ///
     /// # Safety
     ///
@@ -131,7 +130,7 @@ impl<T> Array<T> {
     }
 }
 
-/// An array that the caller lends. NULL is allowed when `count` is 0.
+/// Returns an array that the caller lends. NULL is allowed when `count` is 0.
 ///
 /// # Safety
 ///
@@ -155,7 +154,7 @@ pub(super) unsafe fn array<'a, T>(
     Ok(unsafe { std::slice::from_raw_parts(start, count) })
 }
 
-/// The caller's text, which ends with a zero byte. Refuses NULL.
+/// Returns the caller's text, which ends with a zero byte. Rejects NULL.
 ///
 /// # Safety
 ///
@@ -203,17 +202,17 @@ pub(super) unsafe fn out_prefix<T>(pointer: *mut T, value: &T, len: usize) {
     };
 }
 
-/// Larger than a struct with a size in it will ever be: a larger struct_size is one that was not
-/// set.
+/// Larger than any struct with a size in it will ever be: with a larger struct_size the caller did
+/// not set it.
 const LARGEST: usize = 4096;
 
-/// Fills the caller's struct, which begins with the size that it has there. `value` gets how many
-/// bytes are filled.
+/// Fills the caller's struct, which begins with the struct's size in the caller's version. Passes
+/// to `value` the number of bytes that it will fill.
 ///
 /// # Safety
 ///
-/// `out` is NULL, or its first field is set, and it has as many writable bytes as that says. `T`
-/// begins with this field, and has no padding.
+/// `out` is NULL, or its first field is set, and it has that many writable bytes. `T` begins with
+/// this field, and has no padding.
 pub(super) unsafe fn out_sized<T>(
     out: *mut T,
     unset: &'static str,

@@ -1,4 +1,4 @@
-//! The queue itself.
+//! Opens, closes and flushes a queue, enqueues, and reads through the default consumer.
 
 use std::convert::identity;
 use std::ffi::{CStr, OsStr, c_char, c_void};
@@ -36,16 +36,17 @@ impl Handle for mmq_queue {
 }
 
 /// Opens the queue in a directory, and creates a missing one (see mmq_options_set_create). Opening
-/// takes milliseconds whatever the backlog, also after a crash: see "What survives what" at the
-/// top.
+/// takes milliseconds whatever the backlog, also after a crash (see "What survives what" at the
+/// top).
 ///
 /// @param dir Path of the directory: not NULL, not empty, any bytes a path may have. The directory
 ///   belongs to the queue.
-/// @param options How to open it; NULL for the defaults. Not needed any more once the call returns.
-/// @param out Where the queue goes. Not NULL. Close it with mmq_close.
-/// @return MMQ_OK, MMQ_INVALID_OPTION, MMQ_LOCKED (mmq_last_error names the holder's process),
-///   MMQ_NOT_FOUND (only with create set to false), MMQ_NOT_A_QUEUE (the directory holds files, but
-///   none of a queue; it was left as it is), MMQ_UNSUPPORTED_FORMAT, MMQ_FULL, MMQ_IO,
+/// @param options How to open it; NULL for the defaults. The queue does not need them once the call
+///   has returned.
+/// @param out Receives the queue. Not NULL. Close it with mmq_close.
+/// @return MMQ_OK, MMQ_INVALID_OPTION, MMQ_LOCKED (mmq_last_error names the process that has it
+///   open), MMQ_NOT_FOUND (only with create set to false), MMQ_NOT_A_QUEUE (the directory holds
+///   files, but none of a queue; it is unchanged), MMQ_UNSUPPORTED_FORMAT, MMQ_FULL, MMQ_IO,
 ///   MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_open(
@@ -54,12 +55,12 @@ pub unsafe extern "C" fn mmq_open(
     out: *mut *mut mmq_queue,
 ) -> mmq_status {
     guard(|| {
-        // SAFETY: the contract: NULL, or as the header says.
+        // SAFETY: the header's contract: NULL or valid.
         let (dir, out) = unsafe { (text(dir, "dir")?, self::out(out, "out")?) };
         let options = if options.is_null() {
             Options::new()
         } else {
-            // SAFETY: the contract: a handle given out.
+            // SAFETY: the header's contract: a handle of this library.
             unsafe { body(options) }?.lock().clone()
         };
         let queue = options.open(Path::new(OsStr::from_bytes(CStr::to_bytes(dir))))?;
@@ -68,11 +69,11 @@ pub unsafe extern "C" fn mmq_open(
     })
 }
 
-/// Makes everything durable, closes the files and frees the handle, whatever is returned. No other
+/// Makes everything durable, closes the files and frees the handle, whatever it returns. No other
 /// thread may be in a call with this very handle. Threads that wait in a call of one of the queue's
-/// consumers get MMQ_CLOSED; handles of consumers can only be freed from now on. Messages stay
-/// readable until they are freed. Rejected messages that can go to their queue for dead letters go
-/// first; after five seconds no more begin to go.
+/// consumers get MMQ_CLOSED; from now on the program can only free handles of consumers. Messages
+/// stay readable until they are freed. Before it closes, the queue moves rejected messages to their
+/// dead-letter queue; it starts no more moves after five seconds.
 ///
 /// @param queue The queue, or NULL.
 /// @return MMQ_OK; MMQ_IO or MMQ_FULL (see "Full disk" at the top) when this last flush failed,
@@ -84,23 +85,23 @@ pub unsafe extern "C" fn mmq_close(queue: *mut mmq_queue) -> mmq_status {
         if queue.is_null() {
             return Ok(mmq_status::MMQ_OK);
         }
-        // SAFETY: the contract: a handle given out, which nobody else uses now.
+        // SAFETY: the header's contract: a handle of this library that no other thread uses now.
         unsafe { take(queue) }?.reader.close()?;
         Ok(mmq_status::MMQ_OK)
     })
 }
 
-/// Puts a message at the tail. Once the call has returned MMQ_OK, the message survives the death of
-/// the process; it survives a power cut once a flush has covered it.
+/// Appends a message to the queue. Once the call has returned MMQ_OK, the message survives the
+/// death of the process; it survives a power cut once a flush has covered it.
 ///
 /// @param queue Not NULL.
-/// @param data The bytes, which are copied. May be NULL when len is 0: a message may be empty.
+/// @param data The bytes, which the call copies. May be NULL when len is 0: a message may be empty.
 /// @param len Bytes; at most 4294967295.
-/// @param seq_out Where the sequence number goes. May be NULL.
+/// @param seq_out Receives the sequence number. May be NULL.
 /// @return MMQ_OK; MMQ_FULL (also after waiting, with MMQ_WAIT), MMQ_MESSAGE_TOO_LARGE,
 ///   MMQ_POISONED, MMQ_IO, MMQ_FORKED, MMQ_INVALID_ARGUMENT: nothing was changed. With
 ///   mmq_options_set_flush_every_ops MMQ_IO may come from the flush instead: then the message is in
-///   the queue, mostly the queue is poisoned, and the text of mmq_last_error says "cannot flush".
+///   the queue, the queue is usually poisoned, and the text of mmq_last_error says "cannot flush".
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_enqueue(
     queue: *mut mmq_queue,
@@ -109,7 +110,7 @@ pub unsafe extern "C" fn mmq_enqueue(
     seq_out: *mut u64,
 ) -> mmq_status {
     guard(|| {
-        // SAFETY: the contract: NULL, or as the header says.
+        // SAFETY: the header's contract: NULL or valid.
         let (queue, seq_out) = unsafe { (body(queue)?, out_or_null(seq_out, "seq_out")?) };
         // SAFETY: as above.
         let data = unsafe { bytes(&queue.reader, data, len)? };
@@ -121,13 +122,13 @@ pub unsafe extern "C" fn mmq_enqueue(
     })
 }
 
-/// Puts all messages of an array at the tail, or none, also when a crash intervenes.
+/// Appends all messages of an array to the queue, or none, even if the process or machine crashes.
 ///
 /// @param queue Not NULL.
-/// @param messages The messages, whose bytes are copied. May be NULL when count is 0.
+/// @param messages The messages, whose bytes the call copies. May be NULL when count is 0.
 /// @param count How many.
-/// @param first_seq_out Where the sequence number of the first goes (the others follow without a
-///   gap); with no messages, the number the next message will get. May be NULL.
+/// @param first_seq_out Receives the sequence number of the first message (the others follow
+///   without a gap); with no messages, the number the next message will get. May be NULL.
 /// @return As mmq_enqueue: none of the messages is in the queue, or, after a failed flush, all are.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_enqueue_batch(
@@ -137,7 +138,7 @@ pub unsafe extern "C" fn mmq_enqueue_batch(
     first_seq_out: *mut u64,
 ) -> mmq_status {
     guard(|| {
-        // SAFETY: the contract: NULL, or as the header says.
+        // SAFETY: the header's contract: NULL or valid.
         let (queue, first_seq_out) =
             unsafe { (body(queue)?, out_or_null(first_seq_out, "first_seq_out")?) };
         // SAFETY: as above.
@@ -150,13 +151,13 @@ pub unsafe extern "C" fn mmq_enqueue_batch(
     })
 }
 
-/// Puts one message at the tail whose bytes lie in several buffers, in their order.
+/// Appends one message whose bytes lie in several buffers, in their order.
 ///
 /// @param queue Not NULL.
-/// @param parts The buffers, whose bytes are copied. May be NULL when count is 0 (a message of no
-///   bytes).
+/// @param parts The buffers, whose bytes the call copies. May be NULL when count is 0 (an empty
+///   message).
 /// @param count How many.
-/// @param seq_out Where the sequence number goes. May be NULL.
+/// @param seq_out Receives the sequence number. May be NULL.
 /// @return As mmq_enqueue; MMQ_MESSAGE_TOO_LARGE also when the parts are too long together.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_enqueue_parts(
@@ -166,7 +167,7 @@ pub unsafe extern "C" fn mmq_enqueue_parts(
     seq_out: *mut u64,
 ) -> mmq_status {
     guard(|| {
-        // SAFETY: the contract: NULL, or as the header says.
+        // SAFETY: the header's contract: NULL or valid.
         let (queue, seq_out) = unsafe { (body(queue)?, out_or_null(seq_out, "seq_out")?) };
         // SAFETY: as above.
         let parts = unsafe { slices(&queue.reader, parts, count, "parts", IoSlice::new)? };
@@ -178,43 +179,43 @@ pub unsafe extern "C" fn mmq_enqueue_parts(
     })
 }
 
-/// Looks at the next message, which stays in the queue. The first read makes the queue's own
-/// (default) consumer, at the oldest message held.
+/// Returns the next message, which stays in the queue. The first read creates the queue's own
+/// (default) consumer, at the oldest message in the queue.
 ///
 /// @param queue Not NULL.
-/// @param out Where the message goes; free it with mmq_message_free. Not NULL.
+/// @param out Receives the message; free it with mmq_message_free. Not NULL.
 /// @return MMQ_OK, MMQ_EMPTY, MMQ_GAP, MMQ_FULL (only from the very first read: no room for the
 ///   queue's own consumer), MMQ_IO, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_peek(queue: *mut mmq_queue, out: *mut *mut mmq_message) -> mmq_status {
-    // SAFETY: the contract: NULL, or as the header says.
+    // SAFETY: the header's contract: NULL or valid.
     guard(|| unsafe { reads::next(queue, Read::Look, out) })
 }
 
-/// Takes the next message. Once the call has returned, the message does not come again after the
-/// death of the process; after a power cut, messages taken since the last flush may come again.
-/// MMQ_IO means that no message was taken. When a flush that the options ask for fails after the
-/// read, the message is handed over all the same, and the next call that writes answers
+/// Takes the next message. Once the call has returned, the message is not delivered again after the
+/// death of the process; after a power cut, messages taken since the last flush may be delivered
+/// again. MMQ_IO means that the call took no message. When a flush that the options ask for fails
+/// after the read, the call still returns the message, and the next call that writes returns
 /// MMQ_POISONED.
 ///
 /// @param queue Not NULL.
-/// @param out Where the message goes; free it with mmq_message_free. Not NULL.
+/// @param out Receives the message; free it with mmq_message_free. Not NULL.
 /// @return As mmq_peek.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_dequeue(
     queue: *mut mmq_queue,
     out: *mut *mut mmq_message,
 ) -> mmq_status {
-    // SAFETY: the contract: NULL, or as the header says.
+    // SAFETY: the header's contract: NULL or valid.
     guard(|| unsafe { reads::next(queue, Read::Take, out) })
 }
 
-/// Takes the next message, and waits for it. Does not poll.
+/// Takes the next message, and waits for one. Does not poll.
 ///
 /// @param queue Not NULL.
 /// @param timeout_ms Milliseconds to wait; 0: not at all; below 0: for ever.
-/// @param out Where the message goes; free it with mmq_message_free. Not NULL.
-/// @return As mmq_dequeue, but MMQ_TIMED_OUT where that answers MMQ_EMPTY; MMQ_INTERRUPTED by
+/// @param out Receives the message; free it with mmq_message_free. Not NULL.
+/// @return As mmq_dequeue, but MMQ_TIMED_OUT where that returns MMQ_EMPTY; MMQ_INTERRUPTED by
 ///   mmq_interrupt.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_dequeue_timeout(
@@ -222,18 +223,18 @@ pub unsafe extern "C" fn mmq_dequeue_timeout(
     timeout_ms: i64,
     out: *mut *mut mmq_message,
 ) -> mmq_status {
-    // SAFETY: the contract: NULL, or as the header says.
+    // SAFETY: the header's contract: NULL or valid.
     guard(|| unsafe { reads::next_waiting(queue, timeout_ms, out) })
 }
 
-/// Looks at the next message, which stays in the queue, and copies it.
+/// Copies the next message, which stays in the queue.
 ///
 /// @param queue Not NULL.
-/// @param buf Where the bytes go; with a status that tells of an error, MMQ_BUFFER_TOO_SMALL apart,
-///   its content says nothing. May be NULL when cap is 0.
+/// @param buf Receives the bytes. After an error other than MMQ_BUFFER_TOO_SMALL its content is
+///   undefined. May be NULL when cap is 0.
 /// @param cap Size of buf in bytes.
-/// @param len_out Where the length of the message goes, also with MMQ_BUFFER_TOO_SMALL. Not NULL.
-/// @param seq_out Where the sequence number goes. May be NULL.
+/// @param len_out Receives the length of the message, also with MMQ_BUFFER_TOO_SMALL. Not NULL.
+/// @param seq_out Receives the sequence number. May be NULL.
 /// @return As mmq_peek; MMQ_BUFFER_TOO_SMALL (buf is unchanged).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_peek_into(
@@ -243,19 +244,19 @@ pub unsafe extern "C" fn mmq_peek_into(
     len_out: *mut usize,
     seq_out: *mut u64,
 ) -> mmq_status {
-    // SAFETY: the contract: NULL, or as the header says.
+    // SAFETY: the header's contract: NULL or valid.
     guard(|| unsafe { reads::next_into(queue, Read::Look, buf, cap, len_out, seq_out) })
 }
 
-/// Takes the next message and copies it. A message that does not fit is not taken: its length is
-/// written to len_out, and the message comes with the next call.
+/// Takes the next message and copies it. The call does not take a message that does not fit: it
+/// writes the length to len_out, and the next call gets the same message.
 ///
 /// @param queue Not NULL.
-/// @param buf Where the bytes go; with a status that tells of an error, MMQ_BUFFER_TOO_SMALL apart,
-///   its content says nothing. May be NULL when cap is 0.
+/// @param buf Receives the bytes. After an error other than MMQ_BUFFER_TOO_SMALL its content is
+///   undefined. May be NULL when cap is 0.
 /// @param cap Size of buf in bytes.
-/// @param len_out Where the length of the message goes, also with MMQ_BUFFER_TOO_SMALL. Not NULL.
-/// @param seq_out Where the sequence number goes. May be NULL.
+/// @param len_out Receives the length of the message, also with MMQ_BUFFER_TOO_SMALL. Not NULL.
+/// @param seq_out Receives the sequence number. May be NULL.
 /// @return As mmq_dequeue; MMQ_BUFFER_TOO_SMALL (no message was taken, buf is unchanged).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_dequeue_into(
@@ -265,19 +266,19 @@ pub unsafe extern "C" fn mmq_dequeue_into(
     len_out: *mut usize,
     seq_out: *mut u64,
 ) -> mmq_status {
-    // SAFETY: the contract: NULL, or as the header says.
+    // SAFETY: the header's contract: NULL or valid.
     guard(|| unsafe { reads::next_into(queue, Read::Take, buf, cap, len_out, seq_out) })
 }
 
-/// Takes up to max messages, as many as there are, without waiting.
+/// Takes up to max messages without waiting for more to arrive.
 ///
 /// @param queue Not NULL.
-/// @param out An array of max places, where the messages go; free each with mmq_message_free. May
-///   be NULL when max is 0.
-/// @param max How many to take at most.
-/// @param count_out Where their number goes. Not NULL.
-/// @return As mmq_dequeue; MMQ_OK means at least one message, unless max is 0. A gap or an error
-///   behind the first message comes with the next call.
+/// @param out An array of max elements, which receives the messages; free each with
+///   mmq_message_free. May be NULL when max is 0.
+/// @param max The most messages to take.
+/// @param count_out Receives the number of messages taken. Not NULL.
+/// @return As mmq_dequeue; MMQ_OK means at least one message, unless max is 0. The next call
+///   reports a gap or an error behind the first message.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_dequeue_batch(
     queue: *mut mmq_queue,
@@ -285,120 +286,120 @@ pub unsafe extern "C" fn mmq_dequeue_batch(
     max: usize,
     count_out: *mut usize,
 ) -> mmq_status {
-    // SAFETY: the contract: NULL, or as the header says.
+    // SAFETY: the header's contract: NULL or valid.
     guard(|| unsafe { reads::batch(queue, out, max, count_out) })
 }
 
-/// Takes the next message without delivering it. Its bytes are neither read nor checked.
+/// Skips the next message: takes it without reading or checking its bytes.
 ///
 /// @param queue Not NULL.
-/// @param seq_out Where the sequence number goes. May be NULL.
+/// @param seq_out Receives the sequence number. May be NULL.
 /// @return As mmq_dequeue.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_skip(queue: *mut mmq_queue, seq_out: *mut u64) -> mmq_status {
-    // SAFETY: the contract: NULL, or as the header says.
+    // SAFETY: the header's contract: NULL or valid.
     guard(|| unsafe { reads::skip(queue, seq_out) })
 }
 
-/// The gap of the latest MMQ_GAP that a read through this handle answered to this thread, or, if
-/// there was none, to any thread.
+/// Returns the gap of the latest MMQ_GAP that this thread got from a read through this handle, or,
+/// if it got none, that any thread got.
 ///
 /// @param queue Not NULL.
-/// @param out Where the gap goes. Not NULL.
+/// @param out Receives the gap. Not NULL.
 /// @return MMQ_OK, MMQ_EMPTY when there was none, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_last_gap(queue: *mut mmq_queue, out: *mut mmq_gap) -> mmq_status {
-    // SAFETY: the contract: NULL, or as the header says.
+    // SAFETY: the header's contract: NULL or valid.
     guard(|| unsafe { reads::last_gap(queue, out) })
 }
 
-/// The directory of a queue, as it was given to mmq_open.
+/// Returns the directory of a queue, as the program passed it to mmq_open.
 ///
 /// @param queue Not NULL.
 /// @return Text, valid until mmq_close. NULL when queue is not a live handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_path(queue: *const mmq_queue) -> *const c_char {
     guard_or(std::ptr::null(), || {
-        // SAFETY: the contract: NULL or a handle given out, which nobody closes now.
+        // SAFETY: the header's contract: NULL or a handle that no thread closes now.
         unsafe { body(queue) }.map_or(std::ptr::null(), |body| body.called.as_ptr())
     })
 }
 
-/// How many messages wait for the queue's own (default) consumer, those in flight included. Where
-/// there is none, how many any consumer has yet to deal with; without any consumer, how many are
-/// held.
+/// Counts the messages that wait for the queue's own (default) consumer, including those in flight.
+/// Without a default consumer: the messages that some consumer has not finished. Without any
+/// consumer: all messages in the queue.
 ///
 /// @param queue Not NULL.
-/// @param out Where the number goes. Not NULL.
+/// @param out Receives the number. Not NULL.
 /// @return MMQ_OK, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_len(queue: *const mmq_queue, out: *mut u64) -> mmq_status {
     guard(|| {
-        // SAFETY: the contract: NULL, or as the header says.
+        // SAFETY: the header's contract: NULL or valid.
         let (queue, out) = unsafe { (body(queue)?, self::out(out, "out")?) };
         out.write(queue.reader.len());
         Ok(mmq_status::MMQ_OK)
     })
 }
 
-/// Whether no message waits for the queue's own (default) consumer.
+/// Tells whether no message waits for the queue's own (default) consumer.
 ///
 /// @param queue Not NULL.
-/// @param out Where the answer goes. Not NULL.
+/// @param out Receives true or false. Not NULL.
 /// @return MMQ_OK, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_is_empty(queue: *const mmq_queue, out: *mut bool) -> mmq_status {
     guard(|| {
-        // SAFETY: the contract: NULL, or as the header says.
+        // SAFETY: the header's contract: NULL or valid.
         let (queue, out) = unsafe { (body(queue)?, self::out(out, "out")?) };
         out.write(queue.reader.is_empty());
         Ok(mmq_status::MMQ_OK)
     })
 }
 
-/// Makes durable what was enqueued and taken before: once the call has returned MMQ_OK, it survives
-/// a power cut. Threads that flush at the same time share one sync.
+/// Makes everything durable that was enqueued, taken or acknowledged before: once the call has
+/// returned MMQ_OK, it survives a power cut. Threads that flush at the same time share one sync.
 ///
 /// @param queue Not NULL.
-/// @return MMQ_OK; MMQ_IO when a sync failed: all writing answers MMQ_POISONED until the queue is
+/// @return MMQ_OK; MMQ_IO when a sync failed: all writing returns MMQ_POISONED until the queue is
 ///   opened again; MMQ_FULL (on file systems that copy what is overwritten: see "Full disk" at the
 ///   top): the next mmq_flush tries again; MMQ_POISONED (mmq_last_error has the reason),
 ///   MMQ_FORKED, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_flush(queue: *mut mmq_queue) -> mmq_status {
     guard(|| {
-        // SAFETY: the contract: NULL or a handle given out.
+        // SAFETY: the header's contract: NULL or a handle of this library.
         unsafe { body(queue) }?.reader.flush()?;
         Ok(mmq_status::MMQ_OK)
     })
 }
 
-/// The first sequence number not yet known to be durable.
+/// Returns the first sequence number not yet known to be durable.
 ///
 /// @param queue Not NULL.
-/// @param out Where the number goes. Not NULL.
+/// @param out Receives the number. Not NULL.
 /// @return MMQ_OK, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_durable_seq(queue: *const mmq_queue, out: *mut u64) -> mmq_status {
     guard(|| {
-        // SAFETY: the contract: NULL, or as the header says.
+        // SAFETY: the header's contract: NULL or valid.
         let (queue, out) = unsafe { (body(queue)?, self::out(out, "out")?) };
         out.write(queue.reader.durable_seq());
         Ok(mmq_status::MMQ_OK)
     })
 }
 
-/// Returns once a message is durable; flushes when it is not yet. Threads that wait at the same
+/// Makes sure that a message is durable: flushes if it is not yet. Threads that wait at the same
 /// time share one sync.
 ///
 /// @param queue Not NULL.
 /// @param seq The message's sequence number.
 /// @return As mmq_flush, but MMQ_OK for a message that is durable already; MMQ_NOT_FOUND for a
-///   number that was not given out yet; MMQ_INTERRUPTED by mmq_interrupt.
+///   number that no message has got yet; MMQ_INTERRUPTED by mmq_interrupt.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_wait_durable(queue: *mut mmq_queue, seq: u64) -> mmq_status {
     guard(|| {
-        // SAFETY: the contract: NULL or a handle given out.
+        // SAFETY: the header's contract: NULL or a handle of this library.
         unsafe { body(queue) }?.reader.wait_durable(seq)?;
         Ok(mmq_status::MMQ_OK)
     })

@@ -1,4 +1,4 @@
-//! The reads, written once for a queue (its default consumer) and for a named consumer.
+//! The reads that a queue (through its default consumer) and a named consumer share.
 
 use std::ffi::{CString, c_int, c_void};
 use std::os::fd::AsRawFd;
@@ -28,10 +28,11 @@ type ReaderRefs<'a> = (&'a Arc<Engine<FileStorage>>, &'a Arc<ConsumerState<FileS
 
 /// A queue or a consumer.
 pub(super) trait Reader {
-    /// For a call that reads.
+    /// Returns engine and consumer for a call that reads.
     fn parts(&self) -> Result<ReaderRefs<'_>>;
 
-    /// For a call that looks: the queue's own consumer may not exist yet.
+    /// Returns engine and consumer for a call that only looks: the default consumer may not exist
+    /// yet.
     fn parts_to_look(&self) -> Result<ReaderRefs<'_>> {
         self.parts()
     }
@@ -71,7 +72,7 @@ impl<R: Reader> ReaderBody<R> {
     }
 }
 
-/// A message that is not C's yet: dropping this frees it.
+/// A message that C does not own yet: dropping this frees it.
 struct OwnedMessage(*mut mmq_message);
 
 impl OwnedMessage {
@@ -97,12 +98,12 @@ impl Deliver<FileStorage> for &mut OwnedMessage {
 impl Drop for OwnedMessage {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: NULL, or a handle that nobody else knows yet.
+        // SAFETY: NULL, or a handle that C has not got yet.
         let _ = unsafe { free(self.0) };
     }
 }
 
-/// Steps over the next message, once for queues and consumers.
+/// Skips the next message. Not inlined, so that queues and consumers share the code.
 #[inline(never)]
 fn step_over(
     engine: &Engine<FileStorage>,
@@ -111,7 +112,8 @@ fn step_over(
     reading::skip(engine, consumer)
 }
 
-/// A look at the next message, once for queues and consumers. (Takes are in line in both.)
+/// Returns the next message without taking it. Not inlined, so that queues and consumers share the
+/// code. (Taking is inlined in both.)
 #[inline(never)]
 fn look(
     engine: &Engine<FileStorage>,
@@ -123,7 +125,7 @@ fn look(
 
 /// # Safety
 ///
-/// As [`body`] and [`out`].
+/// The arguments are valid for [`body`] and [`out`].
 #[inline(always)]
 pub(super) unsafe fn next<H, R>(
     handle: *const H,
@@ -151,7 +153,7 @@ where
 
 /// # Safety
 ///
-/// As [`body`] and [`out`].
+/// The arguments are valid for [`body`] and [`out`].
 pub(super) unsafe fn next_waiting<H, R>(
     handle: *const H,
     timeout_ms: i64,
@@ -173,11 +175,11 @@ where
     Ok(mmq_status::MMQ_OK)
 }
 
-/// As [`look`], into a buffer.
+/// Copies the next message into a buffer without taking it.
 ///
 /// # Safety
 ///
-/// As [`Buffer::room`].
+/// `buffer` is valid for [`Buffer::room`].
 #[inline(never)]
 unsafe fn look_into(
     engine: &Engine<FileStorage>,
@@ -190,7 +192,7 @@ unsafe fn look_into(
 
 /// # Safety
 ///
-/// As [`body`], [`out`] and [`Buffer::room`].
+/// The arguments are valid for [`body`], [`out`] and [`Buffer::room`].
 #[inline(always)]
 pub(super) unsafe fn next_into<H, R>(
     handle: *const H,
@@ -233,7 +235,7 @@ where
 
 /// # Safety
 ///
-/// As [`body`], [`out`] and [`Array::fill`].
+/// The arguments are valid for [`body`], [`out`] and [`Array::fill`].
 pub(super) unsafe fn batch<H, R>(
     handle: *const H,
     messages: *mut *mut mmq_message,
@@ -259,7 +261,7 @@ where
 
 /// # Safety
 ///
-/// As [`body`] and [`out`].
+/// The arguments are valid for [`body`] and [`out`].
 pub(super) unsafe fn iter<H, R>(handle: *const H, iter: *mut *mut mmq_iter) -> Answer
 where
     H: Handle<Body = ReaderBody<R>>,
@@ -275,7 +277,7 @@ where
 
 /// # Safety
 ///
-/// As [`body`] and [`out_or_null`].
+/// The arguments are valid for [`body`] and [`out_or_null`].
 #[inline]
 pub(super) unsafe fn skip<H, R>(handle: *const H, seq_out: *mut u64) -> Answer
 where
@@ -296,7 +298,7 @@ where
 
 /// # Safety
 ///
-/// As [`body`] and [`out`].
+/// The arguments are valid for [`body`] and [`out`].
 pub(super) unsafe fn last_gap<H, R>(handle: *const H, gap: *mut mmq_gap) -> Answer
 where
     H: Handle<Body = ReaderBody<R>>,
@@ -306,15 +308,15 @@ where
     Ok(body.gaps.write(gap))
 }
 
-/// A time to wait as C gives it: below 0 is for ever, which [`Duration::MAX`] means too, because
-/// the clock cannot express it.
+/// Converts C's time to wait: below 0 is for ever, and becomes [`Duration::MAX`], which overflows
+/// the clock and so also means for ever.
 pub(super) fn timeout(ms: i64) -> Duration {
     u64::try_from(ms).map_or(Duration::MAX, Duration::from_millis)
 }
 
 /// # Safety
 ///
-/// As [`body`] and [`out`].
+/// The arguments are valid for [`body`] and [`out`].
 pub(super) unsafe fn receive<H, R>(handle: *const H, delivery: *mut *mut mmq_delivery) -> Answer
 where
     H: Handle<Body = ReaderBody<R>>,
@@ -332,7 +334,7 @@ where
 
 /// # Safety
 ///
-/// As [`body`] and [`out`].
+/// The arguments are valid for [`body`] and [`out`].
 pub(super) unsafe fn receive_waiting<H, R>(
     handle: *const H,
     timeout_ms: i64,
@@ -355,7 +357,7 @@ where
 
 /// # Safety
 ///
-/// As [`body`].
+/// `handle` is valid for [`body`].
 pub(super) unsafe fn set_max_in_flight<H, R>(handle: *const H, messages: u32) -> Answer
 where
     H: Handle<Body = ReaderBody<R>>,
@@ -370,7 +372,7 @@ where
 
 /// # Safety
 ///
-/// As [`body`] and [`out`].
+/// The arguments are valid for [`body`] and [`out`].
 pub(super) unsafe fn ready_fd<H, R>(handle: *const H, descriptor: *mut c_int) -> Answer
 where
     H: Handle<Body = ReaderBody<R>>,
@@ -379,8 +381,8 @@ where
     // SAFETY: the caller's promise.
     let (body, descriptor) = unsafe { (body(handle)?, out(descriptor, "out")?) };
     let (engine, consumer) = body.reader.parts_to_look()?;
-    // Refused after a close, also where the descriptor exists already: C has no lifetime that would
-    // end with the queue.
+    // Fails after a close, even if the descriptor exists: C has no lifetime that would end with the
+    // queue.
     engine.core.check_readable()?;
     descriptor.write(engine.ready_fd(consumer)?.as_raw_fd());
     Ok(mmq_status::MMQ_OK)

@@ -6,7 +6,7 @@ use super::guard::Answer;
 use super::pointers::{array, bytes};
 use crate::queue::Queue;
 
-/// Bytes that the caller lends for the length of a call.
+/// Bytes that the caller lends for the duration of a call.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct mmq_slice {
@@ -16,7 +16,7 @@ pub struct mmq_slice {
     pub len: usize,
 }
 
-/// The buffers of an array, each as `lent` makes it.
+/// Returns the buffers of an array, each converted by `lent`.
 ///
 /// # Safety
 ///

@@ -247,7 +247,7 @@ fn a_message_gathered_from_parts_finds_room_for_all_of_it_where_the_oldest_are_d
         let answer = unsafe { mmq_enqueue_parts(queue, parts.as_ptr(), parts.len(), &raw mut seq) };
         assert_eq!((answer, seq), (mmq_status::MMQ_OK, round));
     }
-    // SAFETY: a live handle, which nobody else uses.
+    // SAFETY: a live handle that no other thread uses.
     assert_eq!(unsafe { mmq_close(queue) }, mmq_status::MMQ_OK);
 }
 
