@@ -1,4 +1,4 @@
-//! Looking ahead of a consumer: reads messages and takes none.
+//! Reads messages ahead of a consumer without taking them.
 
 use std::sync::Arc;
 
@@ -14,15 +14,15 @@ use crate::message::Message;
 use crate::read::Cursor;
 use crate::storage::Storage;
 
-/// A cursor that looks ahead of a consumer.
+/// A cursor that reads ahead of a consumer.
 #[derive(Debug)]
 pub(crate) struct Ahead<S: Storage> {
     engine: Arc<Engine<S>>,
     consumer: Arc<ConsumerState<S>>,
     cursor: Cursor<S::File>,
-    /// A read failed with an error other than a gap: there is no next message.
+    /// Whether a read failed with an error other than a gap: then the iterator has ended.
     failed: bool,
-    /// Pieces of a gap that the next calls report, the last one first.
+    /// Ranges of a gap that the next calls report, the last one first.
     pieces: Vec<Gap>,
 }
 
@@ -43,11 +43,11 @@ impl<S: Storage> Ahead<S> {
         })
     }
 
-    /// A look at the message `seq`, which does not lie before the consumer's place.
+    /// Starts at the message `seq`, which does not lie before the consumer's position.
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`] when the queue does not hold it.
+    /// [`Error::NotFound`] when it is not in the queue.
     #[cfg(feature = "forward")]
     pub(crate) fn at(
         engine: &Arc<Engine<S>>,
@@ -77,13 +77,13 @@ impl<S: Storage> Ahead<S> {
         }
     }
 
-    /// The next message. While it looks, no segment from where it begins on is given back.
+    /// Returns the next message. Meanwhile no thread drains a segment from its starting point on.
     fn look(&mut self) -> Result<Option<Message>> {
         let engine = Arc::clone(&self.engine);
         let consumer = Arc::clone(&self.consumer);
         let core = &*engine.core;
         core.check_readable()?;
-        // The consumer's place keeps the segments while its lock is held.
+        // While this thread holds the consumer's lock, the consumer's position keeps the segments.
         let of_place = |ahead: &mut Ahead<S>| {
             consumer.with_locked(|locked| {
                 locked.check_not_removed(core, &consumer)?;
@@ -97,7 +97,7 @@ impl<S: Storage> Ahead<S> {
         if let Some(found) = of_place(self)? {
             return Ok(found);
         }
-        // There is no place: nothing is given back while this is held.
+        // There is no position, so hold `giving_back`: then no thread drains segments.
         let _one_at_a_time = engine.registry()?;
         if let Some(found) = of_place(self)? {
             return Ok(found);
@@ -106,7 +106,7 @@ impl<S: Storage> Ahead<S> {
         self.look_from(core, core.oldest(core.visible.spot()), None)
     }
 
-    /// The next message, if the consumer stands at `place` and has `ledger`.
+    /// Returns the next message for a consumer at `place` with `ledger`.
     fn look_from(
         &mut self,
         core: &Core<S>,
@@ -123,14 +123,14 @@ impl<S: Storage> Ahead<S> {
             }
             let found = match (cursor.find(core), ledger) {
                 (Err(Error::Gap(gap)), Some(ledger)) => {
-                    // Numbers of the gap that were reported before are not reported again.
+                    // Reads do not report numbers of the gap a second time.
                     pieces.extend(ledger.unreported_of(gap).into_iter().rev());
                     continue;
                 }
                 (found, _) => found?,
             };
             let Some(record) = found else {
-                // No segment stays open while the caller does something else.
+                // Keep no segment open between calls.
                 cursor.release();
                 return Ok(None);
             };

@@ -1,4 +1,4 @@
-//! Makes, moves and removes consumers.
+//! Creates, moves and removes consumers.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,12 +22,12 @@ use crate::threads::MutexGuard;
 #[derive(Debug, Clone, Copy)]
 enum Begins {
     Start(Start),
-    /// Another consumer's place, which keeps the segments meanwhile.
+    /// Another consumer's position, which keeps the segments meanwhile.
     Spot(Spot),
 }
 
 impl<S: Storage> Engine<S> {
-    /// The default consumer, for a call that reads: the first one has it begin.
+    /// Returns the default consumer for a reading call; the first one creates it.
     #[inline]
     pub(crate) fn default_consumer(&self) -> Result<&Arc<ConsumerState<S>>> {
         let default = &self.consumers.default;
@@ -37,16 +37,17 @@ impl<S: Storage> Engine<S> {
         Ok(default)
     }
 
-    /// The default consumer, for a call that looks: it may not exist.
+    /// Returns the default consumer for a call that only looks: it may not exist.
     pub(crate) fn default_consumer_state(&self) -> &Arc<ConsumerState<S>> {
         &self.consumers.default
     }
 
-    /// The registry's lock, which a thread holds while it makes, moves or removes a consumer.
+    /// Takes the registry's lock, which a thread holds while it creates, moves or removes a
+    /// consumer.
     ///
-    /// The queue's status is checked twice. Before the lock: in a forked child, a lock that another
-    /// thread held at the fork is held for ever. After it: while this thread waited, the queue may
-    /// have been closed, and its files may have another owner.
+    /// Checks the queue's status twice. Before the lock: in a forked child, a lock that another
+    /// thread held at the fork stays locked forever. After it: another thread may have closed the
+    /// queue while this one waited, and another process may own the files.
     pub(super) fn registry(&self) -> Result<MutexGuard<'_, ()>> {
         self.core.check_readable()?;
         #[cfg(test)]
@@ -59,17 +60,17 @@ impl<S: Storage> Engine<S> {
         Ok(registry)
     }
 
-    /// The default consumer, if it exists.
+    /// Returns the default consumer, if it exists.
     pub(crate) fn existing_default(&self) -> Option<&Arc<ConsumerState<S>>> {
         Some(&self.consumers.default).filter(|default| default.exists())
     }
 
-    /// The consumer `name`. A new one is made at the oldest message held.
+    /// Returns the consumer `name`; creates a missing one at the oldest message in the queue.
     pub(crate) fn consumer(&self, name: &str) -> Result<Arc<ConsumerState<S>>> {
         self.consumer_at(name, Start::Oldest)
     }
 
-    /// The consumer `name`. A new one is made at `start`.
+    /// Returns the consumer `name`; creates a missing one at `start`.
     pub(crate) fn consumer_at(&self, name: &str, start: Start) -> Result<Arc<ConsumerState<S>>> {
         self.core.check_readable()?;
         let consumers = self.consumers.by_name.lock();
@@ -80,7 +81,7 @@ impl<S: Storage> Engine<S> {
         self.begin_consumer(name, start)
     }
 
-    /// Makes the consumer `name` at `start`. One that exists stays as it is.
+    /// Creates the consumer `name` at `start`. An existing one is unchanged.
     pub(crate) fn begin_consumer(&self, name: &str, start: Start) -> Result<Arc<ConsumerState<S>>> {
         let _events = events::at_end();
         let _one_at_a_time = self.registry()?;
@@ -90,8 +91,8 @@ impl<S: Storage> Engine<S> {
         self.add_consumer(name, Begins::Start(start), &[])
     }
 
-    /// Makes the consumer `name`, which has `done` these messages. The caller holds the registry's
-    /// lock.
+    /// Creates the consumer `name` with the messages `done` already acknowledged. The caller holds
+    /// the registry's lock.
     fn add_consumer(
         &self,
         name: &str,
@@ -106,9 +107,9 @@ impl<S: Storage> Engine<S> {
                 Begins::Spot(spot) => spot,
                 Begins::Start(Start::Oldest) => {
                     let oldest = self.core.oldest(end);
-                    // Messages that expired before there was a consumer are reported to the first
-                    // one. Looked at last: what was at `oldest`, and has expired since, is there,
-                    // too.
+                    // The first consumer gets a gap for messages that expired before it existed.
+                    // Read `expired_from` last: it covers a message at `oldest` that has expired
+                    // since.
                     if self.core.places.cells.read().is_empty() {
                         expired_from = self.core.segments.list().expired_from.take();
                     }
@@ -116,7 +117,7 @@ impl<S: Storage> Engine<S> {
                 }
                 Begins::Start(Start::End) => Cursor::spot_of(&self.core, end.seq, end)?,
                 Begins::Start(Start::Seq(seq)) => loop {
-                    // The oldest messages may go between the two looks at them.
+                    // Another thread may evict the oldest messages between the two looks.
                     let oldest = self.core.oldest(end).seq;
                     match Cursor::spot_of(&self.core, seq.max(oldest), end) {
                         Err(Error::NotFound { .. }) if self.core.oldest(end).seq != oldest => {}
@@ -125,7 +126,7 @@ impl<S: Storage> Engine<S> {
                 },
             };
             let unclaimed = self.unclaimed_before(at, spot, end);
-            // What nobody has claimed stays until the consumer is made, and that is counted.
+            // The stand-in keeps unclaimed messages until the consumer exists and they are counted.
             let from = if unclaimed.is_empty() { spot } else { Spot::default() };
             (spot, unclaimed, self.stand_in(from))
         };
@@ -136,15 +137,15 @@ impl<S: Storage> Engine<S> {
             self.core.count_unclaimed(name, unclaimed);
         }
         if taken.is_err() && expired_from.is_some() {
-            // The expired messages were reported to nobody.
+            // No consumer was told about the expired messages: keep them for the next one.
             self.core.segments.list().expired_from = expired_from;
         }
         self.end_stand_in(&stand_in);
         taken
     }
 
-    /// A place that keeps the segments from `from` on until a consumer's own does. The caller holds
-    /// `giving_back` for writing.
+    /// Adds a position that keeps the segments from `from` on until a consumer's own does. The
+    /// caller holds `giving_back` for writing.
     fn stand_in(&self, from: Spot) -> Arc<PlaceCell> {
         let stand_in = Arc::new(PlaceCell { is_stand_in: true, ..PlaceCell::default() });
         stand_in.begin(from, 0);
@@ -158,8 +159,8 @@ impl<S: Storage> Engine<S> {
         self.core.places.cells.write().retain(|place| !Arc::ptr_eq(place, stand_in));
     }
 
-    /// The numbers held before `spot`, if it is where the first consumer is to begin: nobody else
-    /// has claimed them. The caller holds the registry's lock, and `giving_back`.
+    /// Returns the retained numbers before `spot`, if the first consumer is to begin there: no
+    /// other consumer needs them. The caller holds the registry's lock, and `giving_back`.
     fn unclaimed_before(&self, at: Begins, spot: Spot, end: Spot) -> Range<u64> {
         let is_behind = matches!(at, Begins::Start(Start::End | Start::Seq(_)));
         if !is_behind || !self.core.places.cells.read().is_empty() {
@@ -169,7 +170,7 @@ impl<S: Storage> Engine<S> {
         oldest.max(self.core.oldest(end).seq)..spot.seq
     }
 
-    /// Makes the consumer `name` at the place of `from`, with the same messages done.
+    /// Creates the consumer `name` at the position of `from`, with the same messages acknowledged.
     pub(crate) fn fork(
         &self,
         from: &ConsumerState<S>,
@@ -185,7 +186,7 @@ impl<S: Storage> Engine<S> {
                 format!("{name:?} exists already"),
             ));
         }
-        // While the lock of `from` is held, its place keeps the segments.
+        // While this thread holds the lock of `from`, its position keeps the segments.
         from.with_locked(|locked| {
             locked.check(&self.core, from)?;
             let done = locked.ledger.iter().flat_map(|ledger| ledger.done()).collect::<Vec<_>>();
@@ -200,8 +201,9 @@ impl<S: Storage> Engine<S> {
         let one_at_a_time = self.registry()?;
         consumer.with_locked(|locked| locked.check(core, consumer))?;
         let end = core.visible_end();
-        // The search walks over a segment, and the move may sync the index: others do not wait for
-        // that. The segment stays until the consumer stands at its new place.
+        // The search walks over a segment, and the move may sync the index: do not make other
+        // threads wait for that. The stand-in keeps the segment until the consumer is at its new
+        // position.
         let stand_in = {
             let _nothing_goes = core.places.giving_back.write();
             let rows: Vec<_> = core.segments.list().live.iter().copied().collect();
@@ -211,14 +213,14 @@ impl<S: Storage> Engine<S> {
         let moved = Cursor::spot_of(core, seq, end).and_then(|spot| consumer.move_to(core, spot));
         self.end_stand_in(&stand_in);
         drop(one_at_a_time);
-        // Also where the seek is refused: others may have passed what was kept for it.
+        // Also after a failed seek: other consumers may have passed the segments kept for it.
         self.give_space_back();
         moved?;
         core.wake_readers(u64::MAX);
         Ok(())
     }
 
-    /// The names of all consumers but the default one, in order.
+    /// Returns the names of all consumers except the default one, in order.
     pub(crate) fn consumer_names(&self) -> Vec<String> {
         if self.core.forked() {
             return Vec::new();
@@ -226,18 +228,19 @@ impl<S: Storage> Engine<S> {
         self.consumers.by_name.lock().keys().filter(|name| *name != DEFAULT).cloned().collect()
     }
 
-    /// Removes the consumer `name`. After an error of the index it is removed all the same.
+    /// Removes the consumer `name`, even if the index returns an error.
     pub(crate) fn remove_consumer(&self, name: &str) -> Result<()> {
         let _events = events::at_end();
         let one_at_a_time = self.registry()?;
         let Some(consumer) = self.consumers.by_name.lock().remove(name) else {
             return Err(Error::no_consumer(self.core.storage.path(), name));
         };
-        // If it is the last one, what expires from here on is reported to whoever comes next.
+        // If it is the last one, the next consumer gets a gap for messages that expire from here
+        // on.
         self.core.segments.list().expired_from = None;
         let (removed, rules) = consumer.remove(&self.core);
-        // The default consumer's descriptor stays readable for messages: the next read has it
-        // begin.
+        // The default consumer's descriptor still becomes readable for messages, since the next
+        // read creates that consumer again.
         if !consumer.is_default() && self.core.waiters.remove_ready(consumer.row) {
             self.core.message_waiters.fetch_sub(1, Ordering::SeqCst);
         }
@@ -248,8 +251,8 @@ impl<S: Storage> Engine<S> {
         removed
     }
 
-    /// Adds a consumer: `known` is its row in the index, or it gets a new one, for which the index
-    /// file may grow by what the limits leave.
+    /// Adds a consumer with the row `known` in the index, or else a new row, for which the index
+    /// file may grow within the limits.
     pub(super) fn take_up(
         &self,
         known: Option<u32>,
@@ -261,7 +264,7 @@ impl<S: Storage> Engine<S> {
         let (row, place_row) =
             core.with_index_room(|room| core.index.add_consumer(known, name, place, room))?;
         let spot = Spot { position: place.position, seq: place.seq };
-        // Messages acknowledged beyond the place stay acknowledged.
+        // Messages acknowledged beyond the position stay acknowledged.
         let beyond: Vec<_> = acks.iter().copied().filter(|acks| acks.last >= place.seq).collect();
         let mut ledger =
             (!beyond.is_empty()).then(|| Ledger::new(&beyond, core.acks_row(row, name)));

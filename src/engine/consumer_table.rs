@@ -19,7 +19,7 @@ pub(crate) struct Consumers<S: Storage> {
     pub(crate) by_name: Mutex<BTreeMap<String, Arc<ConsumerState<S>>>>,
     /// The default consumer, also when it does not exist.
     pub(super) default: Arc<ConsumerState<S>>,
-    /// Held by the thread that makes, moves or removes a consumer: see `Engine::registry`.
+    /// A thread holds it while it creates, moves or removes a consumer (see `Engine::registry`).
     pub(crate) registry: Mutex<()>,
     pub(super) carriers: Carriers,
 }

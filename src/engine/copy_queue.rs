@@ -1,10 +1,10 @@
-//! A second queue with the same messages, numbers and places.
+//! Copies a queue: the same messages, sequence numbers and consumer positions.
 //!
-//! Fragments are copied as they are, whatever they hold, and no message is read: a segment of the
-//! copy has the seed of the segment that it was copied from, under another id too
-//! ([`SegmentHeader::copied_to`]). So what is damaged stays damaged, and each gap is reported with
-//! its cause. The copy's last segment ends at the tail: what the copy stores from then on lies in
-//! segments whose salts are its own, and the two queues never store different bytes under one seed.
+//! The copy gets the fragments byte for byte, without reading messages: a copied segment keeps the
+//! seed of its original, even under another queue id ([`SegmentHeader::copied_to`]). So damaged
+//! bytes stay damaged, and reads of the copy report each gap with its cause. The copy's last
+//! segment ends at the tail: new records of the copy go to segments with new salts, so the two
+//! queues never store different bytes under one seed.
 
 use std::io::{self, ErrorKind};
 use std::ops::ControlFlow;
@@ -17,38 +17,39 @@ use crate::index::image::{IndexImage, Live};
 use crate::segment::{Lost, Row, open_life};
 use crate::storage::{Storage, StorageFile, read_full};
 
-/// Bytes that are read and written at once.
+/// How many bytes one read and one write copy.
 const PIECE: u64 = 1 << 20;
 
-/// The id of a copy: [`Queue::copy_to`](crate::Queue::copy_to).
+/// Which id a copy gets: [`Queue::copy_to`](crate::Queue::copy_to).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CopiedId {
-    /// A new one. Queue and copy are two queues, which may both be used.
+    /// A new id. Queue and copy are two queues, and programs may use both.
     New,
-    /// The queue's own: the copy is a backup, to replace the queue. Of two queues with one id,
-    /// only one may be used: the same number would name two messages.
+    /// The queue's own id: the copy is a backup that may replace the queue. Of two queues with one
+    /// id, use only one: otherwise the same number would name two messages.
     Same,
 }
 
-/// Called with how many bytes are copied, and how many will be. `Break` ends the copying.
+/// Called with the number of bytes copied so far, and of all bytes to copy. `Break` ends the
+/// copying.
 pub(crate) type Watched<'a> = &'a mut dyn FnMut(u64, u64) -> ControlFlow<()>;
 
 impl<S: Storage> Engine<S> {
     /// Closes the queue and copies it to the directory of `to`, which is empty. When this returns
-    /// without an error, the copy is durable but for the name of its directory. The queue stays
+    /// without an error, the copy is durable except for the name of its directory. The queue stays
     /// locked until this returns.
     pub(crate) fn copy_to(&self, to: &S, id: CopiedId, progress: Watched<'_>) -> Result<()> {
         self.find_files()?;
         let path = self.core.storage.path();
         let closed = self.close_then(|| {
-            // A run without a message need not have written one.
+            // A run without a message may not have written a clean end.
             self.core.write_clean_end(self.core.committed_spot())?;
             self.copy_files(to, id, progress)
         });
         closed.unwrap_or_else(|| Err(Error::closed(path)))
     }
 
-    /// Looks for the files of all segments, also under other names, as a reader does who comes to
+    /// Finds the files of all segments, also under other names, as a reader does when it opens
     /// them.
     fn find_files(&self) -> Result<()> {
         let core = &*self.core;
@@ -63,7 +64,7 @@ impl<S: Storage> Engine<S> {
         Ok(())
     }
 
-    /// An error of a segment's file.
+    /// Returns a constructor of errors about a segment's file.
     fn failed(&self, row: &Row) -> impl Fn(&'static str, io::Error) -> Error {
         let path = self.core.storage.path().join(format::segment_name(row.slot));
         move |op, error| Error::io(op, path.clone(), error)
@@ -85,13 +86,13 @@ impl<S: Storage> Engine<S> {
         let tail = core.committed_spot().position;
         let mut pieces = Vec::new();
         for row in &core.segments.list().live {
-            // A segment whose file is gone stays in the index, so its messages are reported as
-            // lost.
+            // A segment whose file is missing stays in the index, so that reads of the copy report
+            // its messages as lost.
             let mut header = row.header.copied_to(queue_id);
             if (header.base + 1..header.end()).contains(&tail) {
                 header.length = SEGMENT_HEADER_LEN + (tail - header.base);
             } else if header.base >= tail {
-                // Nothing is in it yet, and both queues will store to it.
+                // The segment is empty, and both queues will store to it.
                 let [first, second, third, fourth, ..] = to.random();
                 header.salt = u32::from_le_bytes([first, second, third, fourth]);
             }
@@ -116,7 +117,7 @@ impl<S: Storage> Engine<S> {
     }
 }
 
-/// Copying under way.
+/// The progress of a copy.
 struct Copying<'a, S> {
     to: &'a S,
     done: u64,
@@ -126,8 +127,8 @@ struct Copying<'a, S> {
 }
 
 impl<S: Storage> Copying<'_, S> {
-    /// Copies as much of `from` as the `header` of the copy says to be allocated, and notes there
-    /// what the copy takes. `unread` makes an error of what fails with `from`.
+    /// Copies the bytes of `from` that the copy's `header` calls allocated, and sets the copy's
+    /// disk usage in `header`. `unread` builds the error of a failed read of `from`.
     fn segment(
         &mut self,
         slot: u32,
@@ -162,7 +163,7 @@ impl<S: Storage> Copying<'_, S> {
     }
 }
 
-/// Writes a new file, durably but for its name.
+/// Writes and syncs a new file, but not the directory with its name.
 fn write_new<S: Storage>(to: &S, name: &str, bytes: &[u8]) -> Result<()> {
     let path = to.path().join(name);
     let failed = |op| {

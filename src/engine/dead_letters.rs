@@ -1,4 +1,4 @@
-//! When messages come again, and dead letters to another queue.
+//! Redelivery rules, and dead letters: rejected messages that move to another queue.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use crate::storage::Storage;
 use crate::threads::now;
 use crate::threads::ranks::check_foreign_code;
 
-/// After so long a close begins with no more dead letters.
+/// After this time a close starts to move no more dead letters.
 const LAST_DEAD_LETTERS: Duration = Duration::from_secs(5);
 
-/// The queues to which dead letters that go to `first` may come, over any number of queues.
+/// Returns all queues that dead letters sent to `first` may reach, over any number of queues.
 fn reached_from(first: &Arc<dyn DeadLetters>) -> Vec<Arc<dyn DeadLetters>> {
     let mut found = vec![Arc::clone(first)];
     let mut at = 0;
@@ -39,30 +39,30 @@ fn reached_from(first: &Arc<dyn DeadLetters>) -> Vec<Arc<dyn DeadLetters>> {
 }
 
 impl<S: Storage> Engine<S> {
-    /// A number that names the open queue within the process.
+    /// Returns a number that identifies the open queue within the process.
     pub(crate) fn id(&self) -> usize {
         std::ptr::from_ref(&*self.core).addr()
     }
 
-    /// Where the rejected messages of the consumers go.
+    /// Returns the dead-letter queues of all consumers.
     pub(crate) fn dead_letters(&self) -> Vec<Arc<dyn DeadLetters>> {
         if self.core.forked() {
-            // A lock that another of the parent's threads held at the fork is held for ever.
+            // A lock that another of the parent's threads held at the fork stays locked forever.
             return Vec::new();
         }
         let consumers = self.consumers.all();
         consumers.iter().flat_map(|consumer| consumer.dead_letters()).collect()
     }
 
-    /// Sets when the consumer's messages come again.
+    /// Sets the consumer's redelivery rules.
     pub(crate) fn set_redelivery(&self, consumer: &ConsumerState<S>, rules: Rules) -> Result<()> {
         let _events = events::at_end();
         self.core.check_not_forked()?;
         let dead = rules.dead_letters.clone();
         if let Some(dead) = &dead {
             dead.check()?;
-            // Said before the look: of two threads that close a circle, one at least sees the
-            // other.
+            // Register it before the check: of two threads that together close a circle, at least
+            // one then sees the other's entry.
             consumer.lead_to(dead);
         }
         let checked = dead.as_ref().map_or(Ok(()), |dead| self.check_for_circle(dead));
@@ -71,14 +71,15 @@ impl<S: Storage> Engine<S> {
         if let Some(left) = left {
             consumer.lead_no_more_to(left);
         }
-        // Dropped without a lock: it may be the last holder of a queue, which it closes then.
+        // Drop it without a lock: it may be the last reference to a queue, whose drop closes that
+        // queue.
         drop(before?);
         self.arm(consumer);
         self.core.wake_readers(u64::MAX);
         Ok(())
     }
 
-    /// Dead letters to that queue must not come back to this one.
+    /// Returns an error if dead letters sent to `dead` could come back to this queue.
     fn check_for_circle(&self, dead: &Arc<dyn DeadLetters>) -> Result<()> {
         let reached = reached_from(dead);
         if reached.iter().all(|queue| queue.id() != self.id()) {
@@ -93,8 +94,8 @@ impl<S: Storage> Engine<S> {
         Err(Error::invalid_argument(path, "queue for dead letters", reason))
     }
 
-    /// Has the delivery worker look at the consumer's deliveries when something will be due, if it
-    /// does not know yet.
+    /// Tells the delivery worker when the consumer's next lease or delay ends, if it does not know
+    /// yet.
     #[inline]
     pub(crate) fn arm(&self, consumer: &ConsumerState<S>) {
         if let Some(due) = consumer.time_to_notify()
@@ -105,7 +106,7 @@ impl<S: Storage> Engine<S> {
         }
     }
 
-    /// A message is handed out no more.
+    /// Rejects a message: the consumer will not receive it again.
     pub(crate) fn reject(
         &self,
         consumer: &ConsumerState<S>,
@@ -120,7 +121,7 @@ impl<S: Storage> Engine<S> {
         Ok(())
     }
 
-    /// Has the lease of a delivery end `by` from now.
+    /// Makes the lease of a delivery end `by` from now.
     pub(crate) fn extend(
         &self,
         consumer: &ConsumerState<S>,
@@ -139,7 +140,7 @@ impl<S: Storage> Consumers<S> {
         self.by_name.lock().values().cloned().collect()
     }
 
-    /// Ends leases and delays that are over, and has dead letters go. The caller holds no lock.
+    /// Ends leases and delays that are over, and moves dead letters. The caller holds no lock.
     pub(crate) fn look_at_deliveries(&self, core: &Core<S>) {
         let mut busy = BTreeSet::new();
         for consumer in self.all() {
@@ -154,7 +155,7 @@ impl<S: Storage> Consumers<S> {
         }
     }
 
-    /// Before a close: sends the dead letters that can go, but not for ever.
+    /// Moves the dead letters that can go before a close, for at most [`LAST_DEAD_LETTERS`].
     pub(super) fn send_last_dead_letters(&self, core: &Core<S>) {
         let began = now();
         for consumer in self.all() {
@@ -165,11 +166,11 @@ impl<S: Storage> Consumers<S> {
         {}
     }
 
-    /// Puts rejected messages into the queue for dead letters, flushes it, and only then makes them
-    /// done. Those of which the flush failed are in that queue: they need another flush alone, or
-    /// each attempt would leave one more copy there. Returns how many went, or can never go. Queues
-    /// whose lock could not be had are `busy`: nothing is put into them again. The caller holds no
-    /// lock.
+    /// Enqueues rejected messages in the dead-letter queue, flushes it, and only then acknowledges
+    /// them here. If the flush failed, the messages are already in that queue and only need another
+    /// flush; to enqueue them again would leave more copies there. Returns how many went, or can
+    /// never go. Adds queues whose lock was taken for too long to `busy`, and enqueues nothing more
+    /// there. The caller holds no lock.
     #[cold]
     #[inline(never)]
     fn post(
@@ -178,7 +179,7 @@ impl<S: Storage> Consumers<S> {
         consumer: &ConsumerState<S>,
         busy: &mut BTreeSet<usize>,
     ) -> usize {
-        // Before the look whether the queue is closed: a close waits until this is dropped.
+        // Begin before the check whether the queue is closed: a close waits until this is dropped.
         let carrying = self.carriers.begin();
         let Some((dead, dead_letters)) = consumer.take_dead_letters(core, message) else {
             return 0;
@@ -187,7 +188,7 @@ impl<S: Storage> Consumers<S> {
         let mut unflushed = BTreeSet::new();
         let mut takes_more = !busy.contains(&dead.id());
         {
-            // A subscriber could end this thread with dead letters under way.
+            // Hold events back: a subscriber could end this thread while it carries dead letters.
             check_foreign_code();
             let _quiet = events::hold();
             for DeadLetter { seq, attempts, message, is_put, .. } in &dead_letters {
@@ -230,7 +231,7 @@ impl<S: Storage> Consumers<S> {
         }
         let mut crossed = false;
         for dead_letter in dead_letters {
-            // The message releases its segment, which may be given back then.
+            // Dropping the message releases its segment, which may be reclaimed then.
             let dead_letter = dead_letter.stub();
             if sent.contains(&dead_letter.seq) {
                 crossed |= consumer.finish_dead_letter(core, dead_letter);
@@ -246,7 +247,8 @@ impl<S: Storage> Consumers<S> {
             // A failed sync poisons the queue: the next call that writes returns the error.
             let _ = core.reclaim_and_wake();
         }
-        // If nobody else holds it any more, the other queue is closed here, without a lock.
+        // If this is the last reference to the other queue, its drop closes that queue here,
+        // without a lock.
         drop(dead);
         gone
     }

@@ -1,9 +1,9 @@
-//! The delivery worker: an ordinary thread of the queue's own, for which nobody waits with a lock
-//! held. It ends leases and delays, carries dead letters, calls the wakers of futures, and reports
-//! what the storage worker noted.
+//! The delivery worker: a thread of the queue for which no thread waits while it holds a lock. It
+//! ends leases and delays, carries dead letters, calls the wakers of futures, and reports the
+//! events that the storage worker noted.
 //!
-//! The thread starts when it is first asked for one of these. Where it cannot start, calls end
-//! leases and carry dead letters when they come upon them.
+//! The thread starts at the first request. Where it cannot start, the calling threads end leases
+//! and carry dead letters when they meet them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use crate::storage::Storage;
 use crate::threads::requests::Due;
 use crate::threads::worker::ThreadBody;
 
-/// When dropped, at the end of the thread, says that it does no more. After a panic those that it
-/// was to wake are woken now.
+/// When dropped, at the end of the thread, marks the worker as ended. After a panic it wakes
+/// everyone whom the thread should have woken.
 struct AtItsEnd<'a, S: Storage>(&'a Core<S>);
 
 impl<S: Storage> Drop for AtItsEnd<'_, S> {
@@ -42,7 +42,7 @@ pub(super) fn allow<S: Storage>(core: &Arc<Core<S>>, consumers: &Arc<Consumers<S
     });
 }
 
-/// The thread's work, until it is told to stop.
+/// Serves requests until the queue stops the worker.
 fn serve<S: Storage>(core: &Core<S>, consumers: &Consumers<S>) {
     let worker = &core.delivery_worker;
     let mut requests = worker.requests();
@@ -73,7 +73,7 @@ fn work<S: Storage>(core: &Core<S>, consumers: &Consumers<S>, due: Due) {
         consumers.look_at_deliveries(core);
         core.store_figures();
     }
-    // A subscriber that panics has had its say; the thread goes on.
+    // The thread survives a subscriber's panic.
     if let Err(panic) = catch_unwind(AssertUnwindSafe(events::report)) {
         // Forgotten: its drop might panic again.
         std::mem::forget(panic);

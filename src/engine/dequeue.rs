@@ -1,4 +1,4 @@
-//! The way out: reads and deliveries, and the flushing and giving back that follow.
+//! Reads, deliveries and acknowledgements, and the flushes and reclaiming that follow them.
 
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ use crate::read::Check;
 use crate::storage::Storage;
 
 impl<S: Storage> Engine<S> {
-    /// One read by a consumer. Then gives back the segment it left behind, and flushes if due.
+    /// Performs one read by a consumer. Then drains segments that all consumers have passed, and
+    /// flushes if due.
     #[inline(always)]
     pub(crate) fn read<D: Deliver<S>>(
         &self,
@@ -23,7 +24,8 @@ impl<S: Storage> Engine<S> {
         self.read_boxed(consumer, what, check, delivery).map_err(|error| *error)
     }
 
-    /// As [`read`](Self::read), with the error boxed: the result stays small.
+    /// Performs one read by a consumer, with the error boxed, so that the result stays small (see
+    /// [`read`](Self::read)).
     #[inline(always)]
     pub(crate) fn read_boxed<D: Deliver<S>>(
         &self,
@@ -36,8 +38,8 @@ impl<S: Storage> Engine<S> {
         self.after(consumer, consumer.step(&self.core, what, check, delivery, Some(self)))
     }
 
-    /// As [`read`](Self::read), for a call that waits: a default consumer that was removed does not
-    /// begin again.
+    /// Performs one read for a waiting call, which does not create a removed default consumer again
+    /// (see [`read`](Self::read)).
     #[inline(always)]
     pub(crate) fn read_awaited<D: Deliver<S>>(
         &self,
@@ -50,7 +52,7 @@ impl<S: Storage> Engine<S> {
         self.after(consumer, step).map_err(|error| *error)
     }
 
-    /// What follows a read.
+    /// Drains segments and flushes after a read, if due.
     #[inline(always)]
     fn after<R>(
         &self,
@@ -65,25 +67,25 @@ impl<S: Storage> Engine<S> {
             && let Err(error) = self.count_read()
             && !matches!(step.outcome, Ok(Some(_)))
         {
-            // With the error, a message that was taken would be lost: it is handed over instead.
-            // The failed flush has poisoned the queue, and the next call that writes returns the
-            // error.
+            // To return the error would lose the message that was taken, so return the message. The
+            // failed flush has poisoned the queue, and the next call that writes returns the error.
             return Err(Box::new(error));
         }
         step.outcome
     }
 
-    /// Counts one read, and flushes if that makes the number of `flush_every_ops`.
+    /// Counts one read, and flushes if it completes the number of `flush_every_ops`.
     #[cold]
     fn count_read(&self) -> Result<()> {
         if self.core.is_poisoned() {
-            // Reading goes on. The calls that write say that nothing is made durable any more.
+            // Reads still work. Calls that write report that the queue can make nothing durable any
+            // more.
             return Ok(());
         }
         match self.options.flush_every_ops {
             Some(1) => self.core.flush_places(),
             Some(every) => match self.count(every, 1) {
-                // The close that has begun flushes what this call did.
+                // The close that has begun also flushes this call's change.
                 Err(Error::Closed) => Ok(()),
                 flushed => flushed,
             },
@@ -91,7 +93,7 @@ impl<S: Storage> Engine<S> {
         }
     }
 
-    /// Hands the next message out, to be acknowledged.
+    /// Delivers the next message, which the caller must acknowledge.
     #[inline]
     pub(crate) fn receive<D: Deliver<S>>(
         &self,
@@ -103,8 +105,8 @@ impl<S: Storage> Engine<S> {
         self.received(consumer, step, handed)
     }
 
-    /// As [`receive`](Self::receive), for a call that waits: a default consumer that was removed
-    /// does not begin again.
+    /// Delivers the next message to a waiting call, which does not create a removed default
+    /// consumer again (see [`receive`](Self::receive)).
     pub(crate) fn receive_awaited<D: Deliver<S>>(
         &self,
         consumer: &ConsumerState<S>,
@@ -115,7 +117,7 @@ impl<S: Storage> Engine<S> {
         self.received(consumer, step, handed)
     }
 
-    /// What follows a read that hands a message out.
+    /// Drains segments, wakes readers and arms the delivery worker after a delivery.
     #[inline(always)]
     pub(super) fn received<R>(
         &self,
@@ -127,16 +129,17 @@ impl<S: Storage> Engine<S> {
             self.crossed(consumer);
         }
         if reported(&step.outcome).is_some() {
-            // The gap may have ended counts, so another message may go out.
+            // The gap may have ended deliveries in flight, so the consumer may receive another
+            // message.
             self.core.wake_reader(consumer.row);
         }
         let received = step.outcome.map_err(|error| *error)?;
-        // (In a child of a fork, which is refused above, a lock may be held for ever.)
+        // (The checks above reject a forked child, where a lock may stay locked forever.)
         self.arm(consumer);
         Ok(received.map(|message| (message, handed)))
     }
 
-    /// Acknowledges a delivery. One that was called off or is done already changes nothing.
+    /// Acknowledges a delivery. Does nothing if the delivery was cancelled or already acknowledged.
     #[inline]
     pub(crate) fn ack(
         &self,
@@ -155,7 +158,8 @@ impl<S: Storage> Engine<S> {
         if self.options.flush_every_ops.is_some() { self.count_read() } else { Ok(()) }
     }
 
-    /// Gives a delivery back: its message comes again, after `delay` or else as the rules say.
+    /// Returns a delivery to the queue, which delivers the message again after `delay`, or else by
+    /// the consumer's rules.
     pub(crate) fn nack(
         &self,
         consumer: &ConsumerState<S>,
@@ -170,7 +174,7 @@ impl<S: Storage> Engine<S> {
         }
     }
 
-    /// Limits the consumer's messages in flight. Waiters look again: there may be more allowance.
+    /// Limits the consumer's messages in flight. Wakes waiters, since the new limit may allow more.
     pub(crate) fn set_max_in_flight(
         &self,
         consumer: &ConsumerState<S>,
@@ -181,13 +185,13 @@ impl<S: Storage> Engine<S> {
         Ok(())
     }
 
-    /// The default consumer's messages in flight.
+    /// Returns how many messages the default consumer has in flight.
     pub(crate) fn in_flight(&self) -> u64 {
         self.existing_default().map_or(0, |consumer| consumer.in_flight(&self.core))
     }
 
-    /// How many messages wait for the default consumer. Where there is none: how many any consumer
-    /// has yet to deal with.
+    /// Returns how many messages wait for the default consumer; without one, how many some consumer
+    /// has not finished.
     pub(crate) fn len(&self) -> u64 {
         match self.existing_default() {
             Some(consumer) => consumer.len(&self.core),

@@ -1,4 +1,4 @@
-//! The way in: one message, in one piece or in several, or a batch.
+//! Enqueues one message, in one piece or in several, or a batch.
 
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -17,29 +17,29 @@ use crate::storage::Storage;
 use crate::threads::{MutexGuard, current, now, park_timeout};
 use crate::write::{Writer, check_fits};
 
-/// A dead letter is tried again later when the producers' lock is held for longer.
+/// How long a dead letter waits for the producers' lock; after that it is tried again later.
 const DEAD_LETTER_WAITS: Duration = Duration::from_millis(100);
 
-/// For what a write may block its thread.
+/// What a write may wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WaitsFor {
-    /// Until there is room.
+    /// Locks, and room.
     Room,
-    /// For locks.
+    /// Locks, but not for room.
     #[cfg_attr(not(feature = "async"), allow(dead_code, reason = "only futures do not wait"))]
     Locks,
-    /// For a lock, for a moment: the holder of the producers' lock may be at a long write, and the
-    /// caller has leases of other consumers to end.
+    /// The producers' lock, for a moment only: its holder may do a long write, and the caller still
+    /// has to end leases of other consumers.
     Moment,
 }
 
-/// Whether another thread had the lock for writing for longer than a moment.
+/// Returns whether the write gave up because another thread held the producers' lock for too long.
 pub(super) fn is_busy(error: &Error) -> bool {
     matches!(error, Error::Io { source, .. } if source.kind() == io::ErrorKind::WouldBlock)
 }
 
 impl<S: Storage> Engine<S> {
-    /// The producers' lock. An error when the queue was closed while this thread waited for it.
+    /// Takes the producers' lock. Fails when the queue was closed while this thread waited.
     #[inline]
     fn writer(&self) -> Result<MutexGuard<'_, Writer<S::File>>> {
         self.core.check_not_forked()?;
@@ -53,8 +53,8 @@ impl<S: Storage> Engine<S> {
         Ok(writer)
     }
 
-    /// As [`writer`](Self::writer), but waits no longer than a moment: then the error
-    /// [is busy](is_busy).
+    /// Takes the producers' lock, but waits at most [`DEAD_LETTER_WAITS`]; then fails with an error
+    /// that [is busy](is_busy).
     fn writer_in_a_moment(&self) -> Result<MutexGuard<'_, Writer<S::File>>> {
         self.core.check_not_forked()?;
         let (began, mut has_parked) = (now(), false);
@@ -65,7 +65,7 @@ impl<S: Storage> Engine<S> {
             writer = self.core.writer.try_lock();
         }
         if has_parked {
-            // A token that ended a pause may have been meant for the caller's own wait.
+            // An unpark that ended a pause here may have been meant for the caller's own wait.
             current().unpark();
         }
         self.core.check_still_writable()?;
@@ -78,8 +78,8 @@ impl<S: Storage> Engine<S> {
         self.enqueue_payload(payload)
     }
 
-    /// Enqueues one message that lies in several pieces. They are put together in a buffer first
-    /// where it does not go the quick way.
+    /// Enqueues one message that lies in several pieces. Off the fast path it first joins them in a
+    /// buffer.
     pub(crate) fn enqueue_parts(&self, parts: &[IoSlice<'_>]) -> Result<u64> {
         self.enqueue_payload(parts)
     }
@@ -111,7 +111,7 @@ impl<S: Storage> Engine<S> {
         if let Some(bytes) = payload.whole() {
             return self.enqueue_slowly(writer, bytes);
         }
-        // Nobody waits for this copy.
+        // Release the lock first, so that no producer waits for this copy.
         drop(writer);
         self.enqueue(&payload.joined())
     }
@@ -144,7 +144,7 @@ impl<S: Storage> Engine<S> {
         Ok(seq)
     }
 
-    /// After `enqueue` failed with `error` and was rolled back: looks for room if it was full.
+    /// Retries an enqueue that failed with `error` and was rolled back, if the queue was full.
     #[cold]
     fn enqueue_again(&self, error: Error, payload: &[u8]) -> Result<u64> {
         if !error.is_full() {
@@ -153,15 +153,16 @@ impl<S: Storage> Engine<S> {
         self.enqueue_looking(payload)
     }
 
-    /// Enqueues a message that found no room: looks for some first.
+    /// Enqueues a message that found no room, after looking for some.
     #[cold]
     fn enqueue_looking(&self, payload: &[u8]) -> Result<u64> {
         let range = self.write(1, |writer, core| writer.push(core, payload, Batch::default()))?;
         Ok(range.0.start)
     }
 
-    /// Has `push` write `count` messages under the producers' lock, and commits them. When there is
-    /// no room, looks for some, and then does what `on_full` says. Returns the messages' numbers.
+    /// Calls `push` to write `count` messages under the producers' lock, and commits them. When
+    /// there is no room, looks for some, and then follows `on_full`. Returns the messages' sequence
+    /// numbers.
     pub(crate) fn write<R>(
         &self,
         count: u64,
@@ -174,9 +175,9 @@ impl<S: Storage> Engine<S> {
         Ok((first..end.seq, result))
     }
 
-    /// Enqueues a message where that needs no wait for room. Returns its number, and if a flush is
-    /// due, how many operations that flush [covers](Self::note_flushed). The caller calls
-    /// [`refused`](Self::refused) with an error that is the last.
+    /// Enqueues a message without waiting for room. Returns its sequence number, and if a flush is
+    /// due, how many operations that flush [covers](Self::note_flushed). The caller passes its
+    /// final error to [`refused`](Self::refused).
     #[cfg(any(test, feature = "async"))]
     pub(crate) fn offer(&self, payload: &[u8]) -> Result<(u64, Option<u64>)> {
         let _events = events::at_end();
@@ -196,20 +197,20 @@ impl<S: Storage> Engine<S> {
         Ok((seq, due))
     }
 
-    /// The flush that was due is done: it covers that many operations.
+    /// Notes that the flush that was due is done, and covers that many operations.
     #[cfg(any(test, feature = "async"))]
     pub(crate) fn note_flushed(&self, covered: u64) {
         self.operations.note_flushed(covered);
     }
 
-    /// Enqueues a dead letter, which comes from `origin`, in another queue. The caller flushes
-    /// behind it. Never waits for room, whatever `on_full` says, and not for long for a lock. The
-    /// first one of a run syncs the index, under the producers' lock.
+    /// Enqueues a dead letter from `origin`, in another queue. The caller flushes after it. Never
+    /// waits for room, whatever `on_full` says, and not long for a lock. The first dead letter of a
+    /// run syncs the index, under the producers' lock.
     ///
     /// # Errors
     ///
     /// [`Error::Full`]; [`Error::MessageTooLarge`] also for a message that the queue would take
-    /// without an origin; [`Error::Io`] while another thread is at a long write; those of any
+    /// without an origin; [`Error::Io`] while another thread does a long write; the errors of any
     /// write.
     pub(crate) fn enqueue_dead_letter(&self, payload: &[u8], origin: &Origin) -> Result<u64> {
         let _events = events::at_end();
@@ -221,8 +222,7 @@ impl<S: Storage> Engine<S> {
             |writer: &mut Writer<S::File>, core: &Core<S>| writer.push_dead_letter(core, &bytes);
         let committed = self.write_and_commit(WaitsFor::Moment, push);
         let (seq, _, waiters, ()) = committed.map_err(|error| self.refused(error))?;
-        // Not here: a waker may close the queue that the dead letter comes from, with others under
-        // way.
+        // Do not wake here: a waker may close the queue from which dead letters are being carried.
         if waiters != 0
             && !core.durable_only
             && !core.delivery_worker.request(|wanted| wanted.wake_readers = true)
@@ -232,8 +232,8 @@ impl<S: Storage> Engine<S> {
         Ok(seq)
     }
 
-    /// The error of a call that is refused. When that is for want of room it is counted, and says
-    /// which consumer keeps the oldest segment.
+    /// Returns the final error of a rejected call. If the queue was full, counts it, and names the
+    /// consumer that keeps the oldest segment.
     #[cold]
     pub(crate) fn refused(&self, mut error: Error) -> Error {
         if error.is_full() {
@@ -249,8 +249,9 @@ impl<S: Storage> Engine<S> {
         error.of_refusal()
     }
 
-    /// As [`write`](Self::write), without what follows a commit. Returns the first number, the end,
-    /// how many readers wait, and what `push` has returned.
+    /// Calls `push` under the producers' lock and commits, but neither wakes readers nor flushes
+    /// (see [`write`](Self::write)). Returns the first sequence number, the end, how many readers
+    /// wait, and the result of `push`.
     fn write_and_commit<R>(
         &self,
         waits_for: WaitsFor,
@@ -328,7 +329,7 @@ impl<S: Storage> Engine<S> {
         Ok(written.0)
     }
 
-    /// After `count` messages were committed up to `end`: wakes readers, and flushes if due.
+    /// Wakes readers for `count` messages committed up to `end`, and flushes if due.
     #[cold]
     fn written(&self, end: Spot, count: u64, waiters: usize) -> Result<()> {
         if waiters != 0 && !self.core.durable_only {
@@ -343,7 +344,7 @@ impl<S: Storage> Engine<S> {
         flushed.map_err(|error| error.of_flush(self.core.storage.path()))
     }
 
-    /// Counts `count` operations. Flushes when `every` or more are not flushed.
+    /// Counts `count` operations. Flushes when `every` or more are unflushed.
     #[cold]
     pub(super) fn count(&self, every: u64, count: u64) -> Result<()> {
         let Some(covered) = self.operations.count(every, count) else {

@@ -1,4 +1,4 @@
-//! Which queues this process has open.
+//! The queues that this process has open.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -7,7 +7,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::memory::PerProcess;
 
 /// The opening times of the queues that this process has open. A lock holder's pid alone does not
-/// say that it is this process: in another container, another process may have the same pid.
+/// identify this process: a process in another container may have the same pid.
 static OPEN_HERE: PerProcess<Mutex<Vec<SystemTime>>> = PerProcess::new();
 
 fn open_here() -> MutexGuard<'static, Vec<SystemTime>> {
@@ -25,7 +25,7 @@ impl OpenHere {
     }
 }
 
-/// Whether this process has a queue open that it opened at `since`.
+/// Returns whether this process has a queue open that it opened at `since`.
 pub(super) fn is_open_here(since: SystemTime) -> bool {
     open_here().contains(&since)
 }

@@ -1,5 +1,22 @@
-//! One open queue, on the real or a simulated disk: what [`Queue`](crate::Queue) and
-//! [`Consumer`](crate::Consumer) call.
+//! One open queue, on the real or a simulated disk. [`Queue`](crate::Queue) and
+//! [`Consumer`](crate::Consumer) call it.
+//!
+//! | file | what it holds | what it does |
+//! |---|---|---|
+//! | `mod` | [`Engine`] | opens and closes a queue |
+//! | `enqueue`, `operations` | a count for `flush_every_ops` | enqueues messages and batches, flushes when due |
+//! | `room` | | evicts and reclaims segments for a write without room |
+//! | `dequeue`, `reading` | | reads, delivers, acknowledges; then frees space and flushes |
+//! | `read_lanes` | | receives in two lanes |
+//! | `ahead` | a cursor ahead of a consumer | reads messages without taking them |
+//! | `wait` | | waits for a message or a flush |
+//! | `consumer_table`, `consumer_life` | the consumers | creates, moves and removes consumers |
+//! | `dead_letters` | | sets redelivery rules, moves rejected messages to another queue |
+//! | `delivery_worker` | | a thread that ends leases and delays and wakes futures |
+//! | `copy_queue` | | copies a closed queue to another directory |
+//! | `statistics`, `run_figures` | | computes the figures of a queue and its consumers |
+//! | `held` | queues that this process has open | tells whether this process holds a lock |
+//! | `waited_for` | threads that carry dead letters | keeps closing threads from waiting for each other |
 
 pub(crate) mod ahead;
 mod consumer_life;
@@ -48,21 +65,22 @@ pub(crate) struct Engine<S: Storage> {
     pub(crate) core: Arc<Core<S>>,
     pub(crate) options: Options,
     pub(crate) consumers: Arc<Consumers<S>>,
-    /// Operations of this run, counted for `flush_every_ops` above 1.
+    /// How many operations this run has done, for `flush_every_ops` above 1.
     operations: Operations,
-    /// This process has the queue open; none once it is closed.
+    /// Lists the queue among those that this process has open; `None` once it is closed.
     open_here: Mutex<Option<OpenHere>>,
     pub(crate) closing: Mutex<Closing>,
     closed: Condvar,
-    /// Calls that found the queue open and went on to take the registry's or the producers' lock.
+    /// How many calls found the queue open and then began to take the registry's or the producers'
+    /// lock.
     #[cfg(test)]
     pub(crate) came: crate::threads::AtomicU64,
 }
 
-/// Who does the background work: flushes by time, reclaiming, expiry.
+/// Which threads do the background work: flushes by time, reclaiming, expiry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Background {
-    /// The two workers.
+    /// The storage worker and the delivery worker.
     Workers,
     /// The threads that call the queue.
     #[cfg(test)]
@@ -75,7 +93,7 @@ impl<S: Storage> Engine<S> {
         Engine::open_with(storage, options, Background::Workers)
     }
 
-    /// As [`open`](Self::open), without workers: calls do their work.
+    /// Opens the queue in `storage` without workers: the calling threads do their work.
     #[cfg(test)]
     pub(crate) fn open_without_workers(storage: S, options: &Options) -> Result<Engine<S>> {
         Engine::open_with(storage, options, Background::Calls)
@@ -101,7 +119,7 @@ impl<S: Storage> Engine<S> {
         Engine::start(storage, options, background, recovered, open_here)
     }
 
-    /// Begins the run on what recovery found.
+    /// Starts the run from the state that recovery found.
     fn start(
         storage: S,
         options: &Options,
@@ -111,14 +129,14 @@ impl<S: Storage> Engine<S> {
     ) -> Result<Engine<S>> {
         let durable_only = options.flush_every_ops == Some(1);
         let reservation = (!durable_only).then_some(recovered.reservation);
-        // Messages that recovery found may be read at once, so some must be durable first (R4):
-        // where visible means durable, and where no reservation covers their numbers (the run
-        // before needed none, or the index was made anew). A power cut could give those numbers out
-        // again.
+        // Consumers may read messages that recovery found at once, so some must be durable first
+        // (R4): where visible means durable, and where no reservation covers their numbers (the
+        // previous run needed none, or recovery rebuilt the index). After a power cut a writer
+        // could assign those numbers again.
         let undurable = durable_only || recovered.tail.seq > recovered.reservation;
         if recovered.ended == Ended::Killed && recovered.next.is_some() {
-            // A read reports the numbers before the next segment as a gap. Only the page cache may
-            // know of them, and a power cut must not give them out after that.
+            // A read reports the numbers before the next segment as a gap. They may exist only in
+            // the page cache, and no writer may assign them again after a power cut.
             recovered.index.sync()?;
         }
         let Recovered { tail, durable, clean, .. } = recovered;
@@ -150,7 +168,7 @@ impl<S: Storage> Engine<S> {
             (!clean).then(|| engine.core.gaps.known.lock().len()),
         );
         for row in found_consumers {
-            // A message is to blame for the death of a process, and for nothing else.
+            // Count an attempt only for the death of a process, not for a close or a power cut.
             engine.core.index.settle_attempts(row.row, &row.name, |seq| {
                 let is_done = |acks: &NumberRange| (acks.first..=acks.last).contains(&seq);
                 ended == Ended::Killed && seq >= row.place.seq && !row.acks.iter().any(is_done)
@@ -170,13 +188,13 @@ impl<S: Storage> Engine<S> {
         Ok(engine)
     }
 
-    /// Ends the run: wakes all waiters and refuses their calls, makes everything durable, closes
-    /// the files. A second call waits for the first one, and returns what came of it.
+    /// Closes the queue: wakes all waiters and rejects their calls, makes everything durable,
+    /// closes the files. A second call waits for the first one, and returns its error.
     pub(crate) fn close(&self) -> Result<()> {
         let _events = events::at_end();
         match self.close_then(|| Ok(())) {
             Some(closed) => closed,
-            // Here a lock may be held for ever.
+            // In a forked child a lock may stay locked forever.
             None if self.core.forked() => Ok(()),
             None => {
                 let failed = self.closing.lock().failed.clone();
@@ -186,14 +204,16 @@ impl<S: Storage> Engine<S> {
         }
     }
 
-    /// Closes the queue, and does `last` while it is still locked. `None` when another call closes
-    /// it, after that call; and in a child of a fork: the files are the parent process's, and a
-    /// lock that another of the parent's threads held at the fork is held for ever.
+    /// Closes the queue, and calls `last` while it is still locked. Returns `None` when another
+    /// call closes it, after that call has ended; and in a forked child: the files belong to the
+    /// parent process, and a lock that another of the parent's threads held at the fork stays
+    /// locked forever.
     ///
     /// A queue's own thread does not wait for another close, because that close waits for this
     /// thread; nor does a thread that is closing a queue, because its wakers may close it again. A
-    /// close by a queue's own thread waits for another queue's thread, but not for one that waits
-    /// for a third one's end ([`Worker`](crate::threads::worker::Worker)): it may be the same two.
+    /// close by a queue's own thread waits for another queue's thread, but not for one that itself
+    /// waits for a worker's end ([`Worker`](crate::threads::worker::Worker)): those two might wait
+    /// for each other.
     fn close_then(&self, last: impl FnOnce() -> Result<()>) -> Option<Result<()>> {
         if self.core.forked() || self.is_closed_by_another() {
             return None;
@@ -207,15 +227,16 @@ impl<S: Storage> Engine<S> {
         Some(ended)
     }
 
-    /// Whether another call has begun to close the queue. Then its end has come.
+    /// Returns whether another call has begun to close the queue; then waits for its end, if this
+    /// thread may wait.
     fn is_closed_by_another(&self) -> bool {
         let mut closing = self.closing.lock();
         if !std::mem::replace(&mut closing.has_begun, true) {
             return false;
         }
-        // The first close waits for the queue's own threads to end and for who carries dead
-        // letters, and all of these call wakers and subscribers that may close the queue again:
-        // none may wait for it here.
+        // The first close waits for the queue's own threads and for the threads that carry dead
+        // letters. These call wakers and subscribers, which may close the queue again, so they must
+        // not wait for the first close here.
         let may_wait = may_wait() && !planted!(CloseNotWaitedFor);
         while may_wait && !closing.is_over {
             self.closed.wait(&mut closing);
@@ -226,10 +247,12 @@ impl<S: Storage> Engine<S> {
     /// Ends the run; the queue stays locked.
     fn end(&self, over: &CloseIsOver<'_, S>) -> Result<()> {
         let core = &*self.core;
-        // (One that ends the run within a call of the delivery worker leaves what that is at.)
+        // (A close from within a call of the delivery worker skips the dead letters that this
+        // worker is carrying.)
         self.consumers.send_last_dead_letters(core);
         let consumers = {
-            // Threads that write, or make or move a consumer, finish first; no thread begins again.
+            // Threads that write, or create or move a consumer, finish first; no thread begins
+            // after that.
             let registry = &self.consumers.registry;
             let _one_at_a_time = registry.lock();
             let mut writer = core.writer.lock();
@@ -237,14 +260,15 @@ impl<S: Storage> Engine<S> {
             writer.stop();
             self.consumers.by_name.lock().values().cloned().collect::<Vec<_>>()
         };
-        // No lock is held here: wakers may call the queue.
+        // This thread holds no lock here, because wakers may call the queue.
         core.wake_readers(u64::MAX);
         core.wake_writers();
         core.storage_worker.stop();
         core.delivery_worker.stop();
         events::take_over(std::mem::take(&mut core.delivery_worker.requests().wanted.events));
         if over.may_wait {
-            // What they carry is in the other queue: it is to be done here when the run ends.
+            // Their dead letters are in the other queue already: they must be acknowledged here
+            // before the run ends.
             self.consumers.carriers.wait_for_all();
         }
         // Threads that read finish first.
@@ -270,7 +294,7 @@ impl<S: Storage> Engine<S> {
         flushed.and(reclaimed)
     }
 
-    /// Lets others open the queue, whose run has ended.
+    /// Unlocks the queue after its run, so that others can open it.
     fn give_up(&self) {
         drop(self.open_here.lock().take());
         self.core.storage.unlock();
@@ -278,7 +302,7 @@ impl<S: Storage> Engine<S> {
     }
 }
 
-/// How far a close is.
+/// The progress of a close.
 #[derive(Debug, Default)]
 pub(crate) struct Closing {
     has_begun: bool,
@@ -286,14 +310,14 @@ pub(crate) struct Closing {
     failed: Option<Arc<str>>,
 }
 
-/// When dropped, at the end of the close, lets those go on that wait for it.
+/// When dropped, at the end of the close, wakes the threads that wait for it.
 #[derive(Debug)]
 struct CloseIsOver<'a, S: Storage> {
     engine: &'a Engine<S>,
     failed: Option<Arc<str>>,
-    /// Nothing of the run is under way any more.
+    /// Whether no call or thread of the run is active any more.
     has_ended: bool,
-    /// The close may wait for who carries dead letters.
+    /// Whether the close may wait for threads that carry dead letters.
     may_wait: bool,
     _waited_for: WaitedFor,
 }
@@ -309,7 +333,8 @@ impl<S: Storage> CloseIsOver<'_, S> {
 impl<S: Storage> Drop for CloseIsOver<'_, S> {
     fn drop(&mut self) {
         if self.has_ended {
-            // Also after a panic: else nobody could open the queue while a handle of it lives.
+            // Also after a panic: otherwise no process could open the queue while a handle of it
+            // lives.
             self.engine.give_up();
         }
         let mut closing = self.engine.closing.lock();
@@ -326,7 +351,7 @@ impl<S: Storage> Drop for Engine<S> {
     }
 }
 
-/// The state of a run that begins on what recovery found.
+/// Builds the state of a run from what recovery found.
 fn state<S: Storage>(
     storage: S,
     options: &Options,

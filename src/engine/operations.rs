@@ -4,7 +4,8 @@ use std::sync::atomic::Ordering;
 
 use crate::threads::AtomicU64;
 
-/// The operations of all threads since the queue was opened, and those that a flush covers.
+/// How many operations all threads did since the queue was opened, and how many of them a flush
+/// covers.
 #[derive(Debug, Default)]
 pub(super) struct Operations {
     counted: AtomicU64,
@@ -12,17 +13,18 @@ pub(super) struct Operations {
 }
 
 impl Operations {
-    /// Counts `count` operations of the calling thread, which are committed. If `every` or more are
-    /// not flushed, the caller flushes before it returns, and notes what this returns: so no call
-    /// returns while that many may be lost, whoever else is flushing. (It is a multiple of `every`:
-    /// a thread alone flushes each time that it completes the number.)
+    /// Counts `count` committed operations of the calling thread. If `every` or more are unflushed,
+    /// returns how many a flush will cover: the caller flushes before it returns, and then calls
+    /// [`note_flushed`](Self::note_flushed). So no call returns while that many may be lost, even
+    /// while other threads flush. (The result is a multiple of `every`: a single thread flushes
+    /// each time it completes the number.)
     pub(super) fn count(&self, every: u64, count: u64) -> Option<u64> {
         let counted = self.counted.fetch_add(count, Ordering::AcqRel) + count;
         let open = counted.saturating_sub(self.flushed.load(Ordering::Acquire));
         (open >= every).then_some(counted / every * every)
     }
 
-    /// A flush that began when `covered` operations were counted has succeeded.
+    /// Notes that a flush succeeded that began when `covered` operations were counted.
     pub(super) fn note_flushed(&self, covered: u64) {
         self.flushed.fetch_max(covered, Ordering::AcqRel);
     }
@@ -32,7 +34,8 @@ impl Operations {
 mod tests {
     use super::*;
 
-    /// A thread flushes, and others go on: none of them returns beyond the number.
+    /// While one thread flushes, no other thread returns with more unflushed operations than the
+    /// limit.
     #[test]
     fn no_more_than_the_number_are_open_while_a_thread_flushes() {
         let operations = Operations::default();

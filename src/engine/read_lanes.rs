@@ -1,4 +1,4 @@
-//! Two lanes over one consumer.
+//! Reads one consumer in two lanes.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::storage::Storage;
 use crate::threads::now;
 
 impl<S: Storage> Engine<S> {
-    /// The consumer is read in lanes from now on.
+    /// Makes all reads of the consumer go by lanes from now on.
     pub(crate) fn set_lanes(&self, consumer: &ConsumerState<S>, rules: LaneRules) -> Result<()> {
         let _events = events::at_end();
         // No other thread moves or removes the consumer meanwhile.
@@ -24,14 +24,14 @@ impl<S: Storage> Engine<S> {
         if let Within::Millis(age) = rules.within {
             self.core.writer.lock().mark_write_times(&self.core, Duration::from_millis(age));
         }
-        // What an earlier run rejected may go to its dead letters now.
+        // Messages that an earlier run rejected may move to the dead-letter queue now.
         self.arm(consumer);
         self.core.wake_readers(u64::MAX);
         Ok(())
     }
 
-    /// Hands out the next message of one lane, or of both as they share. When the backlog's rate
-    /// holds a message back, `again` is when it allows the next one.
+    /// Delivers the next message of one lane, or of both by their shares. When the backlog's rate
+    /// delays a message, sets `again` to the time at which it allows the next one.
     pub(crate) fn receive_in_lanes<D: Deliver<S> + Copy>(
         &self,
         consumer: &ConsumerState<S>,
@@ -49,21 +49,23 @@ impl<S: Storage> Engine<S> {
         self.received(consumer, step, handed)
     }
 
-    /// As [`wait`](Self::wait), for an `attempt` that receives in lanes.
+    /// Calls an `attempt` that receives in lanes until it has a result or `timeout` is over (see
+    /// [`wait`](Self::wait)).
     pub(crate) fn wait_in_lanes<R>(
         &self,
         consumer: &ConsumerState<S>,
         timeout: Duration,
         attempt: impl FnMut(&mut Option<Instant>) -> Result<Option<R>>,
     ) -> Result<Option<R>> {
-        // A timeout that overflows the clock is for ever.
+        // A timeout that overflows the clock means forever.
         self.wait_and_look(consumer, now().checked_add(timeout), attempt)
     }
 
-    /// Leaves what waits behind, and returns its numbers.
+    /// Moves the messages that wait in the fresh lane to the backlog, and returns their sequence
+    /// numbers.
     pub(crate) fn jump(&self, consumer: &ConsumerState<S>) -> Result<Range<u64>> {
         let left = consumer.jump(&self.core)?;
-        // A thread that waits for the backlog.
+        // A thread may wait for the backlog.
         self.core.wake_readers(u64::MAX);
         Ok(left)
     }

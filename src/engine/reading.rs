@@ -13,8 +13,8 @@ use crate::read::{Check, Cursor, Record, Then};
 use crate::storage::{Storage, StorageFile};
 use crate::threads::now;
 
-/// The window that the record may be lent from, and the offset of its payload there; `None` where
-/// the payload must be copied. Whether lending is sound is decided here and nowhere else.
+/// Returns the window from which the record may be lent, and the offset of its payload there;
+/// `None` where the payload must be copied. Only this function decides whether lending is sound.
 #[inline(always)]
 pub(crate) fn lendable<F>(cursor: &mut Cursor<F>, record: Record) -> Option<(&mut Window, usize)>
 where
@@ -24,8 +24,8 @@ where
     cursor.window().map(|window| (window, offset))
 }
 
-/// The record as a message: lent in place where that is sound, else copied. `None` when the payload
-/// is not what was written: the caller looks for the record again, checked.
+/// Returns the record as a message: lent in place where that is sound, else copied. `None` when the
+/// payload is damaged: then the caller searches for the record again, with checks.
 #[inline]
 pub(crate) fn message<F: StorageFile>(cursor: &mut Cursor<F>, record: Record) -> Option<Message> {
     let len = record.len as usize;
@@ -41,7 +41,7 @@ pub(crate) fn message<F: StorageFile>(cursor: &mut Cursor<F>, record: Record) ->
     cursor.copy_to(record, Then::Stays, &mut bytes).then(|| Message::owned(record.seq, bytes))
 }
 
-/// The next message.
+/// Reads the next message.
 #[inline]
 pub(crate) fn next<S: Storage>(
     engine: &Engine<S>,
@@ -72,7 +72,7 @@ pub(crate) fn take_awaited<S: Storage>(
     engine.read_awaited(consumer, Read::Take, AsMessage)
 }
 
-/// The next message's number, its payload in `buffer`.
+/// Reads the next message into `buffer` and returns its sequence number.
 #[inline(always)]
 pub(crate) fn next_into<S: Storage>(
     engine: &Engine<S>,
@@ -84,7 +84,7 @@ pub(crate) fn next_into<S: Storage>(
     engine.read(consumer, what, Check::Later, IntoBuffer { buffer, then })
 }
 
-/// Delivers into a buffer, whose content is replaced.
+/// Delivers into a buffer and replaces its content.
 struct IntoBuffer<'a> {
     buffer: &'a mut Vec<u8>,
     then: Then,
@@ -99,7 +99,7 @@ impl<S: Storage> Deliver<S> for IntoBuffer<'_> {
     }
 }
 
-/// Whether a message went into the caller's memory.
+/// Whether a message fitted into the caller's memory.
 #[cfg(feature = "capi")]
 pub(crate) enum Fit {
     Copied { seq: u64, len: usize },
@@ -107,7 +107,7 @@ pub(crate) enum Fit {
 }
 
 /// Copies the next message into the memory that `room` returns for its length. When `room` returns
-/// none, the message stays. `None` when there is no message.
+/// `None`, the message stays. Returns `None` when there is no message.
 #[cfg(feature = "capi")]
 #[inline(always)]
 pub(crate) fn next_fitting<'a, S: Storage>(
@@ -135,10 +135,11 @@ impl<'a, S: Storage, R: Fn(usize) -> Option<&'a mut [u8]>> Deliver<S> for Fittin
             Some(out) => {
                 cursor.copy_into(record, out).then_some(Fit::Copied { seq: record.seq, len })
             }
-            // Checked first: a caller is not asked for more room for a damaged message.
+            // Check it first: do not ask a caller for more room for a damaged message.
             None if record.in_window.is_some() && !cursor.is_verified() => None,
             None => {
-                // Remembered: the call that comes with room does not look for the record again.
+                // Remember it, so that the next call, with enough room, does not search for the
+                // record again.
                 cursor.remember(record);
                 Some(Fit::TooSmall { len })
             }
@@ -151,7 +152,7 @@ impl<'a, S: Storage, R: Fn(usize) -> Option<&'a mut [u8]>> Deliver<S> for Fittin
     }
 }
 
-/// Steps over the next message, whose payload is not read. Its number, or `None`.
+/// Skips the next message without reading its payload. Returns its sequence number, or `None`.
 #[inline]
 pub(crate) fn skip<S: Storage>(
     engine: &Engine<S>,
@@ -160,8 +161,8 @@ pub(crate) fn skip<S: Storage>(
     engine.read(consumer, Read::Skip, Check::Never, Unseen)
 }
 
-/// As [`skip`], but `flush_every_ops` does not count it: who moves a place over what another engine
-/// holds makes that durable when it sees fit.
+/// Skips the next message without counting it for `flush_every_ops`: a forwarder, which skips
+/// messages that its destination already has, chooses itself when to flush.
 #[cfg(feature = "forward")]
 pub(crate) fn pass<S: Storage>(
     engine: &Engine<S>,
@@ -175,7 +176,7 @@ pub(crate) fn pass<S: Storage>(
     step.outcome.map_err(|error| *error)
 }
 
-/// Delivers a number alone.
+/// Delivers only the sequence number.
 struct Unseen;
 
 impl<S: Storage> Deliver<S> for Unseen {
@@ -199,7 +200,7 @@ pub(crate) fn batch<S: Storage>(
         match next(engine, consumer, what) {
             Ok(Some(message)) => messages.push(message),
             Ok(None) => break,
-            // The messages taken so far are handed over. The next call meets the error again.
+            // Return the messages taken so far. The next call meets the error again.
             Err(_) if !messages.is_empty() => break,
             Err(error) => return Err(error),
         }
@@ -213,6 +214,6 @@ pub(crate) fn next_waiting<S: Storage>(
     consumer: &ConsumerState<S>,
     timeout: Duration,
 ) -> Result<Option<Message>> {
-    // A timeout that overflows the clock is for ever.
+    // A timeout that overflows the clock means forever.
     engine.wait(consumer, now().checked_add(timeout), || take_awaited(engine, consumer))
 }

@@ -1,5 +1,5 @@
-//! Gives space back: of messages that all consumers have read, that are too old, or that are
-//! dropped for new ones.
+//! Frees space: of messages that all consumers have read, that are too old, or that are dropped for
+//! new ones.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,20 +15,20 @@ use crate::segment::Reclaims;
 use crate::storage::Storage;
 use crate::write::Writer;
 
-/// What a write without room has tried since it last found some.
+/// What a write without room has tried since it last found room.
 #[derive(Debug, Default)]
 pub(super) struct Search {
-    /// Before the disk was asked, a thread still had removed segments open: the disk has no space
-    /// back from those.
+    /// Whether a thread still had removed segments open before the write asked the disk for space:
+    /// their space was not free yet.
     were_open: bool,
-    /// The threads that had some open were waited for.
+    /// Whether the write has already waited for the threads that had removed segments open.
     has_waited: bool,
 }
 
-/// What a search for room has found for a write that was refused.
+/// The result of a search for room for a refused write.
 #[derive(Debug)]
 pub(super) enum SearchOutcome {
-    /// There may be room: the write tries again.
+    /// There may be room: the write should try again.
     Room,
     /// Other threads have removed segments open: there may be room after
     /// [`wait_for_dropped`](Engine::wait_for_dropped), called with no lock held.
@@ -37,26 +37,26 @@ pub(super) enum SearchOutcome {
 }
 
 impl<S: Storage> Engine<S> {
-    /// Called before a record is tried, when the last one was refused. The caller holds the
-    /// producers' lock.
+    /// Prepares to write a record after the last one was refused: frees space that no consumer
+    /// needs. The caller holds the producers' lock.
     #[cold]
     pub(super) fn begin_search(
         &self,
         writer: &mut Writer<S::File>,
         search: &mut Search,
     ) -> Result<()> {
-        // Segments that all consumers have read go first. Else a record that just fits behind them
-        // would keep their space from the next one.
+        // Drain segments that all consumers have read first. Otherwise a record that just fits
+        // behind them would keep their space from the next one.
         self.find_room(writer)?;
-        // Asked before the disk is: a segment may be closed between the refusal and this question,
-        // and then there is room.
+        // Check this before asking the disk: a reader may close a segment between a refusal and
+        // this check, and then there is room.
         search.were_open = self.core.segments.has_removed_open();
         Ok(())
     }
 
-    /// Called after a record was refused with `error`: gives back segments that no consumer needs,
-    /// and with [`OnFull::DropOldest`] the oldest one. `passed` is `Segments::passed` of before the
-    /// try. The caller holds the producers' lock.
+    /// Looks for room after a record was refused with `error`: reclaims segments that no consumer
+    /// needs, and with [`OnFull::DropOldest`] the oldest one. `passed` is the value of
+    /// `Segments::passed` before the attempt. The caller holds the producers' lock.
     #[cold]
     pub(super) fn look_for_room(
         &self,
@@ -78,8 +78,8 @@ impl<S: Storage> Engine<S> {
             search.has_waited = true;
             return Ok(SearchOutcome::Held);
         }
-        // `drop_oldest` finds nothing when the consumers have meanwhile drained what it would drop:
-        // then there is room.
+        // `drop_oldest` finds nothing when consumers have meanwhile drained the segments that it
+        // would drop: then `regain` finds room.
         let drops = matches!(self.options.on_full, OnFull::DropOldest);
         if drops && (self.drop_oldest(writer)? || core.regain(passed)?) {
             search.has_waited = false;
@@ -88,8 +88,8 @@ impl<S: Storage> Engine<S> {
         Ok(SearchOutcome::Nothing)
     }
 
-    /// Drops the messages of the oldest segment, or all when there is only one. False when no
-    /// message is held. The caller holds the producers' lock.
+    /// Drops the messages of the oldest segment, or all messages when there is only one segment.
+    /// Returns false when the queue has no message. The caller holds the producers' lock.
     #[cold]
     fn drop_oldest(&self, writer: &mut Writer<S::File>) -> Result<bool> {
         let unread = self.core.unread();
@@ -105,8 +105,8 @@ impl<S: Storage> Engine<S> {
         }
     }
 
-    /// The messages before `first_held` are gone, of which those before `unread` had been read:
-    /// closes and reclaims their segments.
+    /// Notes that the messages before `first_held` are evicted, of which every consumer had read
+    /// those before `unread`. Makes consumers close their segments, and reclaims these.
     fn gave_up(&self, first_held: u64, unread: u64) -> Result<()> {
         self.core.oldest_seq.fetch_max(first_held, Ordering::AcqRel);
         self.core.note_evicted(unread);
@@ -114,14 +114,14 @@ impl<S: Storage> Engine<S> {
         self.core.have_reclaimed()
     }
 
-    /// Drops messages that are too old. Waits for no consumer: a busy one is asked again later.
+    /// Evicts messages that are too old. Waits for no consumer: a busy one closes its segment at a
+    /// later call.
     pub(crate) fn expire(&self) {
         self.core.expire_old(&|core| self.consumers.release_if_drained(core));
     }
 
-    /// As [`release_if_drained`](Consumers::release_if_drained), but waits for consumers that are
-    /// reading and for a flush under way: these have removed segments open. The caller holds no
-    /// lock.
+    /// Makes all consumers close drained segments, and waits for consumers that are reading and for
+    /// a current flush, since these have removed segments open. The caller holds no lock.
     #[cold]
     pub(super) fn wait_for_dropped(&self) {
         let consumers: Vec<_> = self.consumers.by_name.lock().values().cloned().collect();
@@ -132,11 +132,11 @@ impl<S: Storage> Engine<S> {
         self.core.pool.unmap_unwanted();
     }
 
-    /// Gives back at once what is too old, or what all consumers have read; true when there was
-    /// something. The caller holds the producers' lock.
+    /// Drains and reclaims segments that are too old, or that all consumers have read. Returns
+    /// whether there were any. The caller holds the producers' lock.
     ///
     /// Elsewhere the tail's segment stays even when all of it is read, unless it is long and the
-    /// queue is idle. Here, where there is no other room, it is drained too: it is used again from
+    /// queue is idle. Here, without other room, this drains it too: the queue then reuses it from
     /// its beginning, or makes room for shorter ones.
     #[cold]
     fn find_room(&self, writer: &mut Writer<S::File>) -> Result<bool> {
@@ -152,15 +152,14 @@ impl<S: Storage> Engine<S> {
         self.gave_up(0, 0).map(|()| true)
     }
 
-    /// Called after `consumer` left a segment behind, wanted a window or a descriptor, or met
-    /// dead letters: gives segments back, has other consumers release theirs, and wakes the
-    /// workers.
+    /// Called after `consumer` passed the end of a segment, lacked a window or a descriptor, or met
+    /// dead letters: drains segments, makes other consumers release theirs, and wakes the workers.
     #[cold]
     pub(super) fn crossed(&self, consumer: &ConsumerState<S>) {
         self.give_space_back();
         self.arm(consumer);
         if self.core.window_wanted.swap(false, Ordering::Relaxed) {
-            // Under a tight cap, the window of an idle consumer must not make the others copy.
+            // Under a tight cap, an idle consumer's window must not force the others to copy.
             for other in self.consumers.by_name.lock().values() {
                 if !std::ptr::eq(&**other, consumer) {
                     other.release_if_idle();
@@ -169,7 +168,7 @@ impl<S: Storage> Engine<S> {
             consumer.reconsider_window();
         }
         if self.core.many_open.swap(false, Ordering::Relaxed) {
-            // Descriptors stay few, even with every consumer in a segment of its own.
+            // This keeps descriptors few, even with every consumer in another segment.
             for other in self.consumers.by_name.lock().values() {
                 if !std::ptr::eq(&**other, consumer) {
                     other.release();
@@ -178,7 +177,8 @@ impl<S: Storage> Engine<S> {
         }
     }
 
-    /// Drains the segments that all consumers have passed, and has the storage worker reclaim them.
+    /// Drains the segments that all consumers have passed, and asks the storage worker to reclaim
+    /// them.
     #[cold]
     pub(crate) fn give_space_back(&self) {
         if self.core.drain_passed() {
@@ -186,7 +186,8 @@ impl<S: Storage> Engine<S> {
         }
     }
 
-    /// Has the storage worker reclaim drained segments; without one, reclaims them here.
+    /// Asks the storage worker to reclaim drained segments; without a storage worker, reclaims them
+    /// in this thread.
     pub(crate) fn reclaim_soon(&self) {
         if !self.core.storage_worker.request(|wanted| wanted.reclaim = true) {
             // A failed sync poisons the queue: the next call that writes returns the error.
@@ -196,13 +197,13 @@ impl<S: Storage> Engine<S> {
 }
 
 impl<S: Storage> Consumers<S> {
-    /// How the storage worker has them release their segments.
+    /// Returns the function by which the storage worker makes consumers release their segments.
     pub(crate) fn release(self: &Arc<Self>) -> Release<S> {
         let consumers = Arc::clone(self);
         Arc::new(move |core| consumers.release_if_drained(core))
     }
 
-    /// Has consumers that are not busy release segments that are no longer part of the queue.
+    /// Makes consumers that are not busy release drained segments.
     fn release_if_drained(&self, core: &Core<S>) {
         for consumer in self.by_name.lock().values() {
             consumer.release_if_drained(core);

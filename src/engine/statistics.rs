@@ -1,4 +1,4 @@
-//! The figures of [`Engine::stats`] and of each consumer: read one by one, while others go on.
+//! The figures of [`Engine::stats`] and of each consumer, read one by one while other threads work.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,11 +16,11 @@ use crate::stats::{ConsumerStats, Stats};
 use crate::storage::Storage;
 use crate::threads::{AtomicU64, MutexGuard};
 
-/// What the figures of one reading have in common. While it lives, the list of segments stays.
+/// The values that all figures of one reading share. While it lives, it locks the list of segments.
 struct Reading<'a, S: Storage> {
     core: &'a Core<S>,
     list: MutexGuard<'a, List<S::File>>,
-    /// The end of what is visible.
+    /// The end of the visible messages.
     end: Spot,
     next_seq: u64,
     oldest_seq: u64,
@@ -29,25 +29,29 @@ struct Reading<'a, S: Storage> {
 }
 
 impl<'a, S: Storage> Reading<'a, S> {
-    /// Begins a reading, after the stands of consumers were read: no stand lies behind its end.
+    /// Begins a reading. The caller has read the consumers' positions before, so none lies behind
+    /// its end.
     fn begin(core: &'a Core<S>) -> Reading<'a, S> {
         let list = core.segments.list();
         let end = core.visible.spot();
         let next_seq = core.committed.spot().seq;
-        // A segment that is dropped leaves the list first, and only then is `oldest_seq` moved. The
-        // bytes are counted by the list, whose lock is held here: so is the oldest number.
+        // An evicting thread first removes a segment from the list, and only then moves
+        // `oldest_seq`. The bytes are counted by the list, so the oldest number must match the
+        // list.
         let listed = list.live.front().map_or(0, |row| row.header.first_seq.min(end.seq));
         let oldest_seq = core.oldest_seq.load(Ordering::Acquire).max(listed).min(next_seq);
         let oldest = list.live.front().map_or(end.position, |row| row.header.base);
         Reading { core, list, end, next_seq, oldest_seq, oldest }
     }
 
-    /// Where a consumer with that place reads on: no byte before it is held for it.
+    /// Returns where a consumer at that position reads next: the queue keeps no byte before it for
+    /// this consumer.
     fn begins(&self, place: u64) -> u64 {
         place.max(self.oldest)
     }
 
-    /// The figures of a consumer that stood there. `lowest` is the lowest place of all consumers.
+    /// Returns the figures of a consumer at `stand`. `lowest` is the lowest position of all
+    /// consumers.
     fn of(&self, name: &str, stand: &Stand, lowest: u64) -> ConsumerStats {
         let Stand { place, ref done, in_flight } = *stand;
         let from = self.begins(place.position);
@@ -76,8 +80,8 @@ impl<'a, S: Storage> Reading<'a, S> {
 }
 
 impl<S: Storage> Engine<S> {
-    /// When the segment was begun that the message begins in, in milliseconds since 1970. `None`
-    /// when none holds it.
+    /// Returns when the segment was begun in which the message begins, in milliseconds since 1970;
+    /// `None` when no segment has the message.
     pub(crate) fn segment_begun(&self, seq: u64) -> Option<u64> {
         let core = &*self.core;
         if core.forked() || seq >= core.visible.spot().seq {
@@ -88,8 +92,9 @@ impl<S: Storage> Engine<S> {
         Some(list.live.get(behind.checked_sub(1)?)?.header.created)
     }
 
-    /// Each figure is right at a moment of its own. What was taken is read first and what was
-    /// enqueued last: a message counted as taken is counted as enqueued too, and not as waiting.
+    /// Returns the queue's figures, each right at its own moment. Reads the count of taken messages
+    /// first and of enqueued ones last: so a message counted as taken is also counted as enqueued,
+    /// and not as waiting.
     pub(crate) fn stats(&self) -> Stats {
         let core = &*self.core;
         if core.forked() {
@@ -139,13 +144,13 @@ impl<S: Storage> Engine<S> {
         stats
     }
 
-    /// The lowest place of all consumers; zero without any.
+    /// Returns the lowest position of all consumers; zero without any.
     pub(super) fn lowest_place(&self) -> Spot {
         let consumers = self.consumers.by_name.lock();
         consumers.values().map(|consumer| consumer.cell.spot()).min().unwrap_or_default()
     }
 
-    /// The figures of one consumer.
+    /// Returns the figures of one consumer.
     pub(crate) fn stats_of(&self, consumer: &ConsumerState<S>) -> ConsumerStats {
         let core = &*self.core;
         if core.forked() {
@@ -156,7 +161,7 @@ impl<S: Storage> Engine<S> {
         Reading::begin(core).of(consumer.name(), &stand, lowest)
     }
 
-    /// The figures of all consumers, in the order of their names, up to the same end.
+    /// Returns the figures of all consumers, in the order of their names, up to the same end.
     pub(crate) fn consumer_stats(&self) -> Vec<ConsumerStats> {
         let core = &*self.core;
         if core.forked() {

@@ -1,4 +1,4 @@
-//! Waiting for a message.
+//! Waits for a message.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use crate::threads::ready::Ready;
 use crate::threads::waiting::{Signal, Ticket};
 use crate::threads::{current, now, park, park_timeout};
 
-/// When a wait for a message began. A later interrupt ends the wait. So does a later removal of the
-/// consumer, even if somebody has made the consumer again since.
+/// The counts of interrupts and removals when a wait for a message began. A later interrupt ends
+/// the wait. So does a later removal of the consumer, even if it was created again since.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WaitBegan {
     interrupts: Began,
@@ -23,12 +23,12 @@ pub(crate) struct WaitBegan {
 }
 
 impl<S: Storage> Engine<S> {
-    /// Called where a wait for the consumer's next message begins.
+    /// Returns the beginning of a wait for the consumer's next message.
     pub(crate) fn wait_began(&self, consumer: &ConsumerState<S>) -> WaitBegan {
         WaitBegan { interrupts: self.core.began(), removals: consumer.removals() }
     }
 
-    /// Refuses to wait on when somebody has interrupted, or removed the consumer, since `began`.
+    /// Returns an error if a thread has interrupted, or removed the consumer, since `began`.
     pub(crate) fn check_may_wait_on(
         &self,
         consumer: &ConsumerState<S>,
@@ -41,7 +41,7 @@ impl<S: Storage> Engine<S> {
         Ok(())
     }
 
-    /// The consumer's descriptor. The first call makes it.
+    /// Returns the consumer's descriptor. The first call creates it.
     pub(crate) fn ready_fd<'a>(&self, consumer: &'a ConsumerState<S>) -> Result<BorrowedFd<'a>> {
         self.core.check_not_forked()?;
         if let Some(ready) = consumer.ready.get() {
@@ -55,7 +55,8 @@ impl<S: Storage> Engine<S> {
                 Ready::new().map_err(|error| Error::io("make a descriptor for", path, error))?,
             );
             self.core.waiters.add_ready(consumer.row, &ready);
-            // From here on producers raise it. `set_ready` looks for messages that came before.
+            // From here on producers make it readable. `set_ready` looks for messages enqueued
+            // before.
             self.count_waiter(None);
             consumer.set_ready(&self.core, ready);
         }
@@ -66,10 +67,10 @@ impl<S: Storage> Engine<S> {
         ready.ok_or_else(missing)
     }
 
-    /// Counts a waiter, so that producers wake. Messages become visible under the two locks held
-    /// here: a thread that publishes later sees the count, and the waiter's next read sees what was
-    /// published before. False, and nothing is counted, when a producer holds its lock until the
-    /// `deadline`: it may wait for a sync.
+    /// Counts a waiter, so that producers wake waiters. Messages become visible under the two locks
+    /// taken here: a thread that publishes later sees the count, and the waiter's next read sees
+    /// messages published before. Returns false, and counts nothing, when a producer holds its lock
+    /// until the `deadline`, since it may wait for a sync.
     fn count_waiter(&self, deadline: Option<Instant>) -> bool {
         let writer = match deadline {
             Some(deadline) => self.core.writer.try_lock_until(deadline),
@@ -89,7 +90,7 @@ impl<S: Storage> Engine<S> {
         Ok(self.core.waiters.join(consumer.row, signal))
     }
 
-    /// Takes a waiter out of the line. When there is something left to read, wakes the first one.
+    /// Removes a waiter from the line. When messages are left to read, wakes the first waiter.
     pub(crate) fn leave(&self, consumer: &ConsumerState<S>, ticket: Ticket) {
         if self.core.forked() {
             return;
@@ -99,8 +100,8 @@ impl<S: Storage> Engine<S> {
         self.pass_on(consumer, None);
     }
 
-    /// Wakes one waiter of the consumer when there is something to read, which the caller cannot
-    /// use. With `after`, only a waiter that came later than that one.
+    /// Wakes one waiter of the consumer when there is a message to read that the caller cannot use.
+    /// With `after`, only a waiter that joined later than that one.
     pub(crate) fn pass_on(&self, consumer: &ConsumerState<S>, after: Option<Ticket>) {
         let core = &*self.core;
         if core.message_waiters.load(Ordering::Relaxed) != 0
@@ -111,8 +112,9 @@ impl<S: Storage> Engine<S> {
         }
     }
 
-    /// Calls `attempt` until it has a result, or until `deadline` (`None`: for ever). Sleeps
-    /// between the attempts until it is woken. An interrupt ends it, and a removal of the consumer.
+    /// Calls `attempt` until it has a result, or until `deadline` (`None`: forever). Sleeps between
+    /// the attempts until another thread wakes it. An interrupt or a removal of the consumer ends
+    /// the wait.
     pub(crate) fn wait<R>(
         &self,
         consumer: &ConsumerState<S>,
@@ -122,7 +124,8 @@ impl<S: Storage> Engine<S> {
         self.wait_and_look(consumer, deadline, |_| attempt())
     }
 
-    /// As [`wait`](Self::wait), for an `attempt` that may say when another one is worth it.
+    /// Calls `attempt` until it has a result, or until `deadline`. `attempt` may set a time for the
+    /// next attempt (see [`wait`](Self::wait)).
     pub(super) fn wait_and_look<R>(
         &self,
         consumer: &ConsumerState<S>,
@@ -154,7 +157,7 @@ impl<S: Storage> Engine<S> {
                 return Ok(Some(result));
             }
             if !self.core.delivery_worker.is_running() {
-                // Nobody else looks when a lease or a delay ends.
+                // Without a delivery worker, this thread must look when a lease or a delay ends.
                 again = again.into_iter().chain(consumer.next_due()).min();
             }
             let until = again.into_iter().chain(deadline).min();
@@ -174,7 +177,7 @@ impl<S: Storage> Engine<S> {
     }
 }
 
-/// A waiter's stand in the line; dropping it leaves the line.
+/// A waiter's place in the line; dropping it leaves the line.
 struct InLine<'a, S: Storage> {
     engine: &'a Engine<S>,
     consumer: &'a ConsumerState<S>,
@@ -186,7 +189,7 @@ impl<S: Storage> Drop for InLine<'_, S> {
     fn drop(&mut self) {
         self.engine.leave(self.consumer, self.ticket);
         if self.has_parked {
-            // A token that ended a pause may have been meant for the caller's own `park`.
+            // An unpark that ended a pause here may have been meant for the caller's own `park`.
             current().unpark();
         }
     }

@@ -1,9 +1,9 @@
-//! Who waits for whom when a queue is closed: a close for the calls that carry dead letters, and a
-//! second close for the first one.
+//! Which threads wait when a queue closes: the close waits for the calls that carry dead letters,
+//! and a second close waits for the first one.
 //!
-//! A close, and a call that carries dead letters, run code of the program's, and that code may
-//! close queues. So a thread that others may wait for does not wait itself: no two threads wait for
-//! each other.
+//! A close, and a call that carries dead letters, run the program's code, which may close queues.
+//! So a thread for which others may wait does not wait itself, and no two threads wait for each
+//! other.
 
 use std::cell::Cell;
 
@@ -11,11 +11,11 @@ use crate::threads::worker::is_worker;
 use crate::threads::{Condvar, Mutex};
 
 thread_local! {
-    /// Others may wait for the calling thread: it closes a queue, or carries dead letters.
+    /// Whether others may wait for this thread, because it closes a queue or carries dead letters.
     static IS_WAITED_FOR: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether the calling thread may wait for one that closes a queue or carries dead letters.
+/// Returns whether the calling thread may wait for one that closes a queue or carries dead letters.
 pub(super) fn may_wait() -> bool {
     !IS_WAITED_FOR.get() && !is_worker()
 }
@@ -23,7 +23,7 @@ pub(super) fn may_wait() -> bool {
 /// While it lives, others may wait for the calling thread.
 #[derive(Debug)]
 pub(super) struct WaitedFor {
-    /// They may have waited for it before.
+    /// Whether others could already wait for the thread before.
     before: bool,
 }
 
@@ -39,7 +39,7 @@ impl Drop for WaitedFor {
     }
 }
 
-/// Counts the threads that carry dead letters.
+/// The number of threads that carry dead letters.
 #[derive(Debug, Default)]
 pub(crate) struct Carriers {
     count: Mutex<usize>,
@@ -54,13 +54,14 @@ pub(super) struct Carrying<'a> {
 }
 
 impl Carriers {
-    /// The calling thread is about to take dead letters.
+    /// Counts the calling thread, which is about to take dead letters.
     pub(super) fn begin(&self) -> Carrying<'_> {
         *self.count.lock() += 1;
         Carrying { carriers: self, _waited_for: WaitedFor::begin() }
     }
 
-    /// Waits until nobody carries dead letters. The queue is closed: whoever begins finds none.
+    /// Waits until no thread carries dead letters. The queue is closed, so a thread that begins
+    /// later finds none.
     pub(super) fn wait_for_all(&self) {
         let mut count = self.count.lock();
         while *count > 0 {
