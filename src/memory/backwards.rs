@@ -1,9 +1,9 @@
-//! CRC32C run backwards: which state a sum began from.
+//! Runs CRC32C backwards: computes the state from which a sum began.
 
 use super::checksum::times_x;
 
-/// The raw state that `len` bytes, all zeros, turn into `state`. Of other bytes: the state from
-/// which they lead to `state` is that of `state ^ crc32c(0, bytes)`, because a CRC is affine.
+/// Returns the raw state that `len` zero bytes turn into `state`. For other bytes, call it with
+/// `state ^ crc32c(0, bytes)`, because a CRC is affine.
 pub(crate) fn before_zeros(state: u32, len: u64) -> u32 {
     // x to this power is 1: the polynomial is x + 1 times a primitive one of degree 31.
     const ORDER: u64 = (1 << 31) - 1;
@@ -18,7 +18,7 @@ pub(crate) fn before_zeros(state: u32, len: u64) -> u32 {
     result
 }
 
-/// The product of two polynomials, modulo the polynomial.
+/// Multiplies two polynomials modulo the CRC polynomial.
 fn product(mut a: u32, b: u32) -> u32 {
     let mut sum = 0;
     for bit in (0..32).rev() {
@@ -42,7 +42,7 @@ mod tests {
                 assert_eq!(before_zeros(behind ^ crc32c(0, bytes), len as u64), state, "{len}");
             }
         }
-        // As many bits as x to that power is 1, and one byte more.
+        // x to the power of this many bits is 1; then one byte more.
         let order = (1u64 << 31) - 1;
         assert_eq!(before_zeros(77, order), 77);
         assert_eq!(before_zeros(77, order + 1), before_zeros(77, 1));

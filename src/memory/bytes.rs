@@ -1,6 +1,6 @@
-//! Every way to the bytes of a window: words that other threads read meanwhile, copies in and out
-//! with or without a checksum, ranges lent. The rules that the `SAFETY` comments cite stand in
-//! `mod.rs`.
+//! Every access to the bytes of a window: words that other threads read meanwhile, copies in and
+//! out with or without a checksum, lent ranges. `mod.rs` has the rules that the `SAFETY` comments
+//! cite.
 
 use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -9,7 +9,8 @@ use super::copy_and_check::{copy_bytes, copy_checked, outside, verify};
 use super::{Payload, Window};
 
 impl Window {
-    /// The address of the `len` bytes at `offset`. Panics when they are not all inside the window.
+    /// Returns the address of the `len` bytes at `offset`. Panics when they are not all inside the
+    /// window.
     #[inline]
     pub(super) fn at(&self, offset: usize, len: usize) -> *mut u8 {
         if len > self.len || offset > self.len - len {
@@ -20,8 +21,8 @@ impl Window {
         unsafe { self.base.as_ptr().add(offset) }
     }
 
-    /// As [`at`](Self::at), for bytes that begin with a word. Panics too when the word is not
-    /// aligned (`base` is).
+    /// Returns the address of `len` bytes that begin with a word. Panics when they are not all
+    /// inside the window, or the word is not aligned (`base` is).
     #[inline]
     fn words_at(&self, offset: usize, len: usize) -> *mut u64 {
         let words = self.at(offset, len);
@@ -48,8 +49,8 @@ impl Window {
         unsafe { AtomicU32::from_ptr(word.cast()) }
     }
 
-    /// Reads a little-endian word. Whoever reads a value of [`store_u64`](Self::store_u64) sees all
-    /// that was written before it.
+    /// Reads a little-endian word. A thread that reads a value of [`store_u64`](Self::store_u64)
+    /// also sees everything written before it.
     pub(crate) fn load_u64(&self, offset: usize) -> u64 {
         #[cfg(test)]
         crate::tests::schedule::step();
@@ -64,7 +65,7 @@ impl Window {
         self.word64(offset).store(value.to_le(), Ordering::Release);
     }
 
-    /// Reads a little-endian word, without order.
+    /// Reads a little-endian word, with relaxed ordering.
     #[inline]
     pub(crate) fn load_u64_relaxed(&self, offset: usize) -> u64 {
         #[cfg(test)]
@@ -72,7 +73,7 @@ impl Window {
         u64::from_le(self.word64(offset).load(Ordering::Relaxed))
     }
 
-    /// As [`store_u64`](Self::store_u64), for four bytes.
+    /// Writes a little-endian four-byte word, after everything this thread wrote before.
     #[inline]
     pub(crate) fn store_u32(&self, offset: usize, value: u32) {
         #[cfg(test)]
@@ -97,8 +98,8 @@ impl Window {
         #[cfg(test)]
         crate::tests::schedule::step();
         let from = self.at(offset, into.len());
-        // SAFETY: `from` has as many bytes inside the window, which nobody is writing (rules 1 and
-        // 2); `into` is exclusive, hence elsewhere.
+        // SAFETY: `from` has as many bytes inside the window, which no thread is writing (rules 1
+        // and 2); `into` is exclusive, hence elsewhere.
         unsafe { copy_bytes(into.as_mut_ptr(), from, into.len()) }
     }
 
@@ -117,7 +118,7 @@ impl Window {
         }
     }
 
-    /// [`append_to`](Self::append_to), and the raw CRC32C `crc_state` continued over these bytes.
+    /// Appends `len` bytes to `into`, and returns the raw CRC32C `crc_state` continued over them.
     #[inline(always)]
     pub(crate) fn append_checked(
         &self,
@@ -138,7 +139,8 @@ impl Window {
         }
     }
 
-    /// [`copy_out`](Self::copy_out), and the raw CRC32C `crc_state` continued over these bytes.
+    /// Copies bytes from `offset` on into all of `into`, and returns the raw CRC32C `crc_state`
+    /// continued over them.
     #[inline(always)]
     pub(crate) fn copy_out_checked(&self, offset: usize, into: &mut [u8], crc_state: u32) -> u32 {
         #[cfg(test)]
@@ -205,8 +207,8 @@ impl Window {
     }
 
     /// Writes a fragment into the writer's own range: the payload, then the second header word,
-    /// then the first. So whoever sees the first word sees the whole fragment. `header` makes the
-    /// two words from the raw CRC32C `crc_state` continued over the payload.
+    /// then the first. So a thread that sees the first word sees the whole fragment. `header`
+    /// computes the two words from the raw CRC32C `crc_state` continued over the payload.
     #[inline(always)]
     pub(crate) fn put_fragment<P: Payload + ?Sized>(
         &self,
@@ -244,7 +246,7 @@ impl Window {
         unsafe { AtomicU64::from_ptr(to) }.store(first.to_le(), Ordering::Release);
     }
 
-    /// Reads two little-endian words, without order.
+    /// Reads two little-endian words, with relaxed ordering.
     #[inline]
     pub(crate) fn load_pair(&self, offset: usize) -> [u64; 2] {
         #[cfg(test)]
@@ -270,7 +272,7 @@ impl Window {
         }
     }
 
-    /// Writes little-endian words without order, and behind them four bytes (`last`), after
+    /// Writes little-endian words with relaxed ordering, and behind them four bytes (`last`), after
     /// everything this thread wrote before.
     #[inline]
     pub(crate) fn store_row<const N: usize>(&self, offset: usize, words: [u64; N], last: u32) {

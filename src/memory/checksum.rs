@@ -1,14 +1,14 @@
 //! CRC32C (Castagnoli), the checksum of every record and every table in the files.
 //!
-//! The functions work on the *raw* state, which is not inverted: so a checksum can be seeded with
-//! what ties a record to its position, and continued over several windows. The usual CRC32C of
+//! The functions work on the *raw* state, which is not inverted: so a checksum can start from a
+//! seed that ties a record to its position, and continue over several windows. The usual CRC32C of
 //! `bytes` is `!crc32c(!0, bytes)`.
 //!
-//! The processor's CRC instruction takes eight bytes a cycle but answers three cycles later. So
-//! three stretches ("lanes") of the input run side by side, the later two from a zero state, and
-//! are joined at the end: a state is moved past `m` words by multiplying it with `x^(64 m)`, which
-//! carry-less multiplication does for any `m` with one constant. Where the processor multiplies
-//! whole vectors, long input is summed by that (`wide.rs`).
+//! The processor's CRC instruction takes eight bytes a cycle but returns its result three cycles
+//! later. So three parts ("lanes") of the input run side by side, the later two from a zero state,
+//! and are joined at the end: multiplying a state with `x^(64 m)` moves it past `m` words, which
+//! carry-less multiplication does for any `m` with one constant. Where the processor can multiply
+//! whole vectors, they sum long input (`wide.rs`).
 
 #![expect(unsafe_code, reason = "instructions that some processors do not have")]
 
@@ -79,15 +79,15 @@ mod hardware {
     #[cfg(target_arch = "x86_64")]
     use self::x86_64::word;
 
-    /// From this many words on, the lanes are cut to fit the input. Working out where to cut takes
-    /// some nanoseconds.
+    /// From this many words on, the lanes' lengths fit the input. Computing them takes some
+    /// nanoseconds.
     const FITTED_FROM: usize = 32;
     /// Words of a block. Shorter input is cut into blocks, whose lanes have fixed lengths: the
     /// compiler unrolls them.
     const BLOCK: usize = 16;
     /// Words of the first and the second lane of a block; the third has the rest.
     const BLOCK_LANE: usize = 4;
-    /// Words by which the third lane is longer: it goes on while the other two are multiplied.
+    /// Words by which the third lane is longer: it continues while the other two are multiplied.
     const LEAD: usize = 3;
     /// Words of the longest lane; longer input takes several rounds. Joining costs about ten
     /// cycles, a lane of this length 256.
@@ -120,8 +120,8 @@ mod hardware {
     const ABSENT: u8 = 2;
     static FOUND: AtomicU8 = AtomicU8::new(UNKNOWN);
 
-    /// Whether the processor has the instructions: a constant where the build requires them, else
-    /// one load.
+    /// Returns whether the processor has the instructions: a constant where the build requires
+    /// them, else one load.
     #[inline]
     pub(super) fn available() -> bool {
         if cfg!(miri) {
@@ -133,7 +133,7 @@ mod hardware {
         )) {
             return true;
         }
-        // Relaxed: the answer is the same for every thread, and it publishes nothing else.
+        // Relaxed: the value is the same for every thread, and publishes nothing else.
         match FOUND.load(Ordering::Relaxed) {
             PRESENT => true,
             ABSENT => false,
@@ -191,8 +191,7 @@ mod hardware {
         }
     }
 
-    /// A function of its own: short input would else save and load the loop's registers for
-    /// nothing.
+    /// Not inlined: otherwise short input would save and load the loop's registers for nothing.
     #[cfg_attr(target_arch = "x86_64", target_feature(enable = "sse4.2,pclmulqdq"))]
     #[cfg_attr(target_arch = "aarch64", target_feature(enable = "crc,aes"))]
     #[inline(never)]
@@ -209,7 +208,8 @@ mod hardware {
         update_short(state, words, bytes)
     }
 
-    /// The last words of `bytes`, fewer than [`FITTED_FROM`], and what lies behind them.
+    /// Continues the state over the last words of `bytes`, fewer than [`FITTED_FROM`], and the
+    /// bytes behind them.
     #[cfg_attr(target_arch = "x86_64", target_feature(enable = "sse4.2,pclmulqdq"))]
     #[cfg_attr(target_arch = "aarch64", target_feature(enable = "crc,aes"))]
     #[inline]

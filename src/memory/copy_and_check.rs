@@ -15,9 +15,9 @@
 use crate::memory::checksum::{crc32c, wide};
 use std::ptr;
 
-/// From this length on, the bytes are summed and copied in one pass: each byte is loaded once
-/// (`wide.rs`), or piece by piece, so that each piece is in the first-level cache when it is read
-/// for the second time.
+/// From this length on, one pass sums and copies the bytes: it loads each byte once (`wide.rs`), or
+/// works piece by piece, so that each piece is in the first-level cache when it is read for the
+/// second time.
 const TOGETHER_FROM: usize = wide::FROM;
 /// Bytes of such a piece: three lanes of the checksum.
 const CHECKED_PIECE: usize = 1536;
@@ -46,8 +46,8 @@ fn verify_long(crc_state: u32, bytes: &[u8]) -> u32 {
     })
 }
 
-/// [`copy_bytes`], and the raw CRC32C `crc_state` continued over the copied bytes. Memory behind
-/// the bytes at `from` may be fetched too.
+/// Copies bytes as [`copy_bytes`] does, and returns the raw CRC32C `crc_state` continued over them.
+/// May prefetch memory behind the bytes at `from`.
 ///
 /// # Safety
 ///
@@ -186,8 +186,8 @@ unsafe fn copy_long(to: *mut u8, from: *const u8, len: usize) {
     unsafe { ptr::copy_nonoverlapping(from, to, len) }
 }
 
-/// Panics: an access outside a window is a bug in mmq. Numbers from disk or from a caller are
-/// checked where they come in.
+/// Panics: an access outside a window is a bug in mmq. Other code checks numbers from disk or from
+/// a caller where they enter.
 #[cold]
 #[inline(never)]
 #[allow(clippy::panic, reason = "going on would access memory outside the window")]

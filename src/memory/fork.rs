@@ -1,13 +1,13 @@
-//! Whether this process is a forked child of the one that opened the queue, and what such a child
-//! makes anew.
+//! Detects a forked child of the process that opened the queue, and rebuilds process-wide values in
+//! such a child.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use memmap2::{MmapOptions, MmapRaw};
 
-/// Tells the process that made it from children forked later, which share the queue's files but
-/// none of its threads and locks. A guard that a child makes itself works there.
+/// Distinguishes the process that made it from children forked later, which share the queue's files
+/// but none of its threads and locks. A guard that a child makes itself works in the child.
 #[derive(Debug)]
 pub(crate) struct ForkGuard {
     /// A word that is zero in a forked child until that child makes a guard. Where the system
@@ -22,7 +22,7 @@ static NO_WORD: AtomicU64 = AtomicU64::new(u64::MAX);
 
 impl ForkGuard {
     pub(crate) fn new() -> ForkGuard {
-        // A child's copy of `NEXT` goes on from its parent's value: their tokens differ.
+        // A child's copy of `NEXT` continues from its parent's value, so their tokens differ.
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let word = the_word();
         if ptr::eq(word, &NO_WORD) {
@@ -40,8 +40,8 @@ impl ForkGuard {
         ForkGuard { word: &NO_WORD, token: u64::from(std::process::id()) }
     }
 
-    /// Whether this process is a child, forked after the guard was made. One load where the system
-    /// wipes memory on fork.
+    /// Returns whether this process is a child, forked after the guard was made. One load where the
+    /// system wipes memory on fork.
     #[inline(always)]
     pub(crate) fn forked(&self) -> bool {
         self.is_of_parent() || is_played()
@@ -53,15 +53,15 @@ impl ForkGuard {
         self.word.load(Ordering::Relaxed) != self.token && self.is_other()
     }
 
-    /// Whether this is another process, when the word is not the token.
+    /// Returns whether this is another process, when the word is not the token.
     #[cold]
     fn is_other(&self) -> bool {
         !ptr::eq(self.word, &NO_WORD) || self.token != u64::from(std::process::id())
     }
 }
 
-/// A thread of a test plays a child; or a process of a simulation has died, and what its threads
-/// drop changes nothing any more.
+/// Returns whether a test's thread plays a forked child, or a simulated process has died, so that
+/// the drops of its threads must change nothing.
 #[inline(always)]
 fn is_played() -> bool {
     #[cfg(test)]
@@ -73,16 +73,16 @@ fn is_played() -> bool {
     false
 }
 
-/// The process's one word that is wiped on fork, or [`NO_WORD`]. Not in a `OnceLock`: a fork while
-/// one of the parent's threads filled it would leave it locked in the child.
+/// Returns the process's one word that is wiped on fork, or [`NO_WORD`]. Not in a `OnceLock`: a
+/// fork while a thread of the parent fills it would leave it locked in the child.
 fn the_word() -> &'static AtomicU64 {
     static WORD: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
-    // Acquire and release: the word's page was made before the pointer to it.
+    // Acquire and release: the word's page is made before the pointer to it.
     let mut word = WORD.load(Ordering::Acquire);
     if word.is_null() {
         let fresh = ptr::from_ref(word_wiped_on_fork().unwrap_or(&NO_WORD)).cast_mut();
         let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
-        // Another thread may have been faster: this thread's page stays mapped, unused.
+        // If another thread was faster, this thread's page stays mapped, unused.
         word = WORD.compare_exchange(word, fresh, success, failure).err().unwrap_or(fresh);
     }
     // SAFETY: from a static reference.
@@ -108,8 +108,8 @@ fn word_wiped_on_fork() -> Option<&'static AtomicU64> {
     None
 }
 
-/// A value for the whole process, which a forked child makes anew: a lock in it that one of the
-/// parent's threads held at the fork would never be released in the child.
+/// A value for the whole process, which a forked child makes anew: no thread of the child would
+/// ever release a lock in it that a thread of the parent held at the fork.
 pub(crate) struct PerProcess<T: 'static> {
     made: AtomicPtr<Made<T>>,
 }
@@ -117,7 +117,8 @@ pub(crate) struct PerProcess<T: 'static> {
 struct Made<T: 'static> {
     guard: ForkGuard,
     value: T,
-    /// What the parent made. It is never freed, as a thread of the parent was perhaps changing it.
+    /// The parent's value. It is never freed, since a thread of the parent may have been changing
+    /// it.
     _of_parent: Option<&'static Made<T>>,
 }
 
@@ -126,8 +127,8 @@ impl<T: Send + Sync + 'static> PerProcess<T> {
         PerProcess { made: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    /// The value. `make` makes it at the first call in this process, perhaps in several threads at
-    /// once, of which one succeeds.
+    /// Returns the value. The first call in this process makes it by `make`; of several threads
+    /// that do so at once, one succeeds.
     pub(crate) fn get(&'static self, make: impl FnOnce() -> T) -> &'static T {
         // Acquire: the value was written before the pointer to it.
         let made = self.made.load(Ordering::Acquire);

@@ -1,9 +1,9 @@
 //! Locks and condition variables on the futexes of Linux, which keep all their state in themselves.
 //!
-//! `parking_lot`'s own keep the threads that wait in one table of the process. A child made by
-//! `fork` inherits that table, with threads in it that the child does not have and with parts of it
-//! locked for ever, so a queue that the child opens might hang. What a child makes of these here
-//! knows nothing of the parent.
+//! The locks of `parking_lot` keep waiting threads in one table of the process. A forked child
+//! inherits that table, with threads in it that the child does not have and with parts of it locked
+//! forever, so a queue that the child opens might hang. A lock from here that a child makes shares
+//! nothing with the parent.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
@@ -16,11 +16,11 @@ pub(crate) type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawLock, T>;
 
 const FREE: u32 = 0;
 const RETAINED_FROM: u32 = 1;
-/// Held, and threads may wait for it: who releases it wakes one.
+/// Locked, and threads may wait for it: the thread that unlocks it wakes one.
 const WAITED_FOR: u32 = 2;
 
-/// How often a thread looks at a held lock before it sleeps. Most locks are held for less than two
-/// system calls take.
+/// How often a thread checks a locked lock before it sleeps. Threads hold most locks for a shorter
+/// time than two system calls take.
 const LOOKS: u32 = 100;
 
 /// The lock of a [`Mutex`]: one of the words above.
@@ -29,7 +29,7 @@ pub(crate) struct RawLock(AtomicU32);
 
 // SAFETY: a thread holds the lock from the moment at which it changes the word from FREE until
 // `unlock` makes it FREE again. No other thread finds FREE meanwhile. Acquire at the first and
-// release at the second: who takes the lock next sees what was written under it.
+// release at the second: the next thread that takes the lock sees everything written under it.
 unsafe impl RawMutex for RawLock {
     const INIT: RawLock = RawLock(AtomicU32::new(FREE));
     type GuardMarker = GuardNoSend;
@@ -69,7 +69,7 @@ unsafe impl RawMutexTimed for RawLock {
 }
 
 impl RawLock {
-    /// Waits until the lock is taken. False when it was not by `until`.
+    /// Waits until this thread has the lock. Returns false when it has not by `until`.
     #[cold]
     fn lock_contended(&self, until: Option<Instant>) -> bool {
         for _ in 0..LOOKS {
@@ -89,13 +89,13 @@ impl RawLock {
     }
 }
 
-/// As `parking_lot::Condvar`. A thread may wake without a reason.
+/// Works like `parking_lot::Condvar`, but a thread may wake without a reason.
 #[derive(Debug, Default)]
 pub(crate) struct Condvar {
-    /// Changes whenever threads are woken.
+    /// Changes whenever a thread notifies waiters.
     news: AtomicU32,
-    /// The threads that wait. Each is counted under the mutex, so a thread that changes under the
-    /// mutex what they wait for finds them here.
+    /// How many threads wait. Each counts itself under the mutex, so a thread that changes their
+    /// condition under the mutex sees them here.
     waiters: AtomicU32,
 }
 
@@ -108,7 +108,7 @@ impl Condvar {
         self.sleep(guard, None);
     }
 
-    /// True when the time is over.
+    /// Waits until another thread notifies, or until `until`; then returns true.
     pub(crate) fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, until: Instant) -> bool {
         !self.sleep(guard, Some(until))
     }
@@ -116,13 +116,13 @@ impl Condvar {
     fn sleep<T>(&self, guard: &mut MutexGuard<'_, T>, until: Option<Instant>) -> bool {
         self.waiters.fetch_add(1, Ordering::Relaxed);
         let seen = self.news.load(Ordering::Relaxed);
-        // A thread that wakes others from here on changes `news`: then the system call returns.
+        // A thread that notifies from here on changes `news`, so the system call returns at once.
         let in_time = MutexGuard::unlocked(guard, || sleep(&self.news, seen, until));
         self.waiters.fetch_sub(1, Ordering::Relaxed);
         in_time
     }
 
-    /// One load when nobody waits.
+    /// Wakes all waiters. Costs one load when no thread waits.
     pub(crate) fn notify_all(&self) {
         if self.waiters.load(Ordering::Relaxed) != 0 {
             self.news.fetch_add(1, Ordering::Relaxed);
@@ -131,8 +131,8 @@ impl Condvar {
     }
 }
 
-/// Sleeps while the word is `value`, unless another thread wakes this one. False when the time was
-/// over.
+/// Sleeps while the word is `value`, unless another thread wakes this one. Returns false at
+/// `until`.
 fn sleep(word: &AtomicU32, value: u32, until: Option<Instant>) -> bool {
     let left = until.map(|until| until.saturating_duration_since(Instant::now()));
     let left = left.map(|left| Timespec {

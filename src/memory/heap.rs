@@ -12,8 +12,8 @@ use super::copy_and_check::{copy_bytes, outside};
 pub(crate) struct HeapMemory {
     base: NonNull<u8>,
     len: usize,
-    /// For each page, whether it was stored to since [`take_touched`](Self::take_touched) asked:
-    /// what the processor notes in the tables of a mapping.
+    /// For each page, whether a thread stored to it since the last
+    /// [`take_touched`](Self::take_touched): the dirty bit that the processor sets for a mapping.
     touched: Box<[AtomicBool]>,
 }
 
@@ -39,7 +39,7 @@ impl HeapMemory {
         Arc::new(HeapMemory { base, len, touched })
     }
 
-    /// Notes that these bytes behind `base` are about to be stored to.
+    /// Notes that a thread is about to store to these bytes behind `base`.
     pub(super) fn touch(&self, base: NonNull<u8>, bytes: Range<usize>) {
         let from = base.addr().get() - self.base.addr().get();
         let pages = (from + bytes.start) / PAGE..(from + bytes.end).div_ceil(PAGE);
@@ -48,7 +48,7 @@ impl HeapMemory {
         }
     }
 
-    /// Whether the page was stored to through a window since this was asked last.
+    /// Returns whether a thread stored to the page through a window since the last call.
     pub(crate) fn take_touched(&self, page: usize) -> bool {
         let touched = &self.touched[page];
         touched.load(Ordering::Relaxed) && touched.swap(false, Ordering::Relaxed)

@@ -1,23 +1,35 @@
 //! Every raw pointer: mapped memory, the references to it, and copying in and out of it.
 //!
+//! | file | what it holds | what it does |
+//! |---|---|---|
+//! | `window` | `Window`: a counted reference to mapped bytes | maps, shares, detaches, unmaps |
+//! | `references` | `References`: a count | tells which reference is the last |
+//! | `bytes` | | reads, writes and lends the bytes of a window |
+//! | `copy_and_check` | | copies bytes, with or without a checksum |
+//! | `checksum`, `wide`, `backwards` | | CRC32C, by vectors for long input, and run backwards |
+//! | `payload` | `Payload`: a message in one piece or several | |
+//! | `futex` | `Mutex`, `Condvar` | locks that work in a forked child |
+//! | `fork` | `ForkGuard`, `PerProcess` | detects a forked child, rebuilds values there |
+//! | `shared_extents` | | asks whether a file shares disk space with another |
+//! | `heap` | `HeapMemory`: memory for tests | |
+//!
 //! A **window** is a range of mapped bytes (in tests, of heap bytes). Each [`Window`] is a counted
 //! reference to one; dropping the last reference unmaps it.
 //!
-//! Access is bounds-checked in every build. The queue's own rules no check can see; the `SAFETY`
-//! comments here rely on them:
+//! Every build checks bounds. No check can see the queue's own rules, on which the `SAFETY`
+//! comments here rely:
 //!
 //! 1. bytes at and behind the tail, and those of a segment not yet in use, belong to one writer at
 //!    a time;
 //! 2. bytes before the tail do not change until their segment is recycled, and it is recycled only
 //!    when [`Window::references`] shows that no other reference to its windows is left;
-//! 3. words that change while other threads read them are reached only through the `load_` and
-//!    `store_` functions and `put_fragment`;
+//! 3. threads access words that change while others read them only through the `load_` and `store_`
+//!   functions and `put_fragment`;
 //! 4. no other process changes the files under a running queue: the owner lock keeps other queues
-//!    away. A foreign program that writes into them anyway does the harm it does to any mapped
-//!    file.
+//!   away. A foreign program that writes into them anyway does the same harm as to any mapped file.
 //!
-//! So no byte is copied or lent while a thread writes it, and lent bytes never overlap bytes being
-//! written.
+//! So no thread copies or lends a byte while another writes it, and lent bytes never overlap bytes
+//! being written.
 
 #![expect(unsafe_code, reason = "mapped memory is reached through raw pointers, all of them here")]
 

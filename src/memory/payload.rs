@@ -1,4 +1,4 @@
-//! The bytes of a message, as the caller lends them: in one piece, or in several.
+//! The bytes of a message that the caller lends: in one piece, or in several.
 
 use std::io::IoSlice;
 
@@ -6,18 +6,17 @@ use std::io::IoSlice;
 ///
 /// # Safety
 ///
-/// [`pieces`](Self::pieces) have [`len`](Self::len) bytes together, however often they are asked
-/// for.
+/// [`pieces`](Self::pieces) have [`len`](Self::len) bytes together at every call.
 pub(crate) unsafe trait Payload {
     fn len(&self) -> usize;
 
-    /// The bytes, in pieces that lie one behind the other in the message.
+    /// Returns the bytes, in pieces in the order of the message.
     fn pieces(&self) -> impl Iterator<Item = &[u8]>;
 
-    /// The bytes, where they lie in one piece.
+    /// Returns the bytes, if they lie in one piece.
     fn whole(&self) -> Option<&[u8]>;
 
-    /// A copy of the bytes in one piece.
+    /// Returns a copy of the bytes in one piece.
     #[cold]
     fn joined(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.len());

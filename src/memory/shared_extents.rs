@@ -1,5 +1,5 @@
-//! Whether a file shares space on the disk with another one. (Here, for the system answers through
-//! a pointer.)
+//! Finds out whether a file shares disk space with another one. (In this folder because the system
+//! call writes through a pointer.)
 
 use std::fs::File;
 use std::io;
@@ -41,8 +41,9 @@ const FS_IOC_FIEMAP: Opcode = opcode::read_write::<Head>(b'f', 11);
 const LAST: u32 = 1;
 const SHARED: u32 = 0x2000;
 
-/// Whether any byte from `offset` on lies in an extent that another file or a snapshot shares: a
-/// store there needs new space. An error where the filesystem does not say.
+/// Returns whether any byte from `offset` on lies in an extent that another file or a snapshot
+/// shares: a store there needs new space. Fails where the file system does not support the
+/// question.
 pub(crate) fn shares_extents(file: &File, offset: u64) -> io::Result<bool> {
     let mut start = offset;
     loop {

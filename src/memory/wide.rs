@@ -1,15 +1,14 @@
 //! CRC32C by carry-less multiplication of whole vectors, with or without a copy in the same pass.
 //!
-//! A lane of 128 bits is moved past `d` bits by multiplying its two halves with two constants,
-//! x^(d + 31) and x^(d - 33). The sum of both products, and of what stands there, is as good as all
-//! that lay before. (Of the exponents: the first half lies 64 bits before the second, and the
-//! product of a half with a reflected constant of 32 bits ends 33 bits before the lane's end.) So
-//! 256 bytes go over those that follow, until fewer are left; those 256 are then summed as bytes
-//! are.
+//! A lane of 128 bits is moved past `d` bits by multiplying its two halves with two constants, x^(d
+//! + 31) and x^(d - 33). The sum of both products and of the bytes there replaces all bytes before
+//! them. (Of the exponents: the first half lies 64 bits before the second, and the product of a
+//! half with a reflected constant of 32 bits ends 33 bits before the lane's end.) So 256 bytes are
+//! folded into the next 256, until fewer are left; the last 256 are then summed like plain bytes.
 //!
-//! With the copy, each byte is loaded once: what is summed is what is stored. Measured on an Intel
-//! Xeon (a virtual machine with AVX-512; medians), as ratios to a memcpy of the same bytes into
-//! one buffer:
+//! With the copy, each byte is loaded once: the summed bytes are the stored ones. Measured on an
+//! Intel Xeon (a virtual machine with AVX-512; medians), as ratios to a memcpy of the same bytes
+//! into one buffer:
 //!
 //! | bytes | memory that no cache holds | in pieces | the same bytes again | in pieces |
 //! |---|---|---|---|---|
@@ -33,7 +32,7 @@ pub(crate) fn available() -> bool {
     false
 }
 
-/// Has the processor fetch `len` bytes at `from`, which need not be mapped.
+/// Makes the processor prefetch `len` bytes at `from`, which need not be mapped.
 #[inline(always)]
 pub(crate) fn fetch(from: *const u8, len: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -75,7 +74,7 @@ mod x86_64 {
     }
 
     impl Vectors {
-        /// The longest that the processor has. It has to be [`available`].
+        /// Returns the longest vectors that the processor has. It has to be [`available`].
         #[inline]
         fn longest() -> Vectors {
             let has_512 = has!("avx512f") && has!("avx512vl");
@@ -150,8 +149,8 @@ mod x86_64 {
     macro_rules! fold {
         ($name:ident, $features:literal, $vector:ty, $zero:ident, $load:ident, $store:ident,
             $broadcast:ident, $extend:ident, $product:ident, $xor:ident) => {
-            /// Sums as many whole blocks as there are; returns their bytes, and what stands for all
-            /// of them and for `state` in `lanes`.
+            /// Sums as many whole blocks as there are. Returns their length, and in `lanes` a block
+            /// that replaces all of them and `state`.
             ///
             /// # Safety
             ///

@@ -1,4 +1,4 @@
-//! A window: a mapping, the references to it, and its end. `bytes.rs` has the ways to its bytes.
+//! A window: maps it, counts its references, unmaps it. `bytes.rs` accesses its bytes.
 
 use std::fmt;
 use std::fs::File;
@@ -14,12 +14,13 @@ use crate::memory::references::References;
 #[cfg(test)]
 use super::heap::HeapMemory;
 
-/// The weight that a reference adds at once when it runs out of weight to share. It then gives out
+/// The weight that a reference adds at once when it runs out of weight to share. It then creates
 /// references one by one without an atomic operation.
 pub(super) const BULK: u64 = 1 << 16;
 
-/// Whether a window can be cut off from its file while a thread reads from it ([`Window::detach`]).
-/// Where it cannot, no message is lent: a message may outlive the queue.
+/// Whether a window can be detached from its file while a thread reads from it
+/// ([`Window::detach`]). Where it cannot, readers lend no messages, since a message may outlive the
+/// queue.
 pub(crate) const CAN_DETACH: bool = cfg!(target_os = "linux");
 
 #[cfg_attr(
@@ -28,7 +29,7 @@ pub(crate) const CAN_DETACH: bool = cfg!(target_os = "linux");
 )]
 struct Mapping {
     references: References,
-    /// False where the file must be written by calls: a store through the mapping panics.
+    /// False where the queue must write the file by calls: then a store through the mapping panics.
     #[cfg(test)]
     writable: bool,
     memory: Memory,
@@ -77,7 +78,7 @@ impl Window {
         }
     }
 
-    /// A window of zeros without a file, for its owner alone.
+    /// Returns a window of zeros without a file, private to its owner.
     pub(crate) fn private(len: usize) -> io::Result<Window> {
         let map = MmapRaw::from(MmapOptions::new().len(len).map_anon()?);
         match NonNull::new(map.as_mut_ptr()) {
@@ -86,7 +87,7 @@ impl Window {
         }
     }
 
-    /// A window on heap bytes, for the simulated storage. `offset` must be a multiple of 8.
+    /// Returns a window on heap bytes, for the simulated storage. `offset` must be a multiple of 8.
     #[cfg(test)]
     pub(crate) fn heap(memory: &Arc<HeapMemory>, offset: usize, len: usize) -> Window {
         assert!(offset.is_multiple_of(8));
@@ -94,7 +95,7 @@ impl Window {
         Window::first(base, len, Memory::Heap(Arc::clone(memory)))
     }
 
-    /// The same window, to be read only: a store through it panics.
+    /// Makes the window read-only: a store through it panics.
     #[cfg(test)]
     pub(crate) fn forbid_stores(self) -> Window {
         // SAFETY: a window that was just made is the only reference to its mapping.
@@ -110,13 +111,14 @@ impl Window {
             "mmq stored through a mapping of a file that is to be written by calls"
         );
         crate::tests::sim::before_store();
-        // Behind the step: no other simulated thread runs between this and the store.
+        // After the step, so that no other simulated thread runs between this and the store.
         if let Memory::Heap(memory) = &self.mapping().memory {
             memory.touch(self.base, offset..offset + len);
         }
     }
 
-    /// The first reference to the `len` bytes of `memory` at `base`, which is a multiple of 8.
+    /// Returns the first reference to the `len` bytes of `memory` at `base`, which is a multiple of
+    /// 8.
     fn first(base: NonNull<u8>, len: usize, memory: Memory) -> Window {
         let mapping = Box::new(Mapping {
             references: References::one(),
@@ -134,12 +136,13 @@ impl Window {
         unsafe { self.mapping.as_ref() }
     }
 
-    /// A reference to the same window. The caller has counted `weight`.
+    /// Returns a reference to the same window. The caller has counted `weight`.
     fn same(&self, weight: u64) -> Window {
         Window { weight, ..*self }
     }
 
-    /// Another reference to the window, with an atomic operation only once in [`BULK`] calls.
+    /// Returns another reference to the window, with an atomic operation only once in [`BULK`]
+    /// calls.
     #[inline]
     pub(crate) fn share(&mut self) -> Window {
         if self.weight == 1 {
@@ -150,21 +153,21 @@ impl Window {
         self.same(1)
     }
 
-    /// Another reference to the window, where several threads use this one.
+    /// Returns another reference to the window, where several threads use this one.
     #[inline]
     pub(crate) fn clone_shared(&self) -> Window {
         self.mapping().references.add(1);
         self.same(1)
     }
 
-    /// The weight of all references to the window. When it equals [`weight`](Self::weight), no
-    /// other reference is left, and everything done through others has happened before.
+    /// Returns the weight of all references to the window. When it equals [`weight`](Self::weight),
+    /// no other reference is left, and everything done through others has happened before.
     #[inline]
     pub(crate) fn references(&self) -> u64 {
         self.mapping().references.weight()
     }
 
-    /// How many references this one stands for.
+    /// Returns how many references this one stands for.
     #[inline]
     pub(crate) fn weight(&self) -> u64 {
         self.weight
@@ -201,9 +204,9 @@ impl Window {
         Ok(())
     }
 
-    /// Cuts the window off from its file: it keeps its bytes, private now, at the same address.
-    /// Bytes from `valid` on, which were never lent, become zero. Afterwards another owner may
-    /// write or truncate the file. Where the system cannot do that, nothing changes.
+    /// Detaches the window from its file: the window keeps its bytes, now private, at the same
+    /// address. Bytes from `valid` on, which no reader ever lent, become zero. Afterwards another
+    /// owner may write or truncate the file. Where the system cannot do that, nothing changes.
     pub(crate) fn detach(&self, valid: usize) {
         #[cfg(target_os = "linux")]
         if self.map().is_some() {
