@@ -18,7 +18,7 @@ use super::{CacheToken, Listed, Storage, system};
 use crate::error::SyncFailed;
 use crate::format::{INDEX_NAME, segment_slot};
 
-/// The permission bits of files. The queue's own process reads and writes them.
+/// The permission bits of files; the queue's own process must be able to read and write.
 const FILE_BITS: Mode = Mode::from_raw_mode(0o666);
 const OWNERS: Mode = Mode::from_raw_mode(0o600);
 const DIRECTORY_BITS: Mode = Mode::from_raw_mode(0o777);
@@ -27,15 +27,15 @@ const DIRECTORY_BITS: Mode = Mode::from_raw_mode(0o777);
 #[derive(Debug)]
 pub(crate) struct FileStorage {
     path: PathBuf,
-    /// Also carries the lock: closing the descriptor gives the lock back.
+    /// Also holds the lock: closing the descriptor releases it.
     pub(super) directory: OwnedFd,
     overwrites: Overwrites,
-    /// Files are opened for reading alone.
+    /// Whether to open files only for reading.
     looks_only: bool,
-    /// The permission bits of new files, once they are known: see [`mode`](Self::mode).
+    /// The permission bits of new files, once known (see [`mode`](Self::mode)).
     mode: OnceLock<Mode>,
-    /// The directories that hold the names of the queue's directory and of those created above it,
-    /// until they are synced.
+    /// The parents of the queue's directory and of the directories created above it, until a sync
+    /// has made their names durable.
     unsynced_parents: Mutex<Vec<OwnedFd>>,
 }
 
@@ -54,23 +54,24 @@ impl FileStorage {
         })
     }
 
-    /// As [`open`](Self::open), to read files and nothing else.
+    /// Opens the existing directory only to read its files.
     pub(crate) fn open_to_look(path: &Path) -> io::Result<FileStorage> {
         let storage = FileStorage::open(path)?;
         Ok(FileStorage { looks_only: true, ..storage })
     }
 
     /// Opens the directory, and creates it with every missing parent when it does not exist. The
-    /// names become durable with the first sync of the directory; so does the name of one that
-    /// exists, for whoever created it may have been killed before syncing it.
+    /// names become durable with the first sync of the directory; so does the name of an existing
+    /// directory, since its creator may have been killed before syncing it.
     ///
-    /// With a [`mode`](Self::with_mode) a directory that is created gets the permission bits that
-    /// go with it, and else those that the umask leaves.
+    /// With a [`mode`](Self::with_mode) a new directory gets the matching permission bits, and
+    /// otherwise those that the umask leaves.
     pub(crate) fn create(path: &Path, mode: Option<u32>) -> io::Result<FileStorage> {
         FileStorage::create_as(path, mode.map(permissions))
     }
 
-    /// As [`create`](Self::create), another one with the same permission bits.
+    /// Creates or opens another directory with the same permission bits (see
+    /// [`create`](Self::create)).
     pub(crate) fn create_like(&self, path: &Path) -> io::Result<FileStorage> {
         FileStorage::create_as(path, self.mode())
     }
@@ -95,8 +96,8 @@ impl FileStorage {
         Ok(storage.with_bits(mode))
     }
 
-    /// Gives the directory another name, which is free or that of an empty directory. A power cut
-    /// leaves one of the two names, and once this has returned the new one.
+    /// Renames the directory to a free name, or that of an empty directory. A power cut leaves one
+    /// of the two names, and once this has returned the new one.
     pub(crate) fn rename_to(&self, path: &Path) -> io::Result<()> {
         retry_on_intr(|| rustix::fs::rename(&self.path, path))?;
         match open_parent(&self.directory, Path::new(".."))? {
@@ -105,7 +106,7 @@ impl FileStorage {
         }
     }
 
-    /// The same, whose new files get these permission bits, whatever the umask is.
+    /// Makes new files get these permission bits, whatever the umask is.
     pub(crate) fn with_mode(self, mode: Option<u32>) -> FileStorage {
         self.with_bits(mode.map(permissions))
     }
@@ -114,8 +115,8 @@ impl FileStorage {
         FileStorage { mode: mode.map_or_else(OnceLock::new, OnceLock::from), ..self }
     }
 
-    /// The permission bits of new files: those that were asked for, or else those of the index or
-    /// of any segment. None where no file is there: then the umask says them.
+    /// Returns the permission bits of new files: the requested ones, or else those of the index or
+    /// of any segment. `None` without files: then the umask determines them.
     fn mode(&self) -> Option<Mode> {
         if let Some(mode) = self.mode.get() {
             return Some(*mode);
@@ -134,8 +135,8 @@ impl FileStorage {
         is_file.then(|| Mode::from_raw_mode(stat.st_mode) & FILE_BITS | OWNERS)
     }
 
-    /// Gives the queue's files that are there the permission bits of new ones, and the directory
-    /// those that go with them, unless it is another user's.
+    /// Gives the queue's existing files the permission bits of new ones, and the directory the
+    /// matching ones, unless another user owns it.
     pub(crate) fn change_modes(&self) -> io::Result<()> {
         let Some(mode) = self.mode() else {
             return Ok(());
@@ -144,7 +145,7 @@ impl FileStorage {
         for listed in self.list()?.iter().filter(|it| it.is_file && is_ours(&it.name)) {
             match self.open_file(&listed.name, OFlags::empty()) {
                 Ok(file) => change_mode(&file, mode, FILE_BITS)?,
-                // It went meanwhile.
+                // The file was removed meanwhile.
                 Err(Errno::NOENT) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -217,7 +218,7 @@ impl Storage for FileStorage {
     fn open(&self, name: &str) -> io::Result<DiskFile> {
         let file = match self.open_file(name, OFlags::empty()) {
             Ok(file) => file,
-            // The answers to a symbolic link (MLINK on FreeBSD), a directory, a socket and a device
+            // The errors for a symbolic link (MLINK on FreeBSD), a directory, a socket and a device
             // without a driver.
             Err(
                 Errno::LOOP
@@ -236,8 +237,8 @@ impl Storage for FileStorage {
             return Err(not_ours("not a regular file"));
         }
         if stat.st_nlink != 1 && !self.looks_only {
-            // A hard link is no damage (a backup may have made it), but a store would reach the
-            // other name, too.
+            // A hard link is not damage (a backup may have made it), but a store would change the
+            // other file, too.
             let why = "has more than one name (hard links): remove the others, or put a copy in its place";
             return Err(io::Error::new(ErrorKind::Unsupported, why));
         }
@@ -276,8 +277,8 @@ impl Storage for FileStorage {
     }
 
     fn try_lock(&self) -> io::Result<bool> {
-        // The open file description holds the lock: a second descriptor is refused even in this
-        // process.
+        // The open file description holds the lock, so a second descriptor cannot take it even in
+        // this process.
         match retry_on_intr(|| {
             rustix::fs::flock(&self.directory, FlockOperation::NonBlockingLockExclusive)
         }) {
@@ -288,8 +289,8 @@ impl Storage for FileStorage {
     }
 
     fn unlock(&self) {
-        // Unlocking an open descriptor cannot fail. If it did, the lock would go with the
-        // descriptor.
+        // Unlocking an open descriptor cannot fail. If it did, closing the descriptor would release
+        // the lock.
         let _ =
             retry_on_intr(|| rustix::fs::flock(&self.directory, FlockOperation::NonBlockingUnlock));
     }
@@ -311,8 +312,8 @@ impl Storage for FileStorage {
     fn random(&self) -> [u8; 16] {
         let mut bytes = [0; 16];
         if system::fill_random(&mut bytes).is_err() {
-            // The standard library keys its hash maps from the system's randomness, and never twice
-            // alike.
+            // The standard library keys its hash maps from the system's randomness, each with a
+            // different key.
             let state = RandomState::new();
             bytes[..8].copy_from_slice(&state.hash_one((self.now(), 0)).to_le_bytes());
             bytes[8..].copy_from_slice(&state.hash_one((self.now(), 1)).to_le_bytes());
@@ -346,7 +347,8 @@ fn permissions(mode: u32) -> Mode {
     Mode::from_raw_mode(mode as RawMode)
 }
 
-/// The permission bits of a directory whose files have these: who may read them may come to them.
+/// Returns the permission bits of a directory whose files have these: a user who may read the files
+/// may enter the directory.
 fn of_directory(mode: Mode) -> Mode {
     mode | Mode::from_raw_mode((mode.as_raw_mode() & 0o444) >> 2)
 }
@@ -361,11 +363,10 @@ fn change_mode(file: impl AsFd, mode: Mode, bits: Mode) -> rustix::io::Result<()
     rustix::fs::fchmod(&file, found & !bits | mode)
 }
 
-/// Creates the directory and the missing ones above it, and returns the directories that hold their
-/// names, for the first sync. The `mode` is that of the files in it. If a power cut undid the name
-/// of the queue's directory, the queue would be lost whatever was flushed. The name of the first
-/// directory that existed is synced, too: whoever created it may have been killed before syncing
-/// it.
+/// Creates the directory and the missing ones above it, and returns their parents, for the first
+/// sync. `mode` is that of the files in it. If a power cut removed the name of the queue's
+/// directory, the queue would be lost whatever was flushed. The first sync also covers the name of
+/// the first existing directory: its creator may have been killed before syncing it.
 fn create_directory(path: &Path, mode: Option<Mode>) -> io::Result<Vec<OwnedFd>> {
     let mut existing = path;
     let mut missing = Vec::new();
@@ -392,15 +393,15 @@ fn create_directory(path: &Path, mode: Option<Mode>) -> io::Result<Vec<OwnedFd>>
 fn open_parent(at: impl AsFd, path: &Path) -> io::Result<Option<OwnedFd>> {
     match open_directory(at, path) {
         Ok(parent) => Ok(Some(parent)),
-        // A parent that may not be read cannot be synced. NOENT and NOTDIR get a better error from
-        // the next call.
+        // A parent that this process may not read cannot be synced. For NOENT and NOTDIR the next
+        // call gives a better error.
         Err(Errno::ACCESS | Errno::PERM | Errno::NOENT | Errno::NOTDIR) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Syncs the names in a directory. INVAL: the filesystem knows no sync of directories, and what it
-/// does by itself is all there is.
+/// Syncs the names in a directory. INVAL means that the file system cannot sync directories, so
+/// nothing more can be done.
 fn sync_names(directory: &OwnedFd) -> rustix::io::Result<()> {
     match retry_on_intr(|| system::full_sync(directory)) {
         Err(Errno::INVAL) => Ok(()),

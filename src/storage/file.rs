@@ -22,12 +22,12 @@ use crate::memory::Window;
 pub(super) enum Overwrites {
     /// No: the filesystem writes to where the bytes lie.
     InPlace,
-    /// Only where another file shares the extent (xfs; an overlay, which hides what lies below it).
-    /// Each file is asked.
+    /// Only where another file shares the extent (xfs; an overlay, which hides the file system
+    /// below). The queue asks for each file.
     InPlaceUnlessShared,
-    /// Yes, as far as is known: the filesystem copies on write, or is not known. On btrfs a file
-    /// with NOCOW is overwritten in place, but even then the kernel asks for new space first: on a
-    /// full disk it refuses a call and makes a mapped store wait for ever.
+    /// Assume yes: the file system copies on write, or is unknown. On btrfs a file with NOCOW is
+    /// overwritten in place, but even then the kernel asks for new space first: on a full disk it
+    /// fails a call and makes a mapped store wait forever.
     MayCopy,
 }
 
@@ -36,9 +36,9 @@ pub(super) enum Overwrites {
 pub(crate) struct DiskFile {
     pub(super) file: File,
     overwrites: Overwrites,
-    /// When it was opened it took fewer bytes of disk than its length.
+    /// Whether it took fewer disk bytes than its length when it was opened.
     is_sparse: bool,
-    /// Bytes are changed through a mapping, as `find_stores` found it last.
+    /// Whether the queue changes bytes through a mapping, by the last `find_stores`.
     by_map: AtomicBool,
 }
 
@@ -48,12 +48,12 @@ impl DiskFile {
         DiskFile { file, overwrites, is_sparse: false, by_map }
     }
 
-    /// Notes what the system says of the file.
+    /// Takes over the file's status from the system.
     pub(super) fn with_stat(self, stat: &rustix::fs::Stat) -> DiskFile {
         DiskFile { is_sparse: stat.st_blocks * 512 < stat.st_size, ..self }
     }
 
-    /// For a file that was just created.
+    /// Wraps a file that was just created.
     pub(super) fn created(file: File, overwrites: Overwrites) -> DiskFile {
         let created = DiskFile::opened(file, overwrites);
         if overwrites == Overwrites::MayCopy {
@@ -65,8 +65,8 @@ impl DiskFile {
         created
     }
 
-    /// Where the filesystem may copy, bytes are changed by calls, and compression makes a file
-    /// shorter that has no holes.
+    /// Allocates space for the holes of a sparse file. Not where the file system may copy: there
+    /// the queue changes bytes by calls, and compression makes a file without holes look sparse.
     pub(super) fn fill_holes(&self) -> io::Result<()> {
         if self.overwrites == Overwrites::MayCopy || !self.is_sparse {
             return Ok(());
@@ -92,9 +92,9 @@ impl StorageFile for DiskFile {
             return Ok(());
         }
         system::allocate(&self.file, offset, len, old_len).inspect_err(|_| {
-            // ext4 leaves the file extended over the space it could get; cutting the file gives
-            // that space back. Should even this fail, the error already says that nothing behind
-            // the old length can be relied on.
+            // ext4 leaves the file extended over the space it could get; truncating the file frees
+            // that space. Even if this fails, the caller's error says not to rely on anything
+            // behind the old length.
             let _ = self.file.set_len(old_len);
         })
     }

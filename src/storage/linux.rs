@@ -1,5 +1,4 @@
-//! What depends on Linux: which calls make bytes durable, how space is allocated, what a filesystem
-//! promises.
+//! The system calls of Linux: syncs, allocation, and properties of file systems.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -25,11 +24,11 @@ pub(super) fn allocate(file: &File, offset: u64, len: u64, old_len: u64) -> io::
     }
 }
 
-/// How the directory's filesystem overwrites. Only those known to write in place count as such: a
-/// wrong guess is a SIGBUS on a full disk, while writing by calls is merely slower.
+/// Returns how the directory's file system overwrites. Only those known to write in place count as
+/// such: a wrong guess means SIGBUS on a full disk, while writing by calls is merely slower.
 pub(super) fn overwrites(directory: &OwnedFd) -> io::Result<Overwrites> {
     Ok(match retry_on_intr(|| rustix::fs::fstatfs(directory))?.f_type as u32 {
-        // ext2/3/4, tmpfs, jfs, and f2fs, which keeps space aside for every block it has given out.
+        // ext2/3/4, tmpfs, jfs, and f2fs, which reserves space for every allocated block.
         0xEF53 | 0x0102_1994 | 0x3153_464A | 0xF2F5_2010 => Overwrites::InPlace,
         0x5846_5342 => Overwrites::InPlaceUnlessShared,
         // An overlay gives the numbers of its upper layer: btrfs counts no inodes.
@@ -49,8 +48,8 @@ pub(super) fn set_nocow(file: &File) {
     }
 }
 
-/// Whether no other file shares the extents from `offset` on. False when the filesystem does not
-/// say.
+/// Returns whether no other file shares the extents from `offset` on; false when the file system
+/// does not support the question.
 pub(super) fn has_own_extents(file: &File, offset: u64) -> bool {
     crate::memory::shares_extents(file, offset).is_ok_and(|shared| !shared)
 }
@@ -59,22 +58,22 @@ pub(super) fn unshare(file: &File, len: u64) {
     let _ = retry_on_intr(|| rustix::fs::fallocate(file, FallocateFlags::UNSHARE_RANGE, 0, len));
 }
 
-/// What the kernel calls this boot. It is read once: a process does not outlive its boot, and the
-/// walk through /proc takes longer than the rest of an opening.
+/// Returns the kernel's id of this boot. Reads it once: a process does not outlive its boot, and
+/// the walk through /proc takes longer than the rest of an opening.
 fn boot_id() -> Option<&'static [u8]> {
     static BOOT: OnceLock<Vec<u8>> = OnceLock::new();
     if BOOT.get().is_none() {
         let boot = std::fs::read("/proc/sys/kernel/random/boot_id").ok();
-        // Another thread may have set the same meanwhile.
+        // Another thread may have set the same value meanwhile.
         let _ = BOOT.set(boot.filter(|boot| boot.len() >= 32)?);
     }
     BOOT.get().map(Vec::as_slice)
 }
 
-/// `None` when the boot cannot be identified; then no cached byte is trusted.
+/// Returns `None` when the boot cannot be identified; then recovery trusts no cached byte.
 pub(super) fn cache_token(directory: &OwnedFd) -> Option<CacheToken> {
-    // STATX_MNT_ID_UNIQUE (Linux 6.8) is never given twice in a boot. The plain mount id is: umount
-    // and mount may give the same again, so it proves nothing.
+    // The kernel never reuses a STATX_MNT_ID_UNIQUE (Linux 6.8) in a boot. It does reuse plain
+    // mount ids after umount and mount, so they prove nothing.
     const UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
     let boot = boot_id()?;
     let stat =
@@ -93,12 +92,12 @@ pub(super) fn cache_token(directory: &OwnedFd) -> Option<CacheToken> {
     })
 }
 
-/// The process that holds the lock of the directory, as the kernel lists it. The lock itself is not
-/// touched: whoever opened the queue in that moment would find that it is locked.
+/// Returns the process that holds the lock of the directory, from the kernel's list. Does not try
+/// the lock: a process that opened the queue in that moment would find it locked.
 ///
 /// `/proc/locks` names the device and the inode of a locked file. On btrfs, and on an overlay, that
-/// device is another one than `stat` gives; so a lock on the same inode counts too if the process
-/// has the directory open, and if nobody may look at its descriptors.
+/// device differs from the one of `stat`; so a lock on the same inode counts too if the process has
+/// the directory open, or if this process may not see its descriptors.
 pub(super) fn holder(directory: &OwnedFd) -> Option<u32> {
     let stat = retry_on_intr(|| rustix::fs::fstat(directory)).ok()?;
     let locks = std::fs::read_to_string("/proc/locks").ok()?;
@@ -124,10 +123,11 @@ pub(super) fn holder(directory: &OwnedFd) -> Option<u32> {
     })
 }
 
-/// Whether the process has that directory open; `None` when it is there and nobody may look.
+/// Returns whether the process has that directory open; `None` when this process may not see its
+/// descriptors.
 fn has_open(pid: u32, stat: &rustix::fs::Stat) -> Option<bool> {
     let descriptors = match std::fs::read_dir(format!("/proc/{pid}/fd")) {
-        // It has ended since its lock was read, and the lock with it.
+        // The process has ended since the lock was read, and its lock with it.
         Err(error) if error.kind() == ErrorKind::NotFound => return Some(false),
         descriptors => descriptors.ok()?,
     };

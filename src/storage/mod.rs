@@ -1,8 +1,17 @@
-//! The place the queue's files live in: one directory, reached only through its descriptor.
+//! The directory with the queue's files, reached only through its descriptor.
 //!
-//! Everything the queue asks of the disk goes through [`Storage`] and [`StorageFile`], so that
-//! tests can put a simulated disk in its place. Names are single path components; nothing here
-//! follows a symbolic link below the directory.
+//! | file | what it holds | what it does |
+//! |---|---|---|
+//! | `mod` | the traits `Storage` and `StorageFile` | reads files around damage, stores bytes again |
+//! | `directory`, `file` | a real directory, a real file | |
+//! | `linux`, `other` | | system calls for Linux and for other systems |
+//! | `overlay` | changes kept in memory | shows what an opening would do, without writing |
+//! | `poison` | closed, poisoned, ended | remembers the first failed sync |
+//! | `sheet` | the bytes of the index file | stores them through a mapping or by write calls |
+//!
+//! The queue uses the disk only through [`Storage`] and [`StorageFile`], so that tests can use a
+//! simulated disk instead. Names are single path components; nothing here follows a symbolic link
+//! below the directory.
 
 mod directory;
 mod file;
@@ -36,19 +45,20 @@ pub(crate) struct Listed {
     pub(crate) is_file: bool,
 }
 
-/// Says for how long cached bytes are kept: while the storage answers with the same token, none can
-/// have been lost.
+/// Identifies how long the system keeps cached bytes: while the storage returns the same token, no
+/// cached byte can have been lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct CacheToken {
     /// A hash of boot, device and inode of the directory: no other boot or directory has it.
     pub(crate) place: [u8; 16],
-    /// The mount through which the directory is seen: a number that is never given twice in a boot.
-    /// Zero when it cannot be known.
+    /// The mount through which the process sees the directory: a number that the kernel never
+    /// reuses in a boot. Zero when it is unknown.
     pub(crate) mount: u64,
 }
 
 impl CacheToken {
-    /// Whether the files still show every byte that was stored under the `other` token.
+    /// Returns whether the files still show every byte that a process stored under the `other`
+    /// token.
     pub(crate) fn is(&self, other: &CacheToken) -> bool {
         let is_mount = self.mount == other.mount && self.mount != 0;
         self.place == other.place && is_mount
@@ -62,12 +72,12 @@ impl CacheToken {
     }
 }
 
-/// What the queue asks of the place its files live in. The real one is `FileStorage`; tests use
-/// `SimStorage`, which keeps what is durable apart from what is only cached and can fail any call.
+/// The operations that the queue needs on its directory. The real one is `FileStorage`; tests use
+/// `SimStorage`, which keeps durable bytes apart from cached ones and can fail any call.
 pub(crate) trait Storage: std::fmt::Debug + Send + Sync + Sized + 'static {
     type File: StorageFile;
-    /// The names in the directory, and whether each is a regular file. A name that is not UTF-8 is
-    /// foreign, and comes in a form that cannot be opened.
+    /// Returns the names in the directory, and whether each is a regular file. A name that is not
+    /// UTF-8 is foreign, and is returned in a form that cannot be opened.
     fn list(&self) -> io::Result<Vec<Listed>>;
     /// Creates a new file for reading and writing; fails when the name exists. Sets NOCOW while the
     /// file is empty, where the filesystem knows it.
@@ -75,9 +85,9 @@ pub(crate) trait Storage: std::fmt::Debug + Send + Sync + Sized + 'static {
     /// Opens an existing regular file (never follows a symbolic link; anything but a regular file
     /// is ErrorKind::InvalidData).
     fn open(&self, name: &str) -> io::Result<Self::File>;
-    /// Gives space to the holes of an open file, if this storage may write. A copy that leaves out
-    /// zeros has holes, and on a full disk a mapped store into one, or on tmpfs a load, would end
-    /// the process.
+    /// Allocates space for the holes of an open file, if this storage may write. A sparse copy has
+    /// holes, and on a full disk a mapped store into one, or on tmpfs a load, would kill the
+    /// process.
     fn fill_holes(&self, _file: &Self::File) -> io::Result<()> {
         Ok(())
     }
@@ -85,21 +95,21 @@ pub(crate) trait Storage: std::fmt::Debug + Send + Sync + Sized + 'static {
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Makes creations, renames and removals durable.
     fn sync_directory(&self) -> Result<(), SyncFailed>;
-    /// Whether the directory was removed: it has no names any more, and never will.
+    /// Returns whether the directory was removed, so that it can never contain a name again.
     fn is_removed(&self) -> bool;
-    /// Takes the queue's lock; `Ok(false)` when somebody else holds it. The lock dies with the
-    /// process.
+    /// Takes the queue's lock; returns `Ok(false)` when another opener holds it. The lock dies with
+    /// the process.
     fn try_lock(&self) -> io::Result<bool>;
     /// Releases the lock before the storage itself is dropped.
     fn unlock(&self);
-    /// The process that holds the lock, looked up without taking it; `None` when nobody does. 0: a
-    /// process that cannot be named here.
+    /// Returns the process that holds the lock, without taking it; `None` when no process does; 0
+    /// for a process that has no id here.
     fn holder(&self) -> Option<u32>;
-    /// A token that changes whenever cached bytes that were not synced may have been lost.
+    /// Returns a token that changes whenever unsynced cached bytes may have been lost.
     fn cache_token(&self) -> CacheToken;
     fn free_bytes(&self) -> io::Result<u64>;
     fn random(&self) -> [u8; 16];
-    /// Milliseconds since 1970.
+    /// Returns the time of day in milliseconds since 1970.
     fn now(&self) -> u64;
     fn path(&self) -> &Path;
 }
@@ -133,34 +143,36 @@ pub(crate) trait StorageFile: std::fmt::Debug + Send + Sync + 'static {
     fn sync(&self) -> Result<(), SyncFailed>;
     /// st_blocks * 512
     fn disk_bytes(&self) -> io::Result<u64>;
-    /// How bytes of the file are to be changed, as [`find_stores`](Self::find_stores) found it
-    /// last.
+    /// Returns how the queue must change bytes of the file, by the last
+    /// [`find_stores`](Self::find_stores).
     fn stores(&self) -> Stores;
-    /// Asks the filesystem anew how bytes from `offset` on are to be changed: a copy of the file
-    /// may share its extents by now.
+    /// Asks the file system again how the queue must change bytes from `offset` on: a copy of the
+    /// file may share its extents by now.
     fn find_stores(&self, offset: u64) -> Stores;
-    /// Gives the file extents of its own where it shares them. It may fail silently: it takes
+    /// Gives the file its own extents where it shares them. May fail silently, since it needs
     /// space.
     fn unshare(&self, len: u64);
 }
 
-/// How bytes of a file are changed where space is allocated.
+/// How the queue changes bytes of a file in allocated space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stores {
     /// Through a mapping: no store needs more space.
     ByMap,
-    /// By calls, which can fail. A store may need space, because the filesystem copies what is
-    /// overwritten or another file shares the extent. On a full disk the kernel answers such a
-    /// store through a mapping with SIGBUS, or (btrfs) repeats the page fault for ever.
+    /// By calls, which can fail. A store may need space, because the file system copies overwritten
+    /// blocks or another file shares the extent. On a full disk such a store through a mapping
+    /// raises SIGBUS, or (btrfs) repeats the page fault forever.
     ByCall,
 }
 
-/// Length of the zeros that are written over and over: they fit the processor's first-level cache.
+/// Length of the buffer of zeros that is written repeatedly: it fits the processor's first-level
+/// cache.
 const ZEROS_LEN: usize = 16 << 10;
 
-/// Bytes that are read by calls: a file of a [`Storage`], or one that is read in another manner.
+/// Bytes that code reads by calls: a file of a [`Storage`], or another source.
 pub(crate) trait Readable {
-    /// As [`StorageFile::read_at`].
+    /// Reads up to `buf.len()` bytes, fewer at the end, and returns how many (see
+    /// [`StorageFile::read_at`]).
     fn read_bytes(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
 }
 
@@ -184,8 +196,8 @@ pub(crate) fn read_full<F: Readable>(file: &F, buf: &mut [u8], offset: u64) -> i
     Ok(done)
 }
 
-/// As [`read_full`], but steps over sectors that cannot be read: their bytes stay as they are in
-/// `buf`, and `unreadable` has an error for each.
+/// Reads until the buffer is full or the file ends, but skips unreadable sectors: it leaves their
+/// bytes in `buf` unchanged, and adds an error for each to `unreadable`.
 pub(crate) fn read_around<F: StorageFile>(
     file: &F,
     buf: &mut [u8],
@@ -211,15 +223,15 @@ pub(crate) fn read_around<F: StorageFile>(
     }
 }
 
-/// Bytes that [`store_again`] reads and writes at once: a call for each page takes four times as
-/// long.
+/// How many bytes one read and one write of [`store_again`] take: a call for each page takes four
+/// times as long.
 const STORED_AT_ONCE: u64 = 256 << 10;
 /// The smallest page there is.
 const PAGE: u64 = 4096;
 
-/// Stores the bytes of `start .. end` again, which makes their pages dirty. Nobody else changes
-/// them meanwhile. A page that cannot be read is left alone: it is not in the page cache, so the
-/// page cache shows nothing of it that the disk does not hold.
+/// Stores the bytes of `start .. end` again, which makes their pages dirty. No other thread changes
+/// them meanwhile. Skips a page that it cannot read: that page is not in the page cache, so readers
+/// see only what the disk has.
 pub(crate) fn store_again<F: StorageFile>(file: &F, start: u64, end: u64) -> io::Result<()> {
     let mut bytes = vec![0; end.saturating_sub(start).min(STORED_AT_ONCE) as usize];
     let (mut at, mut at_once) = (start, STORED_AT_ONCE);

@@ -1,4 +1,4 @@
-//! As `linux`, for other systems.
+//! The system calls of other systems than Linux.
 
 use std::fs::File;
 use std::io;
@@ -22,13 +22,14 @@ pub(super) fn full_sync<D: std::os::fd::AsFd>(file: D) -> rustix::io::Result<()>
     rustix::fs::fsync(&file)
 }
 
-/// Darwin's F_PREALLOCATE, as rustix offers it, counts from the end of the file and cuts what lies
-/// behind; posix_fallocate elsewhere is missing, or refused by ZFS. Zeros are right everywhere.
+/// Darwin's F_PREALLOCATE, as rustix offers it, counts from the end of the file and cuts off bytes
+/// behind it; posix_fallocate is missing on other systems, or refused by ZFS. Writing zeros works
+/// everywhere.
 pub(super) fn allocate(file: &File, offset: u64, len: u64, old_len: u64) -> io::Result<()> {
     write_zeros(file, offset.max(old_len), offset + len)
 }
 
-/// Darwin does not ask the filesystem when a mapped page is first stored to: no store fails, but a
+/// Darwin does not ask the file system at the first store to a mapped page: no store fails, but a
 /// sync may. On the other systems ZFS is common.
 pub(super) fn overwrites(_directory: &OwnedFd) -> io::Result<Overwrites> {
     Ok(if cfg!(target_vendor = "apple") { Overwrites::InPlace } else { Overwrites::MayCopy })
@@ -46,7 +47,7 @@ pub(super) fn cache_token(_directory: &OwnedFd) -> Option<CacheToken> {
     None
 }
 
-/// Nobody is asked: a queue in use looks like one whose process died.
+/// Always returns `None`: a queue in use looks like one whose process died.
 pub(super) fn holder(_directory: &OwnedFd) -> Option<u32> {
     None
 }

@@ -1,7 +1,7 @@
-//! A storage whose changes stay in memory: for a look at what an opening would make of a queue.
+//! A storage whose changes stay in memory: shows what an opening would do to a queue.
 //!
-//! The files below are opened and read, and nothing else. What is written to a file, the file's new
-//! length, and names that are created, renamed or removed are kept here.
+//! It only opens and reads the files below. It keeps written bytes, new lengths, and created,
+//! renamed and removed names in memory.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -14,14 +14,14 @@ use crate::error::SyncFailed;
 use crate::memory::Window;
 use crate::threads::{AtomicU64, Mutex};
 
-/// Bytes that are copied at once when one of them is changed.
+/// How many bytes it copies when one of them is changed.
 const PAGE: u64 = 4096;
 
 /// The files of `below`, with changes that are kept in memory.
 #[derive(Debug)]
 pub(crate) struct Overlay<S: Storage> {
     below: Arc<S>,
-    /// Names that were opened or changed; `None`: the name was removed.
+    /// Names that a caller opened or changed; `None` for a removed name.
     names: Mutex<BTreeMap<String, Option<OverlayFile<S::File>>>>,
     drawn: AtomicU64,
 }
@@ -38,9 +38,9 @@ impl<F> Clone for OverlayFile<F> {
 
 #[derive(Debug)]
 struct Layer<F> {
-    /// Its name below; `None`: the file was created in the overlay.
+    /// Its name below; `None` for a file created in the overlay.
     name: Option<String>,
-    /// `None`: it has no bytes below.
+    /// `None` when it has no bytes below.
     below: Option<F>,
     changed: Mutex<Changed>,
 }
@@ -48,15 +48,16 @@ struct Layer<F> {
 #[derive(Debug, Default)]
 struct Changed {
     len: u64,
-    /// Bytes of the file below from here on are not seen: the file was cut there once.
+    /// The overlay hides bytes of the file below from here on, because the file was truncated here
+    /// once.
     below_until: u64,
     pages: BTreeMap<u64, Box<[u8]>>,
 }
 
-/// What of the names below is otherwise in an [`Overlay`].
+/// How the names in an [`Overlay`] differ from those below.
 #[derive(Debug, Default)]
 pub(crate) struct NamesChanged {
-    /// The name below, and the name that the file has here.
+    /// The name below, and the file's name in the overlay.
     pub(crate) renamed: Vec<(String, String)>,
     pub(crate) created: Vec<String>,
     pub(crate) removed: Vec<String>,
@@ -67,7 +68,7 @@ impl<S: Storage> Overlay<S> {
         Overlay { below, names: Mutex::default(), drawn: AtomicU64::new(0) }
     }
 
-    /// Which names were changed, in the order of the names.
+    /// Returns which names were changed, in the order of the names.
     pub(crate) fn changes(&self) -> io::Result<NamesChanged> {
         let listed = self.below.list()?;
         let names = self.names.lock();
@@ -102,7 +103,7 @@ impl<F: StorageFile> OverlayFile<F> {
         OverlayFile(Arc::new(Layer { name, below: None, changed: Mutex::default() }))
     }
 
-    /// The bytes of one page as they are now.
+    /// Returns the present bytes of one page.
     fn page(&self, changed: &Changed, number: u64) -> io::Result<Box<[u8]>> {
         if let Some(page) = changed.pages.get(&number) {
             return Ok(page.clone());
@@ -160,7 +161,7 @@ impl<S: Storage> Storage for Overlay<S> {
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let file = match self.open(from) {
-            // A directory, a link or a device: it can be renamed, and is not read.
+            // A directory, a link or a device: the caller may rename it, but not read it.
             Err(error) if error.kind() == ErrorKind::InvalidData => OverlayFile::empty(Some(from)),
             opened => opened?,
         };
@@ -204,7 +205,7 @@ impl<S: Storage> Storage for Overlay<S> {
     }
 
     fn random(&self) -> [u8; 16] {
-        // Nothing that is drawn here reaches a disk.
+        // None of these numbers reaches a disk, so they need not be random.
         let drawn = self.drawn.fetch_add(1, Ordering::Relaxed);
         (u128::from(drawn) + 1).to_le_bytes()
     }
@@ -242,8 +243,8 @@ impl<F: StorageFile> StorageFile for OverlayFile<F> {
     }
 
     fn map(&self, _: u64, _: usize) -> io::Result<Window> {
-        // Nobody maps a file whose bytes are changed by calls, but to read messages: the caller of
-        // an overlay reads those by calls, too.
+        // Callers map a file whose bytes change by calls only to read messages, and callers of an
+        // overlay read messages by calls, too.
         Err(ErrorKind::Unsupported.into())
     }
 

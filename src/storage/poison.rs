@@ -1,20 +1,19 @@
-//! The status of an open queue, which says what calls it takes: closed, or poisoned by a sync that
-//! failed.
+//! The status of an open queue: closed, or poisoned by a failed sync.
 //!
-//! After a failed sync the page cache may show what will never reach the disk, and a later sync of
-//! the same file succeeds all the same. So the first failure is noted before anybody can sync that
-//! file again, and from then on no sync is made (rule R6). While a queue is open,
-//! [`Index::heed`](crate::index::Index::heed) alone looks at the answers of syncs.
+//! After a failed sync the page cache may show bytes that will never reach the disk, and a later
+//! sync of the same file succeeds all the same. So the queue notes the first failure before any
+//! thread can sync that file again, and from then on never syncs (rule R6). While a queue is open,
+//! only [`Index::heed`](crate::index::Index::heed) handles the results of syncs.
 
 use std::sync::atomic::Ordering;
 
 use crate::error::{Error, Result};
 use crate::threads::{AtomicU32, Mutex};
 
-/// Bits of the status. The quick way only compares the status with zero.
+/// Bits of the status. The fast path only compares the status with zero.
 const CLOSED: u32 = 1;
 const POISONED: u32 = 2;
-/// The run has ended: the files may be another owner's by now.
+/// The run has ended: another process may own the files by now.
 const RUN_ENDED: u32 = 4;
 
 /// The status of an open queue.
@@ -29,12 +28,12 @@ pub(crate) struct Poison {
 #[derive(Debug, Clone)]
 pub(crate) struct Reason {
     pub(crate) text: String,
-    /// The system's number of the error; 0: it has none.
+    /// The system's error number; 0 when it has none.
     pub(crate) number: i32,
 }
 
 impl Poison {
-    /// Whether the queue is neither closed nor poisoned.
+    /// Returns whether the queue is neither closed nor poisoned.
     #[inline]
     pub(crate) fn takes_all_calls(&self) -> bool {
         self.status.load(Ordering::Relaxed) == 0
@@ -69,23 +68,23 @@ impl Poison {
         self.status.load(Ordering::Acquire) & RUN_ENDED != 0
     }
 
-    /// An error when a sync has failed: for calls that need a sync.
+    /// Returns an error if a sync has failed. Calls that need a sync use it.
     pub(crate) fn check(&self) -> Result<()> {
         if self.is_poisoned() { Err(self.refusal()) } else { Ok(()) }
     }
 
-    /// The error that says which sync failed, since when all writing is refused.
+    /// Returns the error that names the failed sync, after which the queue rejects all writes.
     #[cold]
     pub(crate) fn refusal(&self) -> Error {
         Error::Poisoned { reason: self.reason().unwrap_or_default() }
     }
 
-    /// The failure that poisoned the queue.
+    /// Returns the failure that poisoned the queue.
     pub(crate) fn failure(&self) -> Option<Reason> {
         self.failure.lock().clone()
     }
 
-    /// What the failure that poisoned the queue says.
+    /// Returns the text of the failure that poisoned the queue.
     pub(crate) fn reason(&self) -> Option<String> {
         self.failure().map(|failure| failure.text)
     }

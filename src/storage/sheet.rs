@@ -1,15 +1,14 @@
-//! The index file's bytes as they are stored to: mapped, or kept in memory and written by calls.
+//! Stores to the index file: through a mapping, or in memory and then by write calls.
 //!
 //! Where a store through a mapping may need space ([`Stores::ByCall`]), a [`Sheet`] is private
-//! memory, and a write call follows every store to it. When a full disk refuses that call, the
-//! bytes stay *late*, in memory, and are written before any bytes that are stored after them. For a
-//! moment after a refusal the disk is not asked again, but by a flush: a full btrfs takes
-//! milliseconds to say no, and each message that is taken stores a place. A
-//! range that is stored to again while it is late is written once, at its first turn, with its
-//! newest bytes. Nobody may rely on another order of late bytes. A place that is late only makes
-//! messages come again after a kill.
+//! memory, and a write call follows every store to it. When that call fails on a full disk, the
+//! bytes stay *late*, in memory, and are written before any bytes stored after them. For a moment
+//! after a failure only a flush tries again: a full btrfs takes milliseconds to fail, and each
+//! message taken stores a position. If a range is stored to again while it is late, it is written
+//! once, at its first turn, with its newest bytes. No code may rely on another order of late bytes.
+//! A late position only makes the consumer receive messages again after a kill.
 //!
-//! Bytes that acknowledged messages depend on must not be late. The `try_` functions store those,
+//! Bytes on which acknowledged messages depend must not be late. The `try_` functions store these,
 //! and change nothing when they fail.
 
 use std::io;
@@ -23,7 +22,7 @@ use crate::memory::Window;
 use crate::storage::{StorageFile, Stores};
 use crate::threads::{Mutex, now};
 
-/// The index file, and how its sheets are stored to.
+/// The index file, and how the queue stores to its sheets.
 #[derive(Debug)]
 pub(crate) struct Sheets<F> {
     file: Arc<F>,
@@ -39,24 +38,24 @@ pub(crate) struct Sheet<F> {
     calls: Option<Arc<Calls<F>>>,
 }
 
-/// How bytes are written where stores go by calls.
+/// Writes bytes where stores go by calls.
 #[derive(Debug)]
 struct Calls<F> {
     path: PathBuf,
     file: Arc<F>,
-    /// Every store holds this lock.
+    /// Every store takes this lock.
     late: Mutex<LateBytes>,
 }
 
-/// Bytes that were stored and not yet written, the oldest first.
+/// Bytes that were stored in memory but not yet written, the oldest first.
 #[derive(Debug, Default)]
 struct LateBytes {
     list: Vec<Late>,
-    /// When the disk refused them last.
+    /// When a write of them failed last.
     refused: Option<Instant>,
 }
 
-/// So long the disk is not asked again. (Not at all in tests, but for one.)
+/// How long a store waits before it tries the disk again. (Zero in all tests but one.)
 const PAUSE: Duration = Duration::from_millis(if cfg!(test) { 0 } else { 100 });
 #[cfg(test)]
 thread_local! {
@@ -64,7 +63,7 @@ thread_local! {
 }
 
 impl LateBytes {
-    /// The disk has refused bytes a moment ago.
+    /// Returns whether a write failed less than the pause ago.
     fn are_to_wait(&self) -> bool {
         #[cfg(not(test))]
         let pause = PAUSE;
@@ -75,7 +74,7 @@ impl LateBytes {
             && self.refused.is_some_and(|refused| now().duration_since(refused) < pause)
     }
 
-    /// Adds late bytes. Those that were late before keep their turn.
+    /// Adds late bytes. A range that is already late keeps its turn.
     fn add<F>(&mut self, sheet: &Sheet<F>, offset: usize, len: usize) {
         let at = sheet.at + offset as u64;
         if !self.list.iter().any(|other| other.at == at && other.len == len) {
@@ -84,7 +83,7 @@ impl LateBytes {
     }
 }
 
-/// Bytes of a sheet that are stored and not yet written.
+/// Bytes of a sheet that are stored in memory but not yet written.
 #[derive(Debug)]
 struct Late {
     window: Window,
@@ -95,7 +94,7 @@ struct Late {
 }
 
 impl<F: StorageFile> Sheets<F> {
-    /// For the index `file` of the queue in the directory `path`. The file's first `len` bytes
+    /// Wraps the index `file` of the queue in the directory `path`. The file's first `len` bytes
     /// exist.
     pub(crate) fn new(path: &Path, file: F, len: u64) -> Sheets<F> {
         if file.find_stores(0) == Stores::ByCall {
@@ -131,7 +130,7 @@ impl<F: StorageFile> Sheets<F> {
         Ok(Sheet { window, at, calls: self.calls.clone() })
     }
 
-    /// Whether any bytes are late.
+    /// Returns whether any bytes are late.
     pub(crate) fn are_late(&self) -> bool {
         self.calls.as_ref().is_some_and(|calls| !calls.late.lock().list.is_empty())
     }
@@ -175,7 +174,7 @@ impl<F: StorageFile> Sheet<F> {
         }
     }
 
-    /// Loads with acquire: the stores before the value's own are seen behind this load.
+    /// Loads with acquire ordering: this thread then sees all stores before the store of the value.
     pub(crate) fn load_u64(&self, offset: usize) -> u64 {
         self.window.load_u64(offset)
     }
@@ -188,7 +187,7 @@ impl<F: StorageFile> Sheet<F> {
         self.window.copy_out(offset, into);
     }
 
-    /// Makes every page dirty again with the bytes that it shows. Nobody else stores meanwhile.
+    /// Makes every page dirty again with its present bytes. No other thread stores meanwhile.
     pub(crate) fn store_again(&self) {
         let len = self.window.len();
         self.store(0, len, |window| {
@@ -208,8 +207,7 @@ impl<F: StorageFile> Sheet<F> {
         self.store(offset, bytes.len(), |window| window.copy_in(offset, bytes));
     }
 
-    /// As [`copy_in`](Self::copy_in), but written at once, or else an error that leaves the bytes
-    /// `before`.
+    /// Stores `bytes` and writes them at once. On an error the old bytes `before` stay.
     pub(crate) fn try_copy_in(&self, offset: usize, bytes: &[u8], before: &[u8]) -> io::Result<()> {
         self.try_store(
             offset,
@@ -219,8 +217,8 @@ impl<F: StorageFile> Sheet<F> {
         )
     }
 
-    /// As [`copy_in`](Self::copy_in), for bytes that may be left out: they are written at once or
-    /// not at all, never late, and wait for no other bytes. False when they were left out.
+    /// Stores bytes that may be skipped: writes them at once or not at all, never late, and waits
+    /// for no other bytes. Returns false when it skipped them.
     pub(crate) fn offer(&self, offset: usize, bytes: &[u8]) -> bool {
         match &self.calls {
             Some(calls) => calls.offer(self, offset, bytes),
@@ -235,8 +233,8 @@ impl<F: StorageFile> Sheet<F> {
         self.store(offset, len, |window| window.zero(offset, len));
     }
 
-    /// As [`Window::store_words`], but written at once, or else an error that leaves the words
-    /// `before`.
+    /// Stores words in order and writes them at once. On an error the words `before` stay (see
+    /// [`Window::store_words`]).
     #[inline(always)]
     pub(crate) fn try_store_words<const N: usize>(
         &self,
@@ -252,13 +250,13 @@ impl<F: StorageFile> Sheet<F> {
         )
     }
 
-    /// As [`Window::store_words`].
+    /// Stores words in order (see [`Window::store_words`]).
     #[inline(always)]
     pub(crate) fn store_words<const N: usize>(&self, offset: usize, words: [u64; N]) {
         self.store(offset, 8 * N, move |window| window.store_words(offset, words));
     }
 
-    /// As [`Window::store_row`].
+    /// Stores words, and then `last` (see [`Window::store_row`]).
     #[inline(always)]
     pub(crate) fn store_row<const N: usize>(&self, offset: usize, words: [u64; N], last: u32) {
         self.store(offset, 8 * N + 4, move |window| window.store_row(offset, words, last));
@@ -311,7 +309,7 @@ impl<F: StorageFile> Calls<F> {
     #[inline(never)]
     fn offer(&self, sheet: &Sheet<F>, offset: usize, bytes: &[u8]) -> bool {
         let late = self.late.lock();
-        // While bytes are late the disk refuses writes.
+        // While bytes are late, the disk is full.
         let written =
             late.list.is_empty() && self.file.write_at(bytes, sheet.at + offset as u64).is_ok();
         if written {
@@ -320,7 +318,8 @@ impl<F: StorageFile> Calls<F> {
         written
     }
 
-    /// Writes part of a sheet. The caller holds the lock of `late`, so nobody stores meanwhile.
+    /// Writes part of a sheet. The caller holds the lock of `late`, so no other thread stores
+    /// meanwhile.
     fn write(&self, sheet: &Sheet<F>, offset: usize, len: usize) -> io::Result<()> {
         self.file.write_at(sheet.window.bytes(offset, len), sheet.at + offset as u64)
     }
