@@ -1,5 +1,10 @@
-//! The producers' lock, under which records are committed; the flushes that begin with the
-//! committed tail; and the storage worker, which flushes by time and reclaims segments.
+//! The producers' lock, and the work of the storage worker.
+//!
+//! | file | what it holds | what it does |
+//! |---|---|---|
+//! | `mod` | [`Core`]: the shared state, the writer under the producers' lock | flushes to the committed tail; evicts or drains the tail's segment |
+//! | `reclaiming` | | reclaims segments, evicts old messages, in the storage worker |
+//! | `storage_worker` | when its work is due | the storage worker's thread |
 
 mod reclaiming;
 pub(crate) mod storage_worker;
@@ -37,26 +42,26 @@ impl<S: Storage> Core<S> {
         Core { state, writer: Padded::new(ranked(Rank::Producers, writer)) }
     }
 
-    /// The end of what consumers may read, with exactly its number.
+    /// Returns the end of what consumers may read, with exactly its sequence number.
     pub(crate) fn visible_end(&self) -> Spot {
         if self.durable_only { self.durable.lock().spot } else { self.committed_spot() }
     }
 
-    /// The committed tail, with exactly its number.
+    /// Returns the committed tail, with exactly its sequence number.
     pub(crate) fn committed_spot(&self) -> Spot {
         self.writer.lock().committed()
     }
 
-    /// As [`committed_spot`](Self::committed_spot), for the storage worker, which must not wait for
-    /// the producers' lock. While a producer holds the lock, the spot comes from the tail in the
-    /// index, which shows whether its two words belong together. The loop ends soon: a producer
-    /// that holds the lock for long is not storing that tail.
+    /// Returns the committed tail without waiting for the producers' lock, for the storage worker.
+    /// While a producer holds the lock, takes the tail from the index, which shows whether its two
+    /// words belong together. The loop ends soon: a producer that holds the lock for long is not
+    /// storing that tail.
     pub(crate) fn committed_spot_at_once(&self) -> Spot {
         loop {
             if let Some(writer) = self.writer.try_lock() {
                 return writer.committed();
             }
-            // A tail that is stored in the index and not published may still be rolled back.
+            // A producer may still roll back a tail that is in the index but not yet published.
             if let Some(tail) = self.index.tail()
                 && (tail.position <= self.committed.position.load(Ordering::Acquire)
                     || planted!(UncommittedTailFlushed))
@@ -75,8 +80,8 @@ impl<S: Storage> Core<S> {
         self.writer.try_lock().is_some_and(|mut writer| self.expire_tail(&mut writer)) | expired
     }
 
-    /// As [`expire`](Self::expire). The caller holds the producers' lock and has pushed nothing
-    /// since the last commit.
+    /// Evicts segments whose messages are all too old, including the tail's. The caller holds the
+    /// producers' lock and has pushed nothing since the last commit.
     pub(crate) fn expire_for(&self, writer: &mut Writer<S::File>) -> bool {
         let expired = self.state.expire();
         self.expire_tail(writer) | expired
@@ -98,8 +103,8 @@ impl<S: Storage> Core<S> {
     }
 
     /// Drains the tail's segment, by
-    /// [`Segments::drain_tail`](crate::segment::Segments::drain_tail), and has the next record
-    /// begin another one. Returns whether it did.
+    /// [`Segments::drain_tail`](crate::segment::Segments::drain_tail), and makes the next record
+    /// begin another one. Returns whether it drained the segment.
     pub(crate) fn drain_tail(
         &self,
         writer: &mut Writer<S::File>,
@@ -117,11 +122,11 @@ impl<S: Storage> Core<S> {
         true
     }
 
-    /// Drains the segments that every consumer has passed; the tail's too when all of it is read.
-    /// Returns whether there are segments to reclaim. The caller holds the producers' lock.
+    /// Drains the segments that every consumer has passed, including the tail's when all of it is
+    /// read. Returns whether it drained any. The caller holds the producers' lock.
     pub(crate) fn drain_read(&self, writer: &mut Writer<S::File>) -> bool {
-        // Never waits for `giving_back`: who holds it to find a place may wait for the producers'
-        // lock.
+        // Never waits for `giving_back`: a thread that holds it to choose a position may wait for
+        // the producers' lock.
         if planted!(RoomWaitsForASeek) {
             drop(self.places.giving_back.read());
         }
@@ -144,14 +149,14 @@ impl<S: Storage> Core<S> {
         drained || drained_tail
     }
 
-    /// As [`drain_read`](Self::drain_read), where the tail's segment is longer than a queue needs
-    /// that is nearly empty.
+    /// Drains the segments that every consumer has passed, if the tail's segment is longer than
+    /// that of a nearly empty queue (see [`drain_read`](Self::drain_read)).
     pub(crate) fn drain_long_tail(&self) -> bool {
         self.has_long_tail()
             && self.writer.try_lock().is_some_and(|mut writer| self.drain_read(&mut writer))
     }
 
-    /// Makes everything durable: messages, then places.
+    /// Makes everything durable: messages, then consumer positions.
     pub(crate) fn flush(&self) -> Result<()> {
         self.check_writable()?;
         self.check_directory()?;
@@ -161,20 +166,20 @@ impl<S: Storage> Core<S> {
         reached!("behind a flush's messages");
         self.flush_places()?;
         if self.has_run_ended() {
-            // Whether the last flush of the run failed this one cannot know.
+            // This flush cannot know whether the last flush of the run failed.
             return self.check_writable();
         }
         Ok(())
     }
 
-    /// As [`flush_on_time`](Self::flush_on_time), for futures that wait for it.
+    /// Flushes for futures that wait for it, in the storage worker.
     pub(crate) fn flush_for_tasks(&self) -> Result<()> {
         self.check_directory()?;
         self.flush_on_time()
     }
 
-    /// As [`flush`](Self::flush), for the storage worker: does not wait for the producers' lock,
-    /// since a producer that holds it may be waiting for the worker.
+    /// Makes messages, then positions durable, in the storage worker. Does not wait for the
+    /// producers' lock, since a producer that holds it may wait for the worker.
     pub(crate) fn flush_on_time(&self) -> Result<()> {
         self.check_writable()?;
         if planted!(KeeperWaitsForProducers) {
@@ -184,10 +189,10 @@ impl<S: Storage> Core<S> {
         self.flush_places()
     }
 
-    /// The last flush of a run. Afterwards the checkpoint says that the run ended cleanly.
+    /// Performs the last flush of a run and writes the checkpoint of a clean end.
     pub(crate) fn flush_finally(&self) -> Result<()> {
-        // The queue is closed, so `check_writable` would refuse this flush. A failed sync is still
-        // reported.
+        // The queue is closed, so `check_writable` would reject this flush. Still report a failed
+        // sync.
         self.index.poison.check()?;
         self.check_directory()?;
         let target = self.committed_spot();
@@ -195,8 +200,8 @@ impl<S: Storage> Core<S> {
             let _ = self.write_clean_end(target);
         }
         if !self.writer.lock().has_begun() && self.durable.lock().spot.position >= target.position {
-            // This run stored no message, and its opening found none that may exist in the page
-            // cache alone. At most, places have moved and segments were given back.
+            // This run stored no message, and recovery found none that may exist only in the page
+            // cache. At most, consumers have moved and segments were reclaimed.
             return if *self.places.synced_moves.lock() < self.places.moves() {
                 self.flush_places()
             } else {

@@ -1,6 +1,6 @@
-//! How the storage worker gives space back: of messages that are too old, that are dropped for new
-//! ones, and of a tail's segment that is long and read. It waits for nobody: who is busy is asked
-//! again later.
+//! Frees space in the storage worker: of messages that are too old, that are dropped for new ones,
+//! and of a long tail's segment that all consumers have read. It waits for no consumer; a busy one
+//! releases its segment later.
 
 use std::sync::atomic::Ordering;
 
@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::storage::Storage;
 
 impl<S: Storage> Core<S> {
-    /// Reclaims drained segments, and wakes who waits for room.
+    /// Reclaims drained segments, and wakes the threads and futures that wait for room.
     pub(crate) fn reclaim_and_wake(&self) -> Result<()> {
         let reclaimed = self.reclaim();
         self.wake_writers();
@@ -29,7 +29,8 @@ impl<S: Storage> Core<S> {
         self.reclaim_and_wake()
     }
 
-    /// Evicts a tail's segment that is long and read, and what is too old.
+    /// Drains a long tail's segment that all consumers have read, and evicts messages that are too
+    /// old.
     pub(crate) fn look_at_ages(&self, release: &Release<S>) {
         let drained = self.drain_long_tail();
         if drained {
@@ -40,8 +41,8 @@ impl<S: Storage> Core<S> {
         self.expire_old(&**release);
     }
 
-    /// Evicts messages that are too old, and cuts files that the clock closed early. While a
-    /// removed segment is open, consumers that were busy at an earlier look are asked once more.
+    /// Evicts messages that are too old, and cuts files of segments that were closed early. While a
+    /// reader has a removed segment open, asks the consumers again to release theirs.
     pub(crate) fn expire_old(&self, release: &dyn Fn(&Core<S>)) {
         if self.ages.is_none() {
             return;

@@ -1,15 +1,16 @@
-//! The storage worker: a thread of the queue's own. It flushes by time, and when many bytes are not
-//! durable; it reserves numbers and reclaims drained segments, for producers, which never sync for
-//! that; it makes the next segment; it evicts messages that are too old, the oldest where room is
-//! needed, and long segments that nobody needs.
+//! The storage worker: a thread of the queue. It flushes by time, and when many bytes are not
+//! durable; it reserves sequence numbers and reclaims drained segments, so that producers need no
+//! syncs for that; it makes the next segment; it evicts messages that are too old, the oldest ones
+//! where room is needed, and long segments that all consumers have read.
 //!
-//! Producers wait for it with their lock held. So it waits for no consumer's and no producer's
-//! lock, and runs no code of the program's: wakers, subscribers and dead letters are the delivery
-//! worker's. (In tests each lock has a rank, and a lock that it may not wait for ends the test.)
+//! Producers wait for it while they hold their lock. So it waits for no consumer's and no
+//! producer's lock, and runs none of the program's code: the delivery worker calls wakers and
+//! subscribers and carries dead letters. (In tests each lock has a rank, and waiting for a
+//! forbidden lock fails the test.)
 //!
-//! The thread starts when it is first asked for one of these: an idle queue without a timer and
-//! without ages has no thread. If it cannot start, an opening with a timer or with ages is refused;
-//! all other work is then done by the calls that need it.
+//! The thread starts at the first request: an idle queue without `flush_every` and `max_age` has no
+//! thread. If it cannot start, an opening with one of these fails; the calls that need other work
+//! then do it themselves.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,11 +23,11 @@ use crate::threads::ranks::enter_storage_worker;
 use crate::threads::requests::Request;
 use crate::threads::worker::ThreadBody;
 
-/// Has consumers that are not busy close segments that are no longer part of the queue.
+/// Makes consumers that are not busy close drained segments.
 pub(crate) type Release<S> = Arc<dyn Fn(&Core<S>) + Send + Sync>;
 
-/// When dropped, at the end of the worker's thread, has the threads that wait for it go on by
-/// themselves.
+/// When dropped, at the end of the worker's thread, wakes the threads that wait for it, so that
+/// they do the work themselves.
 pub(crate) struct Leaving<'a, S: Storage>(pub(crate) &'a Core<S>);
 
 impl<S: Storage> Drop for Leaving<'_, S> {
@@ -39,8 +40,8 @@ impl<S: Storage> Drop for Leaving<'_, S> {
     }
 }
 
-/// Lets the thread start from now on. With a `period` between flushes or with ages it starts at
-/// once, and an error refuses the opening: nobody else would do its work in time.
+/// Lets the thread start from now on. With a `period` between flushes or with `max_age` it starts
+/// at once, and an error fails the opening, since no other thread would do its work in time.
 pub(crate) fn allow<S: Storage>(
     core: &Arc<Core<S>>,
     period: Option<Duration>,
@@ -62,14 +63,14 @@ pub(crate) fn allow<S: Storage>(
     Ok(())
 }
 
-/// A queue is idle when no segment was drained for this long. Then surplus spares are removed, and
-/// a tail's segment that is long and read.
+/// A queue is idle when no segment was drained for this long. Then the worker removes surplus
+/// spares, and a long tail's segment that all consumers have read.
 const IDLE: Duration = Duration::from_millis(200);
-/// As long as the tail's segment is long the worker looks again: each time after twice the pause,
-/// and at least this often.
+/// While the tail's segment is long, the worker checks again: each time after twice the pause, and
+/// at least this often.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// Does what producers wait for, or are about to need.
+/// Handles one request of a producer.
 fn run<S: Storage>(core: &Core<S>, release: &Release<S>, request: Request) -> Result<()> {
     match request {
         Request::Reclaim => core.reclaim_and_wake(),
@@ -78,12 +79,12 @@ fn run<S: Storage>(core: &Core<S>, release: &Release<S>, request: Request) -> Re
     }
 }
 
-/// When the worker looks without being asked.
+/// When the worker acts without a request.
 struct Times {
     /// The time between two flushes, `flush_every`.
     period: Option<Duration>,
     flush: Option<Instant>,
-    /// The time between two looks for messages that are too old.
+    /// The time between two checks for messages that are too old.
     look_every: Option<Duration>,
     look: Option<Instant>,
     trim: Option<Instant>,
@@ -106,7 +107,7 @@ impl Times {
         at.is_some_and(|due| now() >= due)
     }
 
-    /// A segment was drained: the queue is not idle for a while.
+    /// Notes that a segment was drained: the queue does not count as idle for a while.
     fn note_drained(&mut self) {
         (self.trim, self.pause) = (Some(now() + IDLE), IDLE);
     }
@@ -116,8 +117,8 @@ impl Times {
     }
 }
 
-/// The thread's work, until it is told to stop. After each piece the figures are stored, and what
-/// happened is handed on to be reported.
+/// Serves requests until the queue stops the worker. After each job it stores the figures, and
+/// passes its events to the delivery worker.
 fn serve<S: Storage>(core: &Core<S>, period: Option<Duration>, release: &Release<S>) {
     enter_storage_worker();
     let worker = &core.storage_worker;
@@ -129,8 +130,8 @@ fn serve<S: Storage>(core: &Core<S>, period: Option<Duration>, release: &Release
         }
         if let Some(request) = requests.wanted.take_request() {
             drop(requests);
-            // If nobody waits for the answer: a failed sync poisons the queue, and the next call
-            // that writes returns the error. (So it is of each flush below.)
+            // If no producer waits for the result: a failed sync poisons the queue, and the next
+            // call that writes returns the error. (The same holds for each flush below.)
             worker.answer(run(core, release, request));
             if !matches!(request, Request::Reserve(_)) {
                 times.note_drained();
