@@ -1,18 +1,18 @@
 //! The order in which a thread takes the locks of a queue.
 //!
-//! In tests each lock with a rank looks for its place in the order whenever it is taken, whatever
-//! the test is for (`src/tests/schedule/ranks.rs`). Outside of tests nothing is left of a rank.
+//! In every test, taking a lock with a rank checks its place in the order
+//! (`src/tests/schedule/ranks.rs`). Outside of tests ranks do nothing.
 
-/// The locks that are held while others are taken, in the order in which a thread takes them.
-/// [`Consumer`](Rank::Consumer) alone is held several times, by a thread with the
+/// The locks that a thread holds while it takes others, in the order in which it takes them. Only
+/// of [`Consumer`](Rank::Consumer) may a thread hold several, if it holds the
 /// [`Registry`](Rank::Registry).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rank {
-    /// `Consumers::registry`: whoever makes, moves or removes a consumer.
+    /// `Consumers::registry`: taken by a thread that creates, moves or removes a consumer.
     Registry,
     /// `ConsumerState::locked`.
     Consumer,
-    /// `Core::writer`. The storage worker takes this one and those before it by `try_` alone.
+    /// `Core::writer`. The storage worker takes this one and those before it only by `try_`.
     Producers,
     /// `Places::synced_moves`.
     SyncedPlaces,
@@ -35,22 +35,22 @@ mod unchecked {
     use super::Rank;
     use crate::threads::Mutex;
 
-    /// A lock with that rank.
+    /// Returns a lock with that rank.
     pub(crate) const fn ranked<T>(_: Rank, value: T) -> Mutex<T> {
         Mutex::new(value)
     }
 
-    /// The calling thread is about to run code of the program's, or to put a dead letter into
-    /// another queue: it holds no lock of the queue, and nobody waits for it.
+    /// Checks, before this thread runs the program's code or enqueues a dead letter in another
+    /// queue, that it holds no lock of the queue and no thread waits for it.
     #[inline(always)]
     pub(crate) fn check_foreign_code() {}
 
-    /// The calling thread is about to wait for the storage worker: it holds nothing that the worker
-    /// takes.
+    /// Checks, before this thread waits for the storage worker, that it holds no lock that the
+    /// worker takes.
     #[inline(always)]
     pub(crate) fn check_wait_for_storage_worker() {}
 
-    /// The calling thread is a queue's storage worker from now on.
+    /// Marks the calling thread as a queue's storage worker.
     #[inline(always)]
     pub(crate) fn enter_storage_worker() {}
 }

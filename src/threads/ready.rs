@@ -1,17 +1,17 @@
-//! A descriptor that is readable while there is something to read: an eventfd on Linux, a pipe
+//! A descriptor that is readable while messages wait for a consumer: an eventfd on Linux, a pipe
 //! elsewhere.
 
 use crate::threads::Mutex;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// The descriptor itself. Only [`Ready`] reads from it and writes to it, and it holds at most one
-/// count or one byte: no call waits, or fails for lack of room or content.
+/// The descriptor itself. Only [`Ready`] reads from it and writes to it, and it contains at most
+/// one count or one byte: so no call waits, or fails because it is full or empty.
 #[derive(Debug)]
 enum Descriptor {
     #[cfg(target_os = "linux")]
     Event(std::os::fd::OwnedFd),
-    /// On Linux for the tests alone.
+    /// On Linux only for the tests.
     #[cfg(any(not(target_os = "linux"), test))]
     Pipe(io::PipeReader, io::PipeWriter),
 }
@@ -78,7 +78,7 @@ impl Ready {
         Ok(Ready { readable: Mutex::new(false), descriptor: Descriptor::new()? })
     }
 
-    /// Makes the descriptor readable: there is news.
+    /// Makes the descriptor readable, because there is news.
     pub(crate) fn raise(&self) {
         let mut readable = self.readable.lock();
         if !*readable {
@@ -86,9 +86,9 @@ impl Ready {
         }
     }
 
-    /// Makes the descriptor readable or not, as `has_news` says. Without news it is cleared, and
-    /// `has_news` is asked once more: [`raise`](Self::raise) for news that come meanwhile runs
-    /// either before the clearing, and then the second look sees them, or after it.
+    /// Makes the descriptor readable if `has_news` returns true, and else not readable. After
+    /// clearing it, calls `has_news` once more: a concurrent [`raise`](Self::raise) runs either
+    /// before the clearing, and then the second call sees its news, or after it.
     pub(crate) fn notify(&self, has_news: impl Fn() -> bool) {
         if !has_news() {
             self.clear();

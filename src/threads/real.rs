@@ -1,4 +1,4 @@
-//! Locks, atomics, threads and the clock as they are outside of tests.
+//! The locks, atomics, threads and clock outside of tests.
 
 pub(crate) use std::sync::OnceLock;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, fence};
@@ -15,7 +15,7 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// The standard library's, which no panic poisons here.
+/// The standard library's lock, but not poisoned by panics.
 #[derive(Debug, Default)]
 pub(crate) struct RwLock<T>(std::sync::RwLock<T>);
 
@@ -49,7 +49,7 @@ impl JoinHandle {
         self.0.thread().id() == std::thread::current().id()
     }
 
-    /// Waits until it has ended, whether in order or by a panic.
+    /// Waits until the thread has ended, normally or by a panic.
     pub(crate) fn join(self) {
         let _ = self.0.join();
     }

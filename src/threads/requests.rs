@@ -1,8 +1,9 @@
-//! What the queue's two workers are requested to do.
+//! The requests to the queue's two workers.
 //!
-//! The storage worker flushes, reserves numbers and gives space back. Producers wait for it with
-//! their lock held, so it waits for no consumer and no producer, and runs no code of the program's.
-//! The delivery worker does all that may wait for them: nobody waits for it with a lock held.
+//! The storage worker flushes, reserves sequence numbers and frees space. Producers wait for it
+//! while they hold their lock, so it waits for no consumer and no producer, and runs none of the
+//! program's code. The delivery worker does all work that may wait for these: no thread waits for
+//! it while holding a lock.
 
 use std::time::Instant;
 
@@ -11,7 +12,7 @@ use crate::threads::ranks::check_wait_for_storage_worker;
 use crate::threads::worker::Worker;
 use crate::threads::{Thread, current, now, park};
 
-/// Events that were noted and not reported yet.
+/// Events that a thread has noted but not reported yet.
 pub(crate) type Noted = Vec<Box<dyn FnOnce() + Send>>;
 
 /// Work with syncs in it, which the storage worker does for producers.
@@ -25,39 +26,40 @@ pub(crate) enum Request {
     Reserve(u64),
 }
 
-/// A request that a producer waits for: one at a time, for that producer has the producers' lock.
+/// A request for which a producer waits: one at a time, since that producer holds the producers'
+/// lock.
 #[derive(Debug, Default)]
 enum Awaited {
     #[default]
     Nothing,
     For(Request),
-    /// The worker is at it.
+    /// The worker is handling the request.
     Taken,
     Done(Result<()>),
 }
 
-/// What the storage worker is to do.
+/// The work that the storage worker has to do.
 #[derive(Debug, Default)]
 pub(crate) struct StorageRequests {
     /// Reclaim drained segments.
     pub(crate) reclaim: bool,
-    /// Have room for more than the next segment.
+    /// Make room for more than the next segment.
     pub(crate) room: bool,
     /// Reserve the numbers below this one.
     pub(crate) reservation: Option<u64>,
-    /// Make the next segment ready.
+    /// Prepare the next segment.
     pub(crate) ahead: bool,
-    /// Flush what is committed, and sync full segments.
+    /// Flush committed records, and sync full segments.
     pub(crate) flush: bool,
     /// Flush messages and places, for futures.
     pub(crate) flush_for_tasks: bool,
     asked: Awaited,
-    /// The producer that waits for its request.
+    /// The producer that waits for the end of its request.
     producer: Option<Thread>,
 }
 
 impl StorageRequests {
-    /// The request that is to be done next.
+    /// Takes the next request to handle.
     pub(crate) fn take_request(&mut self) -> Option<Request> {
         if let Awaited::For(request) = self.asked {
             self.asked = Awaited::Taken;
@@ -74,9 +76,9 @@ impl StorageRequests {
 }
 
 impl Worker<StorageRequests> {
-    /// Has the worker do `request`, and waits until it has. `None`: the caller is to do it itself,
-    /// for there is no worker. The caller holds the producers' lock, and none of those that the
-    /// worker may wait for.
+    /// Makes the worker handle `request`, and waits for the result. Returns `None` when there is no
+    /// worker, so that the caller must do the work itself. The caller holds the producers' lock,
+    /// and no lock for which the worker may wait.
     #[cold]
     pub(crate) fn ask(&self, request: Request) -> Option<Result<()>> {
         check_wait_for_storage_worker();
@@ -101,13 +103,14 @@ impl Worker<StorageRequests> {
         requests.wanted.producer = None;
         drop(requests);
         if has_parked {
-            // The token that woke this thread may have been meant for the caller's own `park`.
+            // The unpark that woke this thread may have been meant for the caller's own `park`.
             current().unpark();
         }
         outcome
     }
 
-    /// The request that was [asked](Self::ask) for, if one was, is done.
+    /// Passes the result of a request to the producer that [asked](Self::ask) for it, if there is
+    /// one.
     pub(crate) fn answer(&self, result: Result<()>) {
         let mut requests = self.requests();
         if matches!(requests.wanted.asked, Awaited::Taken) {
@@ -120,12 +123,13 @@ impl Worker<StorageRequests> {
         }
     }
 
-    /// The worker's thread ends: a producer that waits for it does its request itself.
+    /// Marks the worker's thread as ended, and wakes a waiting producer, which then does the work
+    /// itself.
     pub(crate) fn leave_producers(&self) {
         self.leave();
         let mut requests = self.requests();
         requests.wanted.asked = Awaited::Nothing;
-        // A token that comes too late only has the producer look once more.
+        // An unpark that arrives too late only makes the producer check once more.
         let producer = requests.wanted.producer.take();
         drop(requests);
         if let Some(producer) = producer {
@@ -134,24 +138,24 @@ impl Worker<StorageRequests> {
     }
 }
 
-/// What the delivery worker is to do.
+/// The work that the delivery worker has to do.
 #[derive(Default)]
 pub(crate) struct DeliveryRequests {
-    /// Look at leases, delays and dead letters at this time.
+    /// Check leases, delays and dead letters at this time.
     pub(crate) deliveries: Option<Instant>,
     /// Wake the readers: messages have become durable.
     pub(crate) wake_readers: bool,
     /// Wake the futures that wait for a flush: one has ended.
     pub(crate) wake_flushed: bool,
-    /// Wake the futures that wait for room: space was given back.
+    /// Wake the futures that wait for room: space was freed.
     pub(crate) wake_for_room: bool,
-    /// Wake them at this time in any case.
+    /// Wake the futures that wait for room at this time in any case.
     pub(crate) look_for_room: Option<Instant>,
-    /// Report these.
+    /// Report these events.
     pub(crate) events: Noted,
 }
 
-/// What of a [`DeliveryRequests`] is due.
+/// The part of a [`DeliveryRequests`] that is due.
 #[derive(Default)]
 pub(crate) struct Due {
     pub(crate) deliveries: bool,
@@ -162,12 +166,12 @@ pub(crate) struct Due {
 }
 
 impl DeliveryRequests {
-    /// Has the worker look at the deliveries at this time, or before.
+    /// Makes the worker check the deliveries at this time, or before.
     pub(crate) fn look_at_deliveries(&mut self, at: Instant) {
         self.deliveries = Some(self.deliveries.map_or(at, |due| due.min(at)));
     }
 
-    /// Takes out what is to be done now. `None` when there is nothing.
+    /// Takes the work that is due now; `None` when there is none.
     pub(crate) fn take_due(&mut self) -> Option<Due> {
         let take = |at: &mut Option<Instant>| at.take_if(|due| now() >= *due).is_some();
         let looks = take(&mut self.look_for_room);
@@ -186,7 +190,7 @@ impl DeliveryRequests {
         any.then_some(due)
     }
 
-    /// When something is due next.
+    /// Returns when the next work is due.
     pub(crate) fn next(&self) -> Option<Instant> {
         [self.deliveries, self.look_for_room].into_iter().flatten().min()
     }

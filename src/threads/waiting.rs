@@ -1,18 +1,18 @@
-//! The threads and futures that wait for a message, in the order in which they came.
+//! The threads and futures that wait for a message, in order of arrival.
 //!
 //! Each waiter has a ticket. Each message wakes one waiter of a consumer: the one with the lowest
-//! ticket that was not woken yet. A waiter that finds no message after all (a reader that did not
-//! wait was quicker) keeps its ticket, so it comes before all later ones. A waiter that was woken
-//! and cannot use the message wakes one behind it: the first may lack an allowance
-//! (`max_in_flight`), which a reader that takes messages does not need. A waiter that leaves, with
-//! a message or without, wakes the first in line when messages are left.
+//! ticket that was not woken yet. A woken waiter that finds no message (a reader that did not wait
+//! was faster) keeps its ticket, so it comes before all later ones. A woken waiter that cannot use
+//! the message wakes one behind it: `max_in_flight` may stop the first one, but not a reader that
+//! takes messages without acknowledgement. A waiter that leaves, with a message or without, wakes
+//! the first in line when messages are left.
 //!
-//! A producer learns that nobody waits with one relaxed load: see `State::message_waiters`.
+//! A producer finds out with one relaxed load that no consumer waits (`State::message_waiters`).
 //!
 //! A waker is the caller's code. It may call the queue, and it may panic. Dropping it may drop a
-//! whole task with futures in it, which leave the line in turn. So no waker is called, cloned or
-//! dropped under a lock of the queue. When a waker panics, its waiter was not woken: the next in
-//! line is woken instead. The panic reaches the panic hook but not the thread that enqueued.
+//! whole task with futures in it, which leave the line in turn. So no thread calls, clones or drops
+//! a waker under a lock of the queue. When a waker panics, the next waiter in line is woken
+//! instead. The panic reaches the panic hook but not the thread that enqueued.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -32,14 +32,14 @@ pub(crate) enum Signal {
 }
 
 impl Signal {
-    /// False when the waker panicked.
+    /// Wakes the waiter. Returns false when its waker panicked.
     fn wake(self) -> bool {
         match self {
             Signal::Thread(thread) => thread.unpark(),
             Signal::Task(waker) => {
                 check_foreign_code();
                 if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
-                    // Forgotten: its drop might panic again.
+                    // Forget it, since its drop might panic again.
                     std::mem::forget(panic);
                     return false;
                 }
@@ -56,9 +56,9 @@ pub(crate) type Ticket = (u32, u64);
 struct Line {
     /// The number of the last ticket.
     last: u64,
-    /// The waiters in line. A signal is taken out to wake its waiter.
+    /// The waiters in line. Waking a waiter takes its signal out.
     waiters: BTreeMap<Ticket, Option<Signal>>,
-    /// Descriptors, by their consumers' rows: any news raises them.
+    /// Descriptors, by their consumers' rows: any news makes them readable.
     ready: Vec<(u32, Arc<Ready>)>,
 }
 
@@ -78,7 +78,7 @@ impl Waiters {
         ticket
     }
 
-    /// Called before the waiter looks for a message: news from now on wake it.
+    /// Makes news from now on wake the waiter. The waiter calls it before it looks for a message.
     pub(crate) fn rearm(&self, ticket: Ticket, signal: Signal) {
         let mut line = self.line.lock();
         let older = line.waiters.get_mut(&ticket).and_then(|waiter| waiter.replace(signal));
@@ -86,18 +86,18 @@ impl Waiters {
         drop(older);
     }
 
-    /// Whether the waiter was woken since it was last rearmed.
+    /// Returns whether the waiter was woken since its last `rearm`.
     pub(crate) fn is_woken(&self, ticket: Ticket) -> bool {
         self.line.lock().waiters.get(&ticket).is_none_or(Option::is_none)
     }
 
-    /// Takes the waiter out of the line.
+    /// Removes the waiter from the line.
     pub(crate) fn leave(&self, ticket: Ticket) {
         let waiter = self.line.lock().waiters.remove(&ticket);
         drop(waiter);
     }
 
-    /// Wakes all threads that wait, but no future. Returns whether futures are left to be woken.
+    /// Wakes all waiting threads, but no future. Returns whether futures still have to be woken.
     pub(crate) fn wake_threads(&self) -> bool {
         let mut line = self.line.lock();
         for (_, ready) in &line.ready {
@@ -118,7 +118,7 @@ impl Waiters {
         futures
     }
 
-    /// `count` messages came: wakes that many waiters of each consumer.
+    /// Wakes up to `count` waiters of each consumer, for `count` new messages.
     pub(crate) fn wake(&self, count: u64) {
         let mut line = self.line.lock();
         for (_, ready) in &line.ready {
@@ -147,7 +147,8 @@ impl Waiters {
         }
     }
 
-    /// Wakes one waiter of the consumer in `row`; with `after`, only one that came later than that.
+    /// Wakes one waiter of the consumer in `row`; with `after`, only one that joined later than
+    /// that.
     pub(crate) fn wake_one(&self, row: u32, after: Option<Ticket>) {
         let mut from = after.map_or((row, 0), |(row, number)| (row, number + 1));
         let next = |from| {
@@ -167,12 +168,12 @@ impl Waiters {
         self.line.lock().waiters.is_empty()
     }
 
-    /// Raises a consumer's descriptor for news from now on.
+    /// Registers a consumer's descriptor, which news from now on makes readable.
     pub(crate) fn add_ready(&self, row: u32, ready: &Arc<Ready>) {
         self.line.lock().ready.push((row, Arc::clone(ready)));
     }
 
-    /// Forgets a consumer's descriptor. False when there was none.
+    /// Removes a consumer's descriptor. Returns false when there was none.
     pub(crate) fn remove_ready(&self, row: u32) -> bool {
         let ready = &mut self.line.lock().ready;
         let before = ready.len();

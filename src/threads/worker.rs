@@ -1,9 +1,9 @@
-//! A thread of the queue's own that does what other threads request of it.
+//! A thread of the queue that serves requests of other threads.
 //!
-//! A thread that waits here is parked by itself, in no list of waiters. Condition variables keep
-//! such a list for the whole process, and a child made by a fork inherits it: the worker, which
-//! nearly always sleeps, would stand in it for ever, while its stack becomes that of one of the
-//! child's own threads.
+//! A thread that waits here parks itself and is in no list of waiters. Condition variables may keep
+//! such a list for the whole process, which a forked child inherits: the worker, which nearly
+//! always sleeps, would stay in it forever, while its stack becomes that of one of the child's own
+//! threads.
 
 use std::cell::OnceCell;
 use std::fmt;
@@ -17,32 +17,33 @@ use crate::threads::{
     spawn,
 };
 
-/// What other threads have requested since the worker last looked, `R` of it.
+/// The requests (`R`) that other threads have made since the worker last looked.
 #[derive(Debug, Default)]
 pub(crate) struct Requests<R> {
     pub(crate) wanted: R,
-    /// The worker's thread is to end, or has ended.
+    /// Whether the worker's thread must end, or has ended.
     pub(crate) stop: bool,
     thread: Option<Thread>,
 }
 
-/// What the thread does until it is told to stop.
+/// What the thread does until the queue stops it.
 pub(crate) type ThreadBody = Box<dyn FnOnce() + Send>;
 
-/// The thread's name, and what makes its [`ThreadBody`]; `None` when the queue is gone.
+/// The thread's name, and a function that makes its [`ThreadBody`], or returns `None` when the
+/// queue is gone.
 struct Starter {
     name: &'static str,
     body: Box<dyn Fn() -> Option<ThreadBody> + Send + Sync>,
 }
 
-/// Any thread makes requests, and the worker's thread does them. The first request starts it.
+/// Any thread makes requests, and the worker's thread serves them. The first request starts it.
 pub(crate) struct Worker<R> {
     requests: Mutex<Requests<R>>,
-    /// The thread runs and was not told to stop. Read without the lock.
+    /// Whether the thread runs and was not stopped. Read without the lock.
     running: AtomicBool,
     starter: OnceLock<Starter>,
     thread: Mutex<Option<JoinHandle>>,
-    /// The thread waits for the end of another queue's worker.
+    /// Whether the thread waits for the end of another queue's worker.
     waits: Arc<AtomicBool>,
 }
 
@@ -69,7 +70,7 @@ impl<R: fmt::Debug> fmt::Debug for Worker<R> {
 
 #[cfg(test)]
 thread_local! {
-    /// A worker that this thread is to start cannot start.
+    /// Makes every start of a worker by this thread fail.
     pub(crate) static NO_THREADS: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
@@ -78,12 +79,13 @@ thread_local! {
     static HERE: OnceCell<Arc<AtomicBool>> = const { OnceCell::new() };
 }
 
-/// `Worker::waits` of the calling thread, if it is some queue's own. (At its very end it is none.)
+/// Returns `Worker::waits` of the calling thread, if it is a queue's worker. (At its very end it
+/// counts as none.)
 fn own_waits() -> Option<Arc<AtomicBool>> {
     HERE.try_with(|waits| waits.get().cloned()).ok().flatten()
 }
 
-/// Whether the calling thread is some queue's own.
+/// Returns whether the calling thread is a queue's worker.
 pub(crate) fn is_worker() -> bool {
     own_waits().is_some()
 }
@@ -98,7 +100,7 @@ impl<R> Worker<R> {
         let _ = self.starter.set(Starter { name, body: Box::new(body) });
     }
 
-    /// Starts the thread if it does not run. False when there is to be none.
+    /// Starts the thread if it does not run. Returns false when there may be no thread.
     #[cold]
     pub(crate) fn start(&self) -> io::Result<bool> {
         let Some(starter) = self.starter.get() else {
@@ -127,18 +129,18 @@ impl<R> Worker<R> {
         Ok(self.is_running())
     }
 
-    /// The thread runs, unless it has ended already.
+    /// Notes that the thread runs, unless it has already ended.
     pub(crate) fn note_begin(&self) {
         let requests = self.requests.lock();
         self.running.store(!requests.stop, Ordering::Release);
     }
 
-    /// Whether the thread runs and was not told to stop.
+    /// Returns whether the thread runs and was not stopped.
     pub(crate) fn is_running(&self) -> bool {
         self.running.load(Ordering::Acquire)
     }
 
-    /// Makes a request. False when no thread does it: then the caller is to.
+    /// Makes a request. Returns false when there is no thread: then the caller must do the work.
     pub(crate) fn request(&self, request: impl FnOnce(&mut R)) -> bool {
         if !self.is_running() && !self.start().unwrap_or(false) {
             return false;
@@ -162,7 +164,7 @@ impl<R> Worker<R> {
         self.requests.lock()
     }
 
-    /// The worker waits until something is requested, or until the time `due`.
+    /// Makes the worker wait for a request, or until the time `due`.
     pub(crate) fn sleep<'a>(
         &'a self,
         mut requests: MutexGuard<'a, Requests<R>>,
@@ -186,9 +188,9 @@ impl<R> Worker<R> {
         }
     }
 
-    /// Tells the thread to stop, and waits for its end. Foreign code on the thread itself, or on
-    /// another queue's worker for whose end the thread waits, may close the queue: then the thread
-    /// ends later, and finds the queue closed.
+    /// Stops the thread, and waits for its end. The program's code may close the queue on the
+    /// thread itself, or on another queue's worker for which the thread waits: then this does not
+    /// wait, and the thread ends later, and finds the queue closed.
     pub(crate) fn stop(&self) {
         self.requests.lock().stop = true;
         self.running.store(false, Ordering::Release);
@@ -200,8 +202,8 @@ impl<R> Worker<R> {
         let Some(waits) = own_waits() else {
             return thread.join();
         };
-        // Said before the look: of the workers that would wait in a circle, one at least sees the
-        // next one wait.
+        // Store it before the check: of the workers that would wait in a circle, at least one then
+        // sees that the next one waits.
         waits.store(true, Ordering::SeqCst);
         if !self.waits.load(Ordering::SeqCst) {
             thread.join();
@@ -209,7 +211,7 @@ impl<R> Worker<R> {
         waits.store(false, Ordering::SeqCst);
     }
 
-    /// The thread ends, and does no more of what was requested.
+    /// Marks the thread as ended: it serves no more requests.
     pub(crate) fn leave(&self) {
         let mut requests = self.requests.lock();
         requests.stop = true;
