@@ -1,4 +1,4 @@
-//! A fragment's place at the tail, and storing a fragment by write calls.
+//! A fragment at the tail, stored by write calls.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use crate::segment::Segment;
 use crate::state::State;
 use crate::storage::{Storage, StorageFile, Stores};
 
-/// Bytes that are filled with zeros at a time where every record is synced.
+/// How many bytes are filled with zeros at a time where every record is synced.
 const SYNCED_FILL: u64 = 256 << 10;
 
-/// A fragment that is to be stored: its header, and allocated space for it.
+/// A fragment to store: its header, and the space allocated for it.
 #[derive(Debug)]
 pub(crate) struct Piece<F> {
     pub(super) segment: Arc<Segment<F>>,
@@ -28,7 +28,7 @@ pub(super) enum Why {
     NoWindow,
 }
 
-/// What is stored of a fragment besides its payload.
+/// The parts of a fragment besides its payload.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Marks {
     pub(super) header: FragmentWords,
@@ -70,7 +70,7 @@ impl<F: StorageFile> Piece<F> {
         let io = |error| Error::io("write", state.storage.path().join(segment.name()), error);
         let (offset, total) = (self.offset(), header.total_len());
         match state.context().fill_step() {
-            // The next fragments go by calls too and need no pages in memory.
+            // The next fragments are written by calls, too, and need no pages in memory.
             Some(_) if segment.file.stores() == Stores::ByCall => segment.claim(offset + total),
             // The fragment lies across the end of a window. The next ones are stored through a
             // window again.
@@ -108,9 +108,10 @@ impl<F: StorageFile> Piece<F> {
     }
 }
 
-/// Whether a fragment with a payload of `len` bytes is stored by a write call even where there is a
-/// window. The payload length `whole` of its record decides, not `len`: for the short rest of a
-/// long record, space would be filled that the next long record then overwrites by a call.
+/// Returns whether to store a fragment with a payload of `len` bytes by a write call even where
+/// there is a window. The payload length `whole` of its record decides, not `len`: otherwise the
+/// short rest of a long record would fill space with zeros that the next long record overwrites by
+/// a call.
 pub(super) fn prefers_call<S: Storage>(
     state: &State<S>,
     segment: &Segment<S::File>,

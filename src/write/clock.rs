@@ -1,24 +1,24 @@
-//! With ages: the times between which the tail's segment takes messages. With lanes by age: when
-//! messages are written.
+//! The writer's clock. With `max_age`: from when until when the tail's segment takes messages. With
+//! lanes by age: when messages are written.
 
 use std::time::Duration;
 
 use crate::segment::ages::Ages;
 use crate::storage::Storage;
 
-/// The times between which a segment takes messages, as its header says them.
+/// From when until when a segment takes messages, as in its header.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Span {
     pub(super) created: u64,
-    /// Zero without ages.
+    /// Zero without `max_age`.
     pub(super) until: u64,
 }
 
-/// How often it is marked when messages are written.
+/// How often the writer marks when messages are written.
 #[derive(Debug, Clone, Copy)]
 struct Marks {
     span: u64,
-    /// When the last one was made.
+    /// When the last mark was made.
     begun: u64,
 }
 
@@ -30,7 +30,8 @@ pub(super) struct Clock {
     now: u64,
     /// The times of the tail's segment, as the clock shows them now.
     span: Span,
-    /// When that segment began, as its header says: later than that after the clock was set back.
+    /// When that segment began by its header: later than `span.created` after the clock was set
+    /// back.
     begun: u64,
 }
 
@@ -39,26 +40,25 @@ impl Clock {
         Clock { ages, marks: None, now: 0, span: Span::default(), begun: 0 }
     }
 
-    /// From now on it is marked when messages are written, to an eighth of the time that they are
-    /// `fresh`, if it was not as often before.
+    /// Makes the writer mark when messages are written at least every eighth of the time `fresh`.
     pub(super) fn mark_often(&mut self, fresh: Duration) {
         let span = (u64::try_from(fresh.as_millis()).unwrap_or(u64::MAX) / 8).max(1);
         let often = self.marks.map_or(span, |marks| marks.span.min(span));
         self.marks = Some(Marks { span: often, begun: u64::MAX });
     }
 
-    /// Whether the time is taken for each message.
+    /// Returns whether the writer must read the clock for each message.
     #[inline]
     pub(super) fn is_needed(&self) -> bool {
         self.ages.is_some() || self.marks.is_some()
     }
 
-    /// Whether segments say when their messages were written, because these have a `max_age`.
+    /// Returns whether segment headers date their messages, because these have a `max_age`.
     pub(super) fn has_ages(&self) -> bool {
         self.ages.is_some()
     }
 
-    /// The times between which messages are written from now on, when the last ones are over.
+    /// Returns the time span of the next mark when the last one is over.
     pub(super) fn next_mark(&mut self) -> Option<(u64, u64)> {
         let now = self.now;
         let marks = self.marks.as_mut()?;
@@ -70,12 +70,12 @@ impl Clock {
         })
     }
 
-    /// Takes the time.
+    /// Reads the clock.
     pub(super) fn look<S: Storage>(&mut self, storage: &S) {
         self.now = storage.now();
     }
 
-    /// The times of a segment that begins now.
+    /// Returns the time span of a segment that begins now.
     pub(super) fn new_span(&self) -> Span {
         self.span_from(self.now)
     }
@@ -84,25 +84,25 @@ impl Clock {
         Span { created, until: self.ages.map_or(0, |ages| ages.until(created)) }
     }
 
-    /// What the tail's segment's header is to say when the segment takes messages from now on,
-    /// behind those that it has: it begins no earlier than it did. When the clock was set back and
-    /// is wrong now, an earlier time would make the messages in it older than they are.
+    /// Returns the time span for the header of a tail's segment that has messages and takes more
+    /// from now on. It begins no earlier than before: if the clock was set back and is wrong now,
+    /// an earlier time would make its messages older than they are.
     pub(super) fn later_span(&self) -> Span {
         self.span_from(self.now.max(self.begun))
     }
 
-    /// The tail stands in a segment whose header says these times.
+    /// Notes that the tail is in a segment whose header has this time span.
     pub(super) fn enter(&mut self, stated: Span) {
         (self.span, self.begun) = (stated, stated.created);
     }
 
-    /// The tail's segment takes messages from now on; its header says `stated`.
+    /// Notes that the tail's segment takes messages from now on; its header has the span `stated`.
     pub(super) fn go_on(&mut self, stated: Span) {
         (self.span, self.begun) = (self.new_span(), stated.created);
     }
 
-    /// Whether the tail's segment takes no more messages: its time is over, or its header does not
-    /// date its messages (the clock was set back, for instance).
+    /// Returns whether the tail's segment takes no more messages, because its time span is over, or
+    /// its header does not date its messages (the clock was set back, for instance).
     pub(super) fn is_over(&self) -> bool {
         let Span { created, until } = self.span;
         self.ages.is_some_and(|ages| !ages.is_dated(created, until, self.now) || self.now >= until)

@@ -1,13 +1,13 @@
-//! The way in: makes room for a record, stores its fragments, commits it.
+//! Writes records: makes room for a record, stores its fragments, commits it.
 //!
 //! A queue has one [`Writer`], under the producers' lock. It writes a record behind the committed
-//! tail, where nobody reads, and makes it visible by one release store of the tail. So a record is
-//! either committed whole or was never there: a failure on the way leaves the committed tail where
-//! it was.
+//! tail, where no consumer reads, and makes it visible by one release store of the tail. So a
+//! record is either committed whole or not at all: a failure before that leaves the committed tail
+//! unchanged.
 //!
-//! The quick way (`Tail::store_quickly`) is a copy with a checksum into a mapped window over
-//! allocated space. All else is cold code: opening the tail's segment, allocating ahead, cutting a
-//! record.
+//! The fast path (`Tail::store_quickly`) is a copy with a checksum into a mapped window over
+//! allocated space. All other code is the slow path: opening the tail's segment, allocating ahead,
+//! cutting a record.
 //!
 //! | File | Its data | What it does |
 //! |---|---|---|
@@ -56,15 +56,16 @@ use worker_requests::WorkerRequests;
 #[derive(Debug)]
 pub(crate) struct Writer<F> {
     tail: Tail<F>,
-    /// The seal so far of the batch that is being pushed.
+    /// The seal of the pushed part of the present batch.
     seal: Seal,
     pending_segment: PendingSegment,
     numbers: Numbers,
     clock: Clock,
     requests: WorkerRequests,
-    /// There was no room for the last record. As long as that is so, no record goes the quick way.
+    /// Whether there was no room for the last record. While set, no record takes the fast path.
     refused: bool,
-    /// The header of a record that was rolled back may still stand at the tail: clearing it failed.
+    /// Whether the header of a rolled-back record may still be at the tail, because clearing it
+    /// failed.
     uncleared: bool,
 }
 
@@ -87,7 +88,7 @@ impl<F: StorageFile> Writer<F> {
         }
     }
 
-    /// From now on it is known when messages were written, to an eighth of `fresh`.
+    /// Makes the queue remember when messages are written from now on, to an eighth of `fresh`.
     pub(crate) fn mark_write_times<S: Storage<File = F>>(
         &mut self,
         state: &State<S>,
@@ -101,18 +102,18 @@ impl<F: StorageFile> Writer<F> {
         self.tail.committed
     }
 
-    /// The number behind the last message in the tail's segment. Numbers from it on may be missing:
-    /// the next segment will state them.
+    /// Returns the sequence number behind the last message in the tail's segment. Numbers from it
+    /// on may be missing; the next segment's header will list them.
     pub(crate) fn retained_end(&self) -> u64 {
         self.pending_segment.retained_end(self.tail.committed)
     }
 
-    /// Whether this run has stored a message, or tried to.
+    /// Returns whether this run has stored a message, or tried to.
     pub(crate) fn has_begun(&self) -> bool {
         self.numbers.have_begun()
     }
 
-    /// Writes a record behind the tail. Nobody sees it before [`commit`](Self::commit).
+    /// Writes a record behind the tail. No consumer sees it before [`commit`](Self::commit).
     #[inline]
     pub(crate) fn push<S: Storage<File = F>>(
         &mut self,
@@ -135,8 +136,8 @@ impl<F: StorageFile> Writer<F> {
         self.push_slow(state, payload, batch)
     }
 
-    /// [`push`](Self::push) for a single message, the quick way. Returns false, and has done
-    /// nothing, where the quick way is closed.
+    /// Writes a single message by the fast path. Returns false, and does nothing, where that is not
+    /// possible.
     #[inline(always)]
     pub(crate) fn push_quickly<P: Payload + ?Sized>(&mut self, payload: &P) -> bool {
         !self.clock.is_needed()
@@ -172,7 +173,7 @@ impl<F: StorageFile> Writer<F> {
         let mut segment = self.prepare(state, need)?;
         let is_older = segment.header.version < Version::Origins;
         if batch.has_origin && is_older {
-            // Its header was written before the queue's first dead letter.
+            // An older version wrote its header, before the queue's first dead letter.
             self.next_segment(state, need)?;
             segment = self.prepare(state, need)?;
         }
@@ -190,7 +191,7 @@ impl<F: StorageFile> Writer<F> {
         })
     }
 
-    /// Takes the time. Closes the quick way when the tail's segment takes no more messages, and
+    /// Reads the clock. Closes the fast path when the tail's segment takes no more messages, and
     /// marks when the next ones are written.
     #[inline(never)]
     fn look_at_clock<S: Storage<File = F>>(&mut self, state: &State<S>) {
@@ -203,9 +204,9 @@ impl<F: StorageFile> Writer<F> {
         }
     }
 
-    /// Makes everything that was pushed visible at once, and returns the tail. Where the index is
-    /// written by calls, a call may fail: then nothing has changed, and the caller rolls back. (If
-    /// the record cannot be taken back either, it stays: see [`stays`](Self::stays).)
+    /// Makes all pushed records visible at once, and returns the tail. Where the index is written
+    /// by calls, a call may fail: then nothing has changed, and the caller rolls back. (If the
+    /// record cannot be cleared either, it is committed all the same: see [`stays`](Self::stays).)
     #[inline(always)]
     pub(crate) fn commit<S: Storage<File = F>>(&mut self, state: &State<S>) -> Result<Spot> {
         let tail = self.tail.at;
@@ -214,8 +215,8 @@ impl<F: StorageFile> Writer<F> {
             state.visible.publish(tail);
             reached!("published");
         }
-        // The index before the publication: after a kill, the index's tail must not lie before a
-        // message that somebody took.
+        // Store the index's tail before publishing: after a kill, it must not lie before a message
+        // that a consumer took.
         if let Err(error) = state.index.move_tail(tail, before)
             && !self.stays(state, before)
         {
@@ -231,16 +232,17 @@ impl<F: StorageFile> Writer<F> {
         Ok(tail)
     }
 
-    /// The index could not store the tail behind a record that is whole in its segment, and begins
-    /// at `before` or in a segment of its own. Clears the record's header. Where that fails too, an
-    /// opening after the death of this process would find the record. So it stays: it is committed,
-    /// and the index's tail is late.
+    /// Handles a failed store of the index's tail behind a whole record, which begins at `before`
+    /// or in a segment of its own. Clears the record's header and returns false. If that fails too,
+    /// recovery would find the record after the death of this process: so commits it, leaves the
+    /// index's tail late, and returns true.
     #[cold]
     fn stays<S: Storage<File = F>>(&self, state: &State<S>, before: Spot) -> bool {
         let own = {
             let list = state.segments.list();
             let own = list.live.iter().find(|row| row.header.base > before.position).copied();
-            // Where a record goes on that began before, the next one is the first to begin.
+            // In a segment that begins with the rest of a record, the first new record has the next
+            // number.
             own.filter(|row| row.header.first_seq == before.seq)
         };
         let begins = own.map_or(before.position, |row| row.header.base);
@@ -251,7 +253,7 @@ impl<F: StorageFile> Writer<F> {
         true
     }
 
-    /// Forgets everything pushed since the last commit.
+    /// Rolls back everything pushed since the last commit.
     #[cold]
     pub(crate) fn roll_back<S: Storage<File = F>>(&mut self, state: &State<S>) {
         let committed = self.tail.committed.position;
@@ -263,17 +265,16 @@ impl<F: StorageFile> Writer<F> {
             state.index.set_next(Some(next));
         }
         if state.segments.drain_behind(committed) {
-            // Best effort: a drained segment is reclaimed at the latest when the next one is
-            // needed.
+            // Best effort: the queue reclaims a drained segment at the latest when it needs the
+            // next one.
             let _ = state.have_reclaimed();
         }
-        // A record that was begun at the tail has no end, so recovery would cut it off. Its header
-        // is cleared all the same.
+        // Recovery would cut off an incomplete record at the tail. Clear its header all the same.
         self.uncleared = !planted!(RefusedHeaderStays) && !self.clear_tail(state);
     }
 
-    /// Whether there are no bytes at the tail that a reader could take for a record. Tries once
-    /// more to clear them.
+    /// Returns whether the tail has no bytes that a reader could take for a record. Tries again to
+    /// clear them.
     pub(crate) fn is_cleared<S: Storage<File = F>>(&mut self, state: &State<S>) -> bool {
         self.uncleared = self.uncleared && !self.clear_tail(state);
         !self.uncleared
@@ -284,7 +285,7 @@ impl<F: StorageFile> Writer<F> {
         self.clear_header(state, self.tail.at.position)
     }
 
-    /// The live segment that holds `position`, to store to it.
+    /// Opens the live segment that holds `position`, to store to it.
     fn segment_at<S: Storage<File = F>>(
         state: &State<S>,
         position: u64,
@@ -313,7 +314,7 @@ impl<F: StorageFile> Writer<F> {
         true
     }
 
-    /// Has the next record begin a new segment at `base`. The tail's segment was evicted.
+    /// Makes the next record begin a new segment at `base`, after the tail's segment was evicted.
     pub(crate) fn begin_anew<S: Storage<File = F>>(&mut self, state: &State<S>, base: u64) {
         self.release();
         let next = Next { base, seq: self.tail.committed.seq, ..Next::default() };
@@ -336,7 +337,7 @@ impl<F: StorageFile> Writer<F> {
         std::mem::take(&mut self.refused)
     }
 
-    /// Closes the quick way, at the end of a run: each later call first checks whether the queue is
+    /// Closes the fast path at the end of a run: each later call first checks whether the queue is
     /// open.
     pub(crate) fn stop(&mut self) {
         self.tail.close();
@@ -348,8 +349,8 @@ impl<F: StorageFile> Writer<F> {
     }
 }
 
-/// Refuses a message that could not fit into an empty queue, with `before` bytes before it in its
-/// record.
+/// Returns an error for a message that could not fit into an empty queue, with `before` bytes
+/// before it in its record.
 pub(crate) fn check_fits<S: Storage>(state: &State<S>, len: u64, before: u64) -> Result<()> {
     let max = state.max_message().saturating_sub(before);
     if len <= max {

@@ -1,6 +1,6 @@
-//! What is written next.
+//! The record that the writer writes next.
 
-/// The record, or the rest of a record, that is written next.
+/// The record, or the rest of a record, that the writer writes next.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Need {
     /// Bytes that it takes as one fragment.
@@ -10,7 +10,7 @@ pub(super) struct Need {
     pub(super) part: Part,
 }
 
-/// Which part of a record is written next.
+/// Which part of a record the writer writes next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
     /// The record begins.

@@ -1,4 +1,4 @@
-//! Opens the segment that the tail stands in, or begins the next one.
+//! Opens the tail's segment, or begins the next one.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use crate::state::State;
 use crate::storage::{Storage, StorageFile};
 
 impl<F: StorageFile> Writer<F> {
-    /// Makes true what must hold before a record begins: the run has a reservation, the tail stands
-    /// in an open segment where the record should begin, and space is allocated there.
+    /// Prepares for a record: makes sure that the run has a reservation, that the tail is in an
+    /// open segment where the record should begin, and that space is allocated there.
     #[cold]
     pub(super) fn prepare<S: Storage<File = F>>(
         &mut self,
@@ -46,11 +46,11 @@ impl<F: StorageFile> Writer<F> {
         Ok(segment)
     }
 
-    /// Opens the segment that the tail stands in, or begins the queue's first or next one.
+    /// Opens the tail's segment, or begins the queue's first or next one.
     fn open_tail<S: Storage<File = F>>(&mut self, state: &State<S>, need: Need) -> Result<()> {
         if let Some(next) = self.pending_segment.next() {
-            // An opening may find the segment that was about to be evicted, with bytes of refused
-            // records behind its last message.
+            // After an opening this segment may still exist although it was about to be evicted,
+            // with bytes of rejected records behind its last message.
             let left = Self::segment_at(state, self.tail.at.position);
             if let Some(left) = left {
                 self.close(state, &left)?;
@@ -93,22 +93,22 @@ impl<F: StorageFile> Writer<F> {
         }
     }
 
-    /// Has the next segment begin at `end`, but not before the tail.
+    /// Returns a next segment that begins at `end`, but not before the tail.
     fn follow(&self, end: Option<u64>) -> Next {
         let base = end.unwrap_or(0).max(format::align_up(self.tail.at.position));
         Next { base, seq: self.tail.at.seq, ..Next::default() }
     }
 
-    /// Begins the next segment because the [time](super::clock::Clock::is_over) of the tail's is
-    /// over. Where there is no room for another one, the record goes to this one all the same, and
-    /// the messages in it live longer.
+    /// Begins the next segment because the [time span](super::clock::Clock::is_over) of the tail's
+    /// is over. Without room for another one, the record goes to this one, and the messages in it
+    /// live longer.
     fn follow_tail<S: Storage<File = F>>(&mut self, state: &State<S>, need: Need) -> Result<()> {
         let segment = self.tail.opened(state)?;
         let has_records = self.tail.at.position > segment.header.base;
         if has_records {
             let padded = segment.offset(self.tail.at.position) + FRAGMENT_HEADER_LEN;
             match self.next_segment(state, need) {
-                // If all its messages are too old, the caller gives the segment up and tries again.
+                // If all its messages are too old, the caller evicts the segment and tries again.
                 Err(error) if error.is_full() && !self.is_past(state) => {
                     reached!("no room behind the tail's segment");
                 }
@@ -126,7 +126,7 @@ impl<F: StorageFile> Writer<F> {
         Ok(())
     }
 
-    /// Whether the tail's segment is the only one, and all its messages are too old.
+    /// Returns whether the tail's segment is the only one, and all its messages are too old.
     fn is_past<S: Storage<File = F>>(&self, state: &State<S>) -> bool {
         let tail = self.tail.committed.position;
         state.ages.is_some_and(|ages| state.segments.is_tail_too_old(&state.context(), ages, tail))
@@ -148,8 +148,8 @@ impl<F: StorageFile> Writer<F> {
     /// Fills the segment with padding, from the tail to the segment's end.
     fn close<S: Storage<File = F>>(&self, state: &State<S>, segment: &Segment<F>) -> Result<()> {
         let (from, end) = (self.tail.at.position, segment.header.end());
-        // Where no space is allocated for the padding's header the file ends there, which says the
-        // same.
+        // Where no space is allocated for the padding's header, the file ends there, which means
+        // the same to readers.
         if end - from >= FRAGMENT_HEADER_LEN
             && from + FRAGMENT_HEADER_LEN <= segment.allocated_end()
         {
@@ -167,7 +167,7 @@ impl<F: StorageFile> Writer<F> {
         Ok(())
     }
 
-    /// Begins the next segment, as `next` says, and enters it.
+    /// Begins the segment `next`, and enters it.
     fn begin_segment<S: Storage<File = F>>(
         &mut self,
         state: &State<S>,
@@ -178,7 +178,7 @@ impl<F: StorageFile> Writer<F> {
             state.have_reclaimed()?;
         }
         state.bound_unsynced(self.tail.committed)?;
-        // The rest of a record belongs to a message that began before: the first message that
+        // The rest of a record belongs to a message that began before, so the first message that
         // begins in this segment is the next one.
         let first_seq = self.tail.at.seq + u64::from(need.part == Part::Rest);
         self.clock.look(&state.storage);

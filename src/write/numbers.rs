@@ -1,5 +1,5 @@
-//! The reservation of sequence numbers: a checkpoint on disk reserves them before they are given
-//! out.
+//! The reservation of sequence numbers: a checkpoint on disk reserves them before the writer
+//! assigns them.
 
 use std::sync::atomic::Ordering;
 
@@ -10,16 +10,17 @@ use crate::state::State;
 use crate::storage::Storage;
 
 /// How many sequence numbers are reserved at a time, so that none is used twice after a power cut.
-/// (More than twice as many as a stride can use: when half are used the storage worker is asked for
-/// more.)
+/// (More than twice as many as a stride can use: when half are used, the writer asks the storage
+/// worker for more.)
 const RESERVATION: u64 = 1 << 21;
 
-/// What the checkpoint on disk says of this run.
+/// What the checkpoint on disk contains about this run.
 #[derive(Debug)]
 pub(super) struct Numbers {
-    /// No number at or above it may be given out yet. `None` when numbers need no reservation.
+    /// The writer may not assign a number at or above it yet. `None` when numbers need no
+    /// reservation.
     reservation: Option<u64>,
-    /// The checkpoint on disk says that this run has begun: it claims no clean end.
+    /// Whether the checkpoint on disk shows no clean end, since this run has begun to write.
     has_begun: bool,
 }
 
@@ -32,8 +33,8 @@ impl Numbers {
         self.has_begun
     }
 
-    /// Makes sure, before the first change of a run, that the checkpoint on disk does not claim a
-    /// clean end, and that it has a reservation. `seq` is the next number.
+    /// Makes sure, before the first change of a run, that the checkpoint on disk shows no clean
+    /// end, and has a reservation. `seq` is the next number.
     pub(super) fn begin_run<S: Storage>(&mut self, state: &State<S>, seq: u64) -> Result<()> {
         if self.has_begun {
             return Ok(());
@@ -54,8 +55,8 @@ impl Numbers {
         Ok(())
     }
 
-    /// Has the storage worker reserve more numbers when half of the reservation is used. Waits for
-    /// it when the records of one stride from `seq` on could use up the rest.
+    /// Makes the storage worker reserve more numbers when half of the reservation is used. Waits
+    /// for it when the records of one stride from `seq` on could use up the rest.
     pub(super) fn renew_reservation<S: Storage>(
         &mut self,
         state: &State<S>,

@@ -8,8 +8,7 @@ pub(super) struct PendingSegment {
     /// Where the next segment must begin, which numbers are missing before it, and why. `None` when
     /// the last segment still takes records.
     next: Option<Next>,
-    /// The `next` of the latest segment that was begun by one: kept in case that segment is rolled
-    /// back.
+    /// The `next` with which the latest segment began, kept in case that segment is rolled back.
     followed: Option<Next>,
 }
 
@@ -22,14 +21,14 @@ impl PendingSegment {
         self.next
     }
 
-    /// The number behind the last message in the tail's segment. Numbers from it on may be missing:
-    /// the next segment will state them.
+    /// Returns the sequence number behind the last message in the tail's segment. Numbers from it
+    /// on may be missing; the next segment's header will list them.
     pub(super) fn retained_end(&self, committed: Spot) -> u64 {
         self.next.map_or(committed.seq, |next| next.missing.first(next.seq))
     }
 
-    /// Notes that the tail's segment was evicted and that the one behind it begins as `next` says.
-    /// Returns what the caller stores in the index: `None` when the segment had been evicted
+    /// Notes that the tail's segment was evicted and that the one behind it must begin as in
+    /// `next`. Returns the value to store in the index: `None` when the segment had been evicted
     /// before.
     pub(super) fn begin(&mut self, next: Next) -> Option<Next> {
         if self.next.is_some() {
@@ -39,8 +38,8 @@ impl PendingSegment {
         self.next
     }
 
-    /// Notes that the next segment was begun. The index keeps its `next`: the segment may be rolled
-    /// back, or lost.
+    /// Notes that the writer began the next segment. The index keeps its `next`, since the segment
+    /// may be rolled back or lost.
     pub(super) fn follow(&mut self) {
         if let Some(next) = self.next.take() {
             self.followed = Some(next);
@@ -48,8 +47,8 @@ impl PendingSegment {
     }
 
     /// Notes that segments begun behind position `committed` were rolled back. The next one must
-    /// begin where the first of them did, since the segment before it was evicted. Returns what
-    /// the caller stores in the index.
+    /// begin where the first of them did, since the segment before it was evicted. Returns the
+    /// value to store in the index.
     pub(super) fn take_back(&mut self, committed: u64) -> Option<Next> {
         let next = self.followed.take_if(|next| next.base > committed)?;
         self.next = Some(next);

@@ -14,7 +14,7 @@ use crate::storage::{Storage, StorageFile};
 impl<F: StorageFile> Writer<F> {
     /// Makes room behind the tail for a record with a payload of `len` bytes: one piece where it
     /// fits the segment, several otherwise. Calls `put` with each piece and the range of the
-    /// payload that it takes. The tail stands in an open segment.
+    /// payload that it takes. The tail is in an open segment.
     pub(super) fn place<S: Storage<File = F>>(
         &mut self,
         state: &State<S>,
@@ -35,7 +35,8 @@ impl<F: StorageFile> Writer<F> {
         Ok(())
     }
 
-    /// As [`place`](Self::place), for a record that does not fit the tail's segment.
+    /// Makes room for a record that does not fit the tail's segment, in several pieces (see
+    /// [`place`](Self::place)).
     fn split<S: Storage<File = F>>(
         &mut self,
         state: &State<S>,

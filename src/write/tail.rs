@@ -1,4 +1,4 @@
-//! The tail: where the next record goes, and the window for the quick way.
+//! The tail: where the next record goes, and the window for the fast path.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::segment::{CALL_FROM, Segment};
 use crate::state::State;
 use crate::storage::{Storage, StorageFile, Stores};
 
-/// The most bytes that go the quick way before the slow way runs again, which keeps space and
+/// The most bytes that take the fast path before the slow path runs again, which keeps space and
 /// reserved numbers ahead of the tail.
 pub(super) const STRIDE: u64 = 8 << 20;
 /// Bytes behind the tail that one call faults in, where fresh space is not filled ahead. That is
@@ -23,22 +23,22 @@ const POPULATE_FROM: u64 = 64 << 10;
 pub(super) struct Tail<F> {
     /// Where the next record begins, and its number.
     pub(super) at: Spot,
-    /// The end of the last committed record: a rollback goes back to it.
+    /// The end of the last committed record, to which a rollback returns.
     pub(super) committed: Spot,
     segment: Option<Arc<Segment<F>>>,
     quick: Option<Quick>,
 }
 
-/// The stretch behind the tail where storing a record takes no more than a copy: mapped, allocated,
-/// and at most a [`STRIDE`] long.
+/// The range behind the tail where a copy alone stores a record: mapped, allocated, and at most a
+/// [`STRIDE`] long.
 #[derive(Debug)]
 struct Quick {
     window: Window,
     /// Position of the window's first byte (wrapping: the segment's header lies before its base).
     start: u64,
-    /// Position where the stretch ends. A record that ends behind it does not go the quick way.
+    /// Position where the range ends. A record that ends behind it takes the slow path.
     end: u64,
-    /// Payload bytes of the longest record that goes the quick way.
+    /// Payload bytes of the longest record that takes the fast path.
     longest: u64,
     /// Seed of the segment's checksums.
     seed: u32,
@@ -64,7 +64,7 @@ impl<F: StorageFile> Tail<F> {
         self.release();
     }
 
-    /// Closes the quick way until a window is taken again.
+    /// Closes the fast path until [`take_window`](Self::take_window).
     pub(super) fn close(&mut self) {
         self.quick = None;
     }
@@ -75,7 +75,7 @@ impl<F: StorageFile> Tail<F> {
         self.quick = None;
     }
 
-    /// Notes that the tail stands in `segment`.
+    /// Notes that the tail is in `segment`.
     pub(super) fn enter(&mut self, segment: Arc<Segment<F>>) {
         self.quick = None;
         self.segment = Some(segment);
@@ -85,7 +85,7 @@ impl<F: StorageFile> Tail<F> {
         self.segment.is_some()
     }
 
-    /// The tail's segment, which [`prepare`](super::Writer::prepare) has opened.
+    /// Returns the tail's segment, which [`prepare`](super::Writer::prepare) has opened.
     pub(super) fn opened<S: Storage<File = F>>(&self, state: &State<S>) -> Result<Arc<Segment<F>>> {
         let missing = || {
             Error::internal(
@@ -96,16 +96,16 @@ impl<F: StorageFile> Tail<F> {
         self.segment.clone().ok_or_else(missing)
     }
 
-    /// The window and the offset of `position` in it, if `total` bytes from there on lie in the
-    /// quick stretch.
+    /// Returns the window and the offset of `position` in it, if `total` bytes from there on lie in
+    /// the fast path's range.
     #[inline]
     pub(super) fn window_at(&self, position: u64, total: u64) -> Option<(&Window, usize)> {
         let quick = self.quick.as_ref().filter(|quick| position + total <= quick.end)?;
         Some((&quick.window, quick.offset(position)))
     }
 
-    /// Stores a record at the tail if it lies in the quick stretch. Returns false, and has done
-    /// nothing, otherwise.
+    /// Stores a record at the tail if it fits the fast path's range. Otherwise does nothing and
+    /// returns false.
     #[inline(always)]
     pub(super) fn store_quickly<P: Payload + ?Sized>(
         &mut self,
@@ -139,8 +139,8 @@ impl<F: StorageFile> Tail<F> {
         true
     }
 
-    /// Takes the window that `position` lies in, ready for a fragment of `total` bytes there. If
-    /// there is none, records go by write calls.
+    /// Takes the window that covers `position`, ready for a fragment of `total` bytes there.
+    /// Without a window, the writer stores records by write calls.
     pub(super) fn take_window<S: Storage<File = F>>(
         &mut self,
         state: &State<S>,
@@ -149,9 +149,9 @@ impl<F: StorageFile> Tail<F> {
         total: u64,
     ) -> Result<()> {
         self.quick = None;
-        // Where every record is synced, a write call beats a store. The sync then writes the bytes
-        // of the call, not each large folio that a store made dirty; and no page that the last sync
-        // cleaned has to be faulted in again.
+        // Where every record is synced, a write call is faster than a store. The sync then writes
+        // the bytes of the call, not each large folio that a store made dirty; and the store would
+        // fault in again each page that the last sync cleaned.
         if state.durable_only || segment.file.stores() == Stores::ByCall {
             return Ok(());
         }
@@ -179,9 +179,9 @@ impl<F: StorageFile> Tail<F> {
                 let wanted = (offset + total.max(step / 4)).next_multiple_of(step);
                 segment.fill(wanted.min(segment.allocated()));
                 usable = usable.min(segment.filled());
-                // Asks for the next segment in good time. Not within the first step of the queue's
-                // first segment: a queue of a few messages needs no worker. (A record may begin
-                // within that step and end behind it: its end counts.)
+                // Ask for the next segment in good time, but not within the first step of the
+                // queue's first segment: a queue of a few messages needs no worker. (A record may
+                // begin within that step and end behind it: its end counts.)
                 if offset + total > step || segment.header.base != 0 {
                     state.storage_worker.request(|wanted| wanted.ahead = true);
                 }

@@ -1,4 +1,4 @@
-//! Asks the storage worker for work as the tail moves on, but not with every record.
+//! Sends requests to the storage worker as the tail advances, but not with every record.
 
 use crate::error::Result;
 use crate::format::Spot;
@@ -8,9 +8,10 @@ use crate::storage::Storage;
 
 #[derive(Debug)]
 pub(super) struct WorkerRequests {
-    /// The tail's position at the last look at how many bytes are not durable.
+    /// The tail's position when the writer last checked how many bytes are not durable.
     bounded: u64,
-    /// The life of the segment for which [`next_segment`](Self::next_segment) has asked.
+    /// The life of the segment at whose end [`next_segment`](Self::next_segment) has asked for the
+    /// next.
     next_after: Option<u64>,
 }
 
@@ -19,8 +20,8 @@ impl WorkerRequests {
         WorkerRequests { bounded: tail.position, next_after: None }
     }
 
-    /// Looks now and then whether too many bytes in the queue are not durable, and asks the storage
-    /// worker for a flush then. The tail stands at `position`.
+    /// Checks now and then whether too many bytes in the queue are not durable, and then asks the
+    /// storage worker for a flush. The tail is at `position`.
     pub(super) fn bound_behind<S: Storage>(
         &mut self,
         state: &State<S>,
@@ -35,7 +36,7 @@ impl WorkerRequests {
     }
 
     /// Asks the storage worker, once, for the next segment when `segment` is nearly full; called
-    /// for a record that goes by write calls and ends at position `end`.
+    /// for a record that is written by calls and ends at position `end`.
     pub(super) fn next_segment<S: Storage>(
         &mut self,
         state: &State<S>,
