@@ -1,4 +1,4 @@
-//! What a queue tells of itself: figures, its id, its directory, times.
+//! A queue's figures, id, directory and times.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -10,19 +10,20 @@ use crate::stats::{ConsumerStats, Stats};
 use crate::storage::Storage;
 
 impl Queue {
-    /// Figures of the queue, read one by one while other threads go on.
+    /// Returns figures of the queue, read one by one while other threads work.
     ///
-    /// Producers and consumers wait at most while a few words are read. Messages [in
+    /// Producers and consumers wait at most while this call reads a few words. Messages [in
     /// flight](Consumer::receive) count as waiting until they are acknowledged.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.engine.stats()
     }
 
-    /// Figures of all consumers up to the same end: the queue's own (default) consumer first, once
-    /// it exists (its name is empty), then the others in the order of their names.
+    /// Returns figures of all consumers up to the same end: the queue's own (default) consumer
+    /// first, once it exists (its name is empty), then the others in the order of their names.
     ///
-    /// As [`stats`](Self::stats) for what other threads wait and what is counted.
+    /// Other threads wait at most while this call reads a few words, and messages in flight count
+    /// as waiting (see [`stats`](Self::stats)).
     ///
     /// ```
     /// # fn main() -> mmq::Result<()> {
@@ -43,22 +44,23 @@ impl Queue {
         self.engine.consumer_stats()
     }
 
-    /// The queue's id: random, given when the queue was created, the same at every opening. With a
-    /// sequence number it names one message among those of all queues. A copy of the directory has
-    /// the same id; [`copy_to`](Self::copy_to) can give another.
+    /// Returns the queue's id: random bytes, chosen when the queue was created, the same at every
+    /// opening. Together with a sequence number it identifies one message among those of all
+    /// queues. A copy of the directory has the same id; [`copy_to`](Self::copy_to) can choose
+    /// another.
     #[must_use]
     pub fn id(&self) -> [u8; 16] {
         self.engine.core.index.queue_id
     }
 
-    /// The queue's directory.
+    /// Returns the queue's directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.engine.core.storage.path()
     }
 
-    /// When the segment was begun that the message `seq` begins in: the message is no older. `None`
-    /// when no segment holds a message of that number.
+    /// Returns when the segment was begun in which the message `seq` begins: the message is no
+    /// older. `None` when no segment holds a message with that number.
     ///
     /// ```
     /// # fn main() -> mmq::Result<()> {

@@ -1,4 +1,4 @@
-//! [`Queue::copy_to`], and the directory that a copy is made in.
+//! [`Queue::copy_to`], and the directory in which it makes a copy.
 
 use std::ffi::OsString;
 use std::fs;
@@ -13,35 +13,34 @@ use crate::error::{Error, Result};
 use crate::events;
 use crate::storage::{FileStorage, Storage};
 
-/// The ending of the name that a copy has until it is complete.
+/// The suffix of a copy's name until the copy is complete.
 const UNFINISHED: &str = ".copying";
 
 impl Queue {
-    /// Closes the queue, and makes a second one in the directory `to`: with the same messages,
-    /// numbers and gaps, and with the consumers where they stand, also with what they have
-    /// acknowledged ahead. Damaged messages stay as damaged as they are; spare segments and files
-    /// set aside are left out. The queue stays locked until the copy is done.
+    /// Closes the queue, and copies it to the directory `to`: the same messages, sequence numbers
+    /// and gaps, and the consumers with their positions and with the messages that they have
+    /// acknowledged ahead. Damaged messages stay damaged; the copy has no spare segments and no
+    /// quarantined files. The queue stays locked until the copy is done.
     ///
-    /// `to` is missing or an empty directory. The copy is made beside it, in a directory with
-    /// `.copying` behind its name, which is renamed at the end. So `to` is the whole copy or none,
-    /// whatever happens meanwhile; a death of the process leaves the other directory, to be
-    /// removed.
+    /// `to` is missing or an empty directory. The call makes the copy beside it, in a directory
+    /// with `.copying` behind its name, and renames this at the end. So `to` is the whole copy or
+    /// none, whatever happens meanwhile; after a death of the process, remove the other directory.
     ///
     /// The copy's files and directory have the [permission bits](crate::Options::mode) of the
     /// queue's.
     ///
-    /// `progress` is called with how many bytes are copied, and how many will be. When it breaks,
-    /// the copying ends with an error.
+    /// Calls `progress` with the number of bytes copied so far, and of all bytes to copy. When it
+    /// breaks, the copying ends with an error.
     ///
     /// # Durability
     ///
-    /// Once the call has returned, a power cut takes nothing of the copy.
+    /// Once the call has returned, the whole copy survives a power cut.
     ///
     /// # Errors
     ///
-    /// The queue is closed, holds what it held, and nothing of the copy is left, in each case.
+    /// In each case the queue is closed and unchanged, and nothing of the copy is left.
     /// [`Error::InvalidArgument`] with `what` `"copy"` when `to` cannot be a new queue's directory.
-    /// [`Error::Locked`] while somebody makes another copy there. [`Error::Io`] with `op` `"copy"`
+    /// [`Error::Locked`] while another process makes a copy there. [`Error::Io`] with `op` `"copy"`
     /// when `progress` broke; [`is_full`](Error::is_full) when there is no room for the copy. As
     /// [`close`](Self::close).
     ///
@@ -75,10 +74,10 @@ impl Queue {
     }
 }
 
-/// The directory that a copy is made in. Unless it is finished, it is removed with all that is in
-/// it.
+/// The directory of a copy in progress. Dropping it unfinished removes the directory and all its
+/// files.
 struct Unfinished {
-    /// Its lock is held, so that nobody takes it for the rest of a copy that was broken off.
+    /// Holds its lock, so that no other process takes it for the rest of an abandoned copy.
     storage: FileStorage,
     /// The copy's own name.
     to: PathBuf,
@@ -134,7 +133,7 @@ impl Unfinished {
         Ok(Unfinished { storage, to, is_finished: false })
     }
 
-    /// Gives the directory the copy's own name, durably.
+    /// Renames the directory to the copy's own name, durably.
     fn finish(mut self) -> Result<()> {
         match self.storage.rename_to(&self.to) {
             Ok(()) => {}
@@ -150,7 +149,8 @@ impl Unfinished {
     }
 }
 
-/// Whether another file system begins at the directory: then none beside it can be renamed to it.
+/// Returns whether another file system is mounted at the directory: then no directory beside it can
+/// be renamed to it.
 fn is_mounted(directory: &Path) -> bool {
     let device = |path: &Path| path.metadata().map(|metadata| metadata.dev()).ok();
     directory.parent().is_some_and(|parent| device(parent) != device(directory))
@@ -161,7 +161,7 @@ impl Drop for Unfinished {
         if self.is_finished {
             return;
         }
-        // The directory was empty when it was locked, so all that is in it is of this copy.
+        // The directory was empty when it was locked, so all files in it belong to this copy.
         for listed in self.storage.list().unwrap_or_default() {
             let _ = self.storage.remove(&listed.name);
         }

@@ -1,4 +1,4 @@
-//! A queue's own reads: those of its default consumer.
+//! The queue's own reads, through its default consumer.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::queue::Queue;
 use crate::redelivery::Redelivery;
 
 impl Queue {
-    /// The next message, which stays in the queue; `None` when there is none.
+    /// Returns the next message, which stays in the queue; `None` when there is none.
     ///
     /// # Errors
     ///
@@ -32,8 +32,8 @@ impl Queue {
     ///
     /// # Durability
     ///
-    /// A message that was returned does not come again after the death of the process. After a
-    /// power cut, messages taken since the last flush may come again.
+    /// After the death of the process no read returns the message again. After a power cut, reads
+    /// may return messages again that were taken since the last flush.
     ///
     /// # Errors
     ///
@@ -46,9 +46,9 @@ impl Queue {
         reading::next(&self.engine, self.engine.default_consumer()?, Read::Take)
     }
 
-    /// As [`peek`](Self::peek), into a buffer whose content is replaced; returns the sequence
-    /// number. No allocation once the buffer is large enough. With an error the buffer may come
-    /// back empty.
+    /// Copies the next message, which stays in the queue, into a buffer, replacing its content;
+    /// returns the sequence number. Allocates nothing once the buffer is large enough. After an
+    /// error the buffer may be empty.
     ///
     /// # Errors
     ///
@@ -58,9 +58,9 @@ impl Queue {
         reading::next_into(&self.engine, self.engine.default_consumer()?, Read::Look, buffer)
     }
 
-    /// As [`dequeue`](Self::dequeue), into a buffer whose content is replaced; returns the sequence
-    /// number. No allocation once the buffer is large enough. With an error the buffer may come
-    /// back empty.
+    /// Takes the next message and copies it into a buffer, replacing its content; returns the
+    /// sequence number. Allocates nothing once the buffer is large enough. After an error the
+    /// buffer may be empty.
     ///
     /// # Errors
     ///
@@ -70,18 +70,18 @@ impl Queue {
         reading::next_into(&self.engine, self.engine.default_consumer()?, Read::Take, buffer)
     }
 
-    /// Takes up to `max` messages, as many as there are, without waiting.
+    /// Takes up to `max` messages without waiting for more to arrive.
     ///
     /// # Errors
     ///
-    /// As [`dequeue`](Self::dequeue), when no message was taken. An error behind the first message
-    /// comes with the next call.
+    /// As [`dequeue`](Self::dequeue), when no message was taken. The next call returns an error
+    /// behind the first message.
     pub fn dequeue_batch(&self, max: usize) -> Result<Vec<Message>> {
         reading::batch(&self.engine, self.engine.default_consumer()?, max)
     }
 
-    /// Takes the next message, and waits for it up to `timeout`; `None` when none came. Does not
-    /// poll.
+    /// Takes the next message, and waits for one up to `timeout`; `None` when none arrived. Does
+    /// not poll.
     ///
     /// # Errors
     ///
@@ -90,8 +90,8 @@ impl Queue {
         reading::next_waiting(&self.engine, self.engine.default_consumer()?, timeout)
     }
 
-    /// Takes the next message without delivering it and returns its sequence number. The payload is
-    /// neither read nor checked.
+    /// Skips the next message and returns its sequence number. Neither reads nor checks the
+    /// payload.
     ///
     /// # Errors
     ///
@@ -101,8 +101,8 @@ impl Queue {
         reading::skip(&self.engine, self.engine.default_consumer()?)
     }
 
-    /// Hands out the next message, to be [acknowledged](Delivery::ack) when its work is done:
-    /// [`Consumer::receive`](Consumer::receive) for the queue's own (default) consumer.
+    /// Delivers the next message, which the program [acknowledges](Delivery::ack) when its work is
+    /// done: [`Consumer::receive`](Consumer::receive) for the queue's own (default) consumer.
     ///
     /// # Errors
     ///
@@ -142,7 +142,8 @@ impl Queue {
         delivery::for_each(&self.engine, self.engine.default_consumer()?, work, on_gap)
     }
 
-    /// As [`receive`](Self::receive), but waits up to `timeout` for a message. Does not poll.
+    /// Delivers the next message, and waits for one up to `timeout` (see
+    /// [`receive`](Self::receive)). Does not poll.
     ///
     /// # Errors
     ///
@@ -151,7 +152,8 @@ impl Queue {
         delivery::receive_waiting(&self.engine, self.engine.default_consumer()?, timeout)
     }
 
-    /// As [`Consumer::set_max_in_flight`].
+    /// Sets how many messages of the queue's own (default) consumer may be in flight at a time:
+    /// [`Consumer::set_max_in_flight`].
     ///
     /// # Errors
     ///
@@ -160,7 +162,8 @@ impl Queue {
         self.engine.set_max_in_flight(self.engine.default_consumer()?, messages.into())
     }
 
-    /// As [`Consumer::set_redelivery`], for the queue's own (default) consumer.
+    /// Sets when the queue's own (default) consumer receives messages again that it did not
+    /// acknowledge: [`Consumer::set_redelivery`].
     ///
     /// # Errors
     ///
@@ -171,8 +174,8 @@ impl Queue {
         self.engine.set_redelivery(self.engine.default_consumer()?, rules)
     }
 
-    /// How many messages of the queue's own (default) consumer are in flight: received, neither
-    /// acknowledged nor given back.
+    /// Returns how many messages of the queue's own (default) consumer are in flight: received, but
+    /// neither acknowledged nor returned.
     #[must_use]
     pub fn in_flight(&self) -> u64 {
         self.engine.in_flight()
@@ -188,7 +191,7 @@ impl Queue {
         self.engine.seek(self.engine.default_consumer()?, seq)
     }
 
-    /// Makes a new consumer called `name` at the place of the queue's own (default) consumer:
+    /// Creates a consumer called `name` at the position of the queue's own (default) consumer:
     /// [`Consumer::fork`].
     ///
     /// # Errors
@@ -200,8 +203,8 @@ impl Queue {
         Ok(Consumer::new(Arc::clone(&self.engine), consumer))
     }
 
-    /// A descriptor that is readable while a message or an unreported gap waits for the queue's
-    /// own (default) consumer, and once the queue is closed: see [`Consumer::ready_fd`].
+    /// Returns a descriptor that is readable while a message or an unreported gap waits for the
+    /// queue's own (default) consumer, and once the queue is closed: see [`Consumer::ready_fd`].
     ///
     /// # Errors
     ///
@@ -210,7 +213,7 @@ impl Queue {
         self.engine.ready_fd(self.engine.default_consumer_state())
     }
 
-    /// A future that takes the next message. It waits without a thread, on any executor.
+    /// Returns a future that takes the next message. It waits without a thread, on any executor.
     ///
     /// Dropping the future before it is done changes nothing.
     ///
@@ -224,7 +227,8 @@ impl Queue {
         crate::Recv::new(self.default_reader())
     }
 
-    /// A future of the next delivery: as [`receive`](Self::receive), but waits.
+    /// Returns a future of the next delivery, which waits for a message (see
+    /// [`receive`](Self::receive)).
     ///
     /// # Errors
     ///
@@ -235,24 +239,25 @@ impl Queue {
         crate::RecvDelivery::new(self.default_reader())
     }
 
-    /// A stream that takes all messages from the next one on.
+    /// Returns a stream that takes all messages from the next one on.
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     pub fn messages(&self) -> crate::Messages {
         crate::Messages::new(self.default_reader())
     }
 
-    /// A stream that [receives](Self::receive) all messages from the next one on.
+    /// Returns a stream that [receives](Self::receive) all messages from the next one on.
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     pub fn deliveries(&self) -> crate::Deliveries {
         crate::Deliveries::new(self.default_reader())
     }
 
-    /// Looks at the messages from the next one on and consumes nothing. The iterator returns `None`
-    /// at the end of the queue, and goes on when asked again after new messages came. Gaps come as
-    /// errors between the messages; [`Iter::past_gaps`] takes them out. Before the default
-    /// consumer's first read it begins at the oldest message held, and keeps none in the queue.
+    /// Returns an iterator over the messages from the next one on, which consumes nothing. It
+    /// returns `None` at the end of the queue; a later call continues with new messages. It returns
+    /// gaps as errors between the messages; [`Iter::past_gaps`] removes them. Before the default
+    /// consumer's first read it begins at the oldest message in the queue. It keeps no message in
+    /// the queue.
     ///
     /// # Errors
     ///
@@ -261,14 +266,14 @@ impl Queue {
         Iter::new(Ahead::new(&self.engine, self.engine.default_consumer_state()))
     }
 
-    /// Ends all waits, and leaves the queue open: every call that waits and that began before this
-    /// one answers [`Error::Interrupted`]. A call that begins later waits again.
+    /// Ends all waits, and leaves the queue open: every waiting call that began before this one
+    /// returns [`Error::Interrupted`]. A call that begins later waits again.
     ///
-    /// It ends the waits of readers (with a timeout, or by a future or stream, which may be polled
-    /// on), of producers ([`OnFull::Wait`](crate::OnFull::Wait)) and of
-    /// [`wait_durable`](Self::wait_durable); descriptors become readable. Nothing is lost: a
-    /// message that came at the same time stays for the next read. A thread that has not begun to
-    /// wait is not woken, so set the flag that tells it to stop first.
+    /// It ends the waits of readers (with a timeout, or by a future or stream, which the program
+    /// may poll again), of producers ([`OnFull::Wait`](crate::OnFull::Wait)) and of
+    /// [`wait_durable`](Self::wait_durable); descriptors become readable. No message is lost: one
+    /// that arrives at the same time stays for the next read. The call does not affect a thread
+    /// that has not begun to wait, so set the flag that tells it to stop first.
     ///
     /// ```
     /// # fn main() -> mmq::Result<()> {
@@ -303,12 +308,12 @@ impl Queue {
         self.engine.core.interrupt();
     }
 
-    /// A future that [enqueues](Self::enqueue) the message. Where `enqueue` would block its thread,
-    /// for room ([`OnFull::Wait`](crate::OnFull::Wait)) or for a flush
+    /// Returns a future that [enqueues](Self::enqueue) the message. Where `enqueue` would block its
+    /// thread, for room ([`OnFull::Wait`](crate::OnFull::Wait)) or for a flush
     /// ([`flush_every_ops`](crate::Options::flush_every_ops)), the future waits.
     ///
-    /// The poll that finds room puts the message in. Which of several futures that wait is the
-    /// first is not said.
+    /// The poll that finds room enqueues the message. Several waiting futures may get room in any
+    /// order.
     ///
     /// # Durability
     ///
@@ -337,8 +342,8 @@ impl Queue {
         crate::Enqueue::new(&self.engine, message, too_long)
     }
 
-    /// A future that [flushes](Self::flush). The queue's own thread does the work; futures that
-    /// wait at the same time share it.
+    /// Returns a future that [flushes](Self::flush). A thread of the queue does the work; futures
+    /// that wait at the same time share one flush.
     ///
     /// # Durability
     ///
@@ -348,7 +353,7 @@ impl Queue {
     /// # Errors
     ///
     /// The future yields those of [`flush`](Self::flush), and [`Error::Closed`] when the queue is
-    /// closed meanwhile (the close flushes, and has the error if that failed).
+    /// closed meanwhile (the close flushes, and returns the error if that failed).
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     pub fn flush_async(&self) -> crate::Flush {

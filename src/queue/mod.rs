@@ -1,4 +1,11 @@
-//! [`Queue`], and how it is opened, written to, flushed and closed.
+//! [`Queue`]: opens, writes, flushes and closes a queue.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `mod` | opens and closes a queue, enqueues, makes consumers, flushes |
+//! | `default_reads` | reads through the default consumer, waits, futures, interrupts |
+//! | `about` | returns figures, the id, the directory, times |
+//! | `copy_to` | copies a queue to another directory |
 
 mod about;
 mod copy_to;
@@ -43,16 +50,16 @@ impl Options {
     /// [`create(false)`](Options::create) is set.
     ///
     /// Opening takes milliseconds whatever the backlog. What a crash leaves is in the [front page's
-    /// table](crate). Damaged and foreign files that have the name of a queue's file are set aside
-    /// as `*.damaged`; other files are left alone. A directory that holds files, but none of a
-    /// queue, is refused and left as it is. (A queue's file has a name that mmq gives, and either
-    /// content or a length that mmq gives. Hidden files and `lost+found` do not count.)
+    /// table](crate). Opening quarantines damaged and foreign files that have the name of a queue's
+    /// file as `*.damaged`, and leaves other files unchanged. It rejects a directory that holds
+    /// files, but none of a queue, and leaves it unchanged. (A queue's file has a name of mmq's,
+    /// and either a content or a length of mmq's. Hidden files and `lost+found` do not count.)
     ///
     /// # Errors
     ///
     /// [`Error::InvalidOption`], [`Error::NotFound`] with `create(false)`, [`Error::NotAQueue`],
     /// [`Error::Locked`] when the queue is open already, here or elsewhere,
-    /// [`Error::UnsupportedFormat`] for files of a later version, which are not touched, and
+    /// [`Error::UnsupportedFormat`] for files of a later version, which stay unchanged, and
     /// [`Error::Io`].
     #[doc(alias = "NewMmapQueue")]
     #[doc(alias = "NewQueue")]
@@ -103,7 +110,7 @@ impl Queue {
         Options::new()
     }
 
-    /// Puts a message (bytes or text) at the tail and returns its sequence number.
+    /// Appends a message (bytes or text) to the queue and returns its sequence number.
     ///
     /// # Durability
     ///
@@ -119,7 +126,7 @@ impl Queue {
     /// An [`Error::Io`] with `op` `"flush"` comes from a flush that this call had to do (see
     /// [`flush_every_ops`](Options::flush_every_ops)). The message is in the queue then, stays
     /// there and survives the process: to enqueue it again would make two of it. Such an error is
-    /// never [`is_full`](Error::is_full), and mostly the queue is poisoned. With any other error,
+    /// never [`is_full`](Error::is_full), and the queue is usually poisoned. With any other error,
     /// [`Error::Poisoned`] and an [`Error::Io`] with `op` `"sync"` among them, it is not in the
     /// queue.
     #[inline]
@@ -130,7 +137,7 @@ impl Queue {
         self.engine.enqueue(message)
     }
 
-    /// Puts all messages at the tail, or none, and returns their sequence numbers.
+    /// Appends all messages to the queue, or none, and returns their sequence numbers.
     ///
     /// # Durability
     ///
@@ -154,10 +161,10 @@ impl Queue {
         &self,
         messages: impl IntoIterator<Item = M>,
     ) -> Result<Range<u64>> {
-        // The caller's iterator runs before any lock is taken.
+        // Run the caller's iterator before taking any lock.
         let messages: Vec<M> = messages.into_iter().collect();
-        // So does `as_ref`, once for each message: it may panic, enqueue, or answer otherwise the
-        // next time.
+        // Also call `as_ref` here, once for each message: it may panic, enqueue, or return
+        // something else the next time.
         let messages: Vec<&[u8]> = messages.iter().map(AsRef::as_ref).collect();
         for message in &messages {
             self.check_len(message.len() as u64)?;
@@ -165,10 +172,9 @@ impl Queue {
         self.engine.enqueue_batch(&messages)
     }
 
-    /// Puts one message at the tail, whose bytes lie in several buffers, in their order: a header
-    /// and a body, say. They are copied once, to where the message lies in the queue; only a
-    /// message for which space or a segment must be made ready first, or that is long enough to be
-    /// written by a system call, is put together in a buffer before that.
+    /// Appends one message whose bytes lie in several buffers, in their order: a header and a body,
+    /// say. Usually copies them once, into the queue. Joins them in a buffer first when it must
+    /// allocate space or begin a segment, or when the message is long enough for a write call.
     ///
     /// # Durability
     ///
@@ -197,13 +203,13 @@ impl Queue {
         self.engine.enqueue_parts(parts)
     }
 
-    /// The consumer called `name` (1 to 255 bytes), which has its own place in the queue. The first
-    /// call with a name makes the consumer, at the oldest message still held; its name and place
-    /// are stored.
+    /// Returns the consumer called `name` (1 to 255 bytes), which has its own position in the
+    /// queue. The first call with a name creates the consumer, at the oldest message in the queue,
+    /// and stores its name and position.
     ///
-    /// A queue keeps what no consumer has claimed, and the first consumer claims it: open all
-    /// consumers before the first one reads. (The queue's own consumer, which its first read makes,
-    /// is one of them.)
+    /// While a queue has no consumer, it keeps all messages. From the first consumer on, it keeps
+    /// only what its consumers have not passed: so open all consumers before the first one reads.
+    /// (The default consumer, which the queue's first read creates, is one of them.)
     ///
     /// # Errors
     ///
@@ -216,19 +222,20 @@ impl Queue {
         Ok(Consumer::new(Arc::clone(&self.engine), consumer))
     }
 
-    /// The names of all consumers, in order. The queue's own (default) consumer has no name.
+    /// Returns the names of all consumers, in order. The queue's own (default) consumer has no
+    /// name.
     #[must_use]
     pub fn consumers(&self) -> Vec<String> {
         self.engine.consumer_names()
     }
 
-    /// The consumer called `name`, as [`consumer`](Self::consumer) returns it; but one that does
-    /// not exist yet is made at `start`, in one step: no message that comes meanwhile is missed or
-    /// read twice. One that exists stays where it is.
+    /// Returns the consumer called `name` (see [`consumer`](Self::consumer)), and creates a missing
+    /// one at `start`, in one step: it neither misses nor reads twice a message enqueued meanwhile.
+    /// An existing consumer keeps its position.
     ///
-    /// A queue keeps what no consumer has claimed, and the first consumer claims it: open all
-    /// consumers before the first one reads. Made behind the oldest message, the first one gives up
-    /// the messages before it; [`Stats::unclaimed`](crate::Stats::unclaimed) counts them.
+    /// While a queue has no consumer, it keeps all messages: open all consumers before the first
+    /// one reads. If the first consumer starts behind the oldest message, the queue discards the
+    /// messages before it; [`Stats::unclaimed`](crate::Stats::unclaimed) counts them.
     ///
     /// ```
     /// # fn main() -> mmq::Result<()> {
@@ -244,31 +251,32 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// As [`consumer`](Self::consumer); [`Error::NotFound`] for a number that was not given out
-    /// yet: no consumer is made.
+    /// As [`consumer`](Self::consumer); [`Error::NotFound`] for a number that no message has got
+    /// yet: then it creates no consumer.
     pub fn consumer_at(&self, name: &str, start: Start) -> Result<Consumer> {
         check_name(self.path(), name)?;
         let consumer = self.engine.consumer_at(name, start)?;
         Ok(Consumer::new(Arc::clone(&self.engine), consumer))
     }
 
-    /// Removes the consumer called `name`: the queue keeps no messages for it any more. Its handles
-    /// answer [`Error::NotFound`] from now on.
+    /// Removes the consumer called `name`: the queue no longer keeps messages for it. Calls through
+    /// its handles return [`Error::NotFound`] from now on.
     ///
-    /// The empty name is that of the queue's own (default) consumer. Calls that wait for it answer
-    /// [`Error::NotFound`]; the next call that reads makes it again, at the oldest message held.
+    /// The empty name removes the queue's own (default) consumer. Calls that wait in it return
+    /// [`Error::NotFound`]; the next reading call creates it again, at the oldest message in the
+    /// queue.
     ///
     /// # Durability
     ///
-    /// It stays removed after the death of the process, and after a power cut once a flush has
-    /// covered the call. Until then a power cut may bring it back, where it stood.
-    /// Its acknowledgements and attempts are erased on the disk before the call returns, with one
+    /// The removal survives the death of the process, and a power cut once a flush has covered the
+    /// call. Until then a power cut may bring the consumer back, at its old position. Before the
+    /// call returns, it erases the consumer's acknowledgements and attempts on the disk, with one
     /// sync of the index.
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`] when no consumer has that name. [`Error::Io`] when its acknowledgements
-    /// could not be erased on the disk: the consumer is gone all the same, and the queue is as
+    /// [`Error::NotFound`] when no consumer has that name. [`Error::Io`] when it could not erase
+    /// the acknowledgements on the disk: the consumer is removed all the same, and the queue is as
     /// after a failed [`flush`](Self::flush).
     pub fn remove_consumer(&self, name: &str) -> Result<()> {
         if !name.is_empty() {
@@ -277,26 +285,28 @@ impl Queue {
         self.engine.remove_consumer(name)
     }
 
-    /// How many messages wait for the queue's own (default) consumer. Where there is none, how many
-    /// any consumer has yet to deal with; without any consumer, how many are held.
+    /// Returns how many messages wait for the queue's own (default) consumer. Without a default
+    /// consumer: how many some consumer has not finished. Without any consumer: how many are in the
+    /// queue.
     ///
     /// The figure follows from sequence numbers, so it is exact at once after a reopening, also
-    /// after the death of the process at any instruction. It counts missing messages that no read
-    /// has met yet: damaged ones, and those that a power cut took from the middle of a segment.
-    /// Then fewer messages come, and the figure is exact again once the gap is reported.
+    /// after the death of the process at any instruction. It includes missing messages that no read
+    /// has met yet: damaged ones, and those that a power cut destroyed in the middle of a segment.
+    /// Then reads return fewer messages, and the figure is exact again once a read has reported the
+    /// gap.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.engine.len()
     }
 
-    /// Whether no message waits for the queue's own (default) consumer.
+    /// Returns whether no message waits for the queue's own (default) consumer.
     #[must_use]
     #[doc(alias = "IsEmpty")]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Makes durable what was enqueued and taken before the call.
+    /// Makes everything durable that was enqueued, taken or acknowledged before the call.
     ///
     /// # Durability
     ///
@@ -306,14 +316,14 @@ impl Queue {
     /// The kernel may write pages by itself before the flush, and fail. The flush reports such a
     /// failure, because it syncs each file through a descriptor that has been open since this run
     /// first stored to the file. For pages that an earlier, killed process stored, the kernel may
-    /// have forgotten such a failure before this opening: there is no way to learn of it.
+    /// have forgotten such a failure before this opening: no program can find out about it.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] with `op` `"flush"` when a sync failed, or when the directory was removed.
-    /// Later writes could not be promised to last, so all writing answers [`Error::Poisoned`] until
-    /// the queue is opened again. Enqueued messages stay in the queue, can be read, and are there
-    /// for the next opening as long as the machine runs.
+    /// [`Error::Io`] with `op` `"flush"` when a sync failed, or when the directory was removed. The
+    /// queue could no longer promise that later writes last, so all writes return
+    /// [`Error::Poisoned`] until it is opened again. Enqueued messages stay in the queue and
+    /// readable, also after the next opening, as long as the machine runs.
     ///
     /// [`Error::Io`] with another `op` when a file could not be opened or written just now: the
     /// next flush tries again.
@@ -322,7 +332,7 @@ impl Queue {
         self.engine.core.flush()
     }
 
-    /// The first sequence number not yet known to be durable.
+    /// Returns the first sequence number not yet known to be durable.
     #[must_use]
     pub fn durable_seq(&self) -> u64 {
         if self.engine.core.forked() {
@@ -331,12 +341,12 @@ impl Queue {
         self.engine.core.durable.lock().spot.seq
     }
 
-    /// Returns once the message `seq` is durable; flushes when it is not yet. Threads that wait at
+    /// Makes sure that the message `seq` is durable: flushes if it is not yet. Threads that wait at
     /// the same time share one sync.
     ///
     /// # Errors
     ///
-    /// As [`flush`](Self::flush); [`Error::NotFound`] for a number that was never given out;
+    /// As [`flush`](Self::flush); [`Error::NotFound`] for a number that no message has got yet;
     /// [`Error::Interrupted`] by [`interrupt`](Self::interrupt), while it waited for another
     /// thread's sync.
     pub fn wait_durable(&self, seq: u64) -> Result<()> {
@@ -356,18 +366,18 @@ impl Queue {
         core.flush_or_wait(tail, Some(began))
     }
 
-    /// Makes everything durable and closes the files. Handles of [`Consumer`]s answer
-    /// [`Error::Closed`] from now on; messages that are held stay readable.
+    /// Makes everything durable and closes the files. Handles of [`Consumer`]s return
+    /// [`Error::Closed`] from now on; messages that the program has stay readable.
     ///
     /// Closing wakes all waits that do not borrow the queue: threads within
     /// [`Consumer::dequeue_timeout`] or [`Consumer::receive_timeout`], and the futures and streams
     /// of the queue and its consumers. They end with [`Error::Closed`], and descriptors become
     /// readable. A thread within one of the queue's own calls borrows the queue, so `close` cannot
-    /// be called before that call returns: let a thread that is to be stopped wait through a
+    /// be called before that call returns: a thread that must be stoppable should wait through a
     /// consumer's handle, or with a short timeout.
     ///
-    /// Rejected messages that can go to their queue for dead letters go first. After five seconds
-    /// no more begin to go.
+    /// Before it closes, the queue moves rejected messages to their dead-letter queue. It starts no
+    /// more moves after five seconds.
     ///
     /// `close` takes the queue by value. [`Arc::into_inner`](std::sync::Arc::into_inner) takes it
     /// out of an [`Arc`]; or let the last owner drop it. Dropping the queue does
@@ -381,7 +391,7 @@ impl Queue {
         self.engine.close()
     }
 
-    /// Refuses a message that is too long for any queue.
+    /// Returns an error for a message that is too long for any queue.
     #[inline]
     pub(crate) fn check_len(&self, len: u64) -> Result<()> {
         if len > MAX_MESSAGE_LEN { Err(self.too_large(len)) } else { Ok(()) }
