@@ -1,14 +1,15 @@
-//! Gaps: messages that will never come.
+//! Gaps: messages that will never be delivered.
 
 use std::fmt;
 
 use crate::error::{Error, Result};
 
-/// Reads past gaps: calls `read` until it returns something else than [`Error::Gap`], and hands
+/// Reads past gaps: calls `read` until it returns something else than [`Error::Gap`], and passes
 /// each gap to `on_gap`.
 ///
-/// A gap is reported once, where the missing messages would have come, and the messages behind it
-/// still come. A loop that ends with `?` at the first gap leaves them all unread; this one goes on:
+/// A read reports a gap once, in the place of the missing messages, and later reads return the
+/// messages behind it. A loop that ends with `?` at the first gap leaves them all unread; this one
+/// continues:
 ///
 /// ```
 /// # fn main() -> mmq::Result<()> {
@@ -41,9 +42,9 @@ pub fn past_gaps<T>(mut read: impl FnMut() -> Result<T>, mut on_gap: impl FnMut(
     }
 }
 
-/// A range of sequence numbers that will never come, and why.
+/// A range of sequence numbers that will never be delivered, and the reason.
 ///
-/// The read that comes to it returns [`Error::Gap`] once, and the next read goes on behind it: see
+/// The read that reaches it returns [`Error::Gap`] once, and the next read continues behind it: see
 /// [`past_gaps`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Gap {
@@ -56,11 +57,11 @@ pub struct Gap {
 }
 
 impl Gap {
-    /// How many messages are missing.
+    /// Returns how many messages are missing.
     ///
-    /// With [`GapCause::Reserved`] it counts numbers, which probably no message ever had: the queue
-    /// reserves sequence numbers ahead so that none is ever used twice, and after a power cut
-    /// leaves those unused that are not known to have been given out.
+    /// With [`GapCause::Reserved`] it counts sequence numbers that probably no message ever had:
+    /// the queue reserves numbers ahead so that it never uses one twice, and after a power cut
+    /// leaves those unused that no known message had.
     #[must_use]
     pub fn count(&self) -> u64 {
         (self.last - self.first).saturating_add(1)
@@ -88,24 +89,25 @@ impl fmt::Display for Gap {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum GapCause {
-    /// The bytes that held them are not what was written: a damaged, replaced or missing file.
+    /// Their bytes are not the ones written: a file was damaged, replaced or removed.
     Damaged,
     /// They had not been flushed when the machine lost power.
     Unflushed,
-    /// They were given up to make room ([`OnFull::DropOldest`](crate::OnFull::DropOldest)). The gap
-    /// counts all numbers given up, also those among them that were lost or only reserved before.
+    /// The queue dropped them to make room ([`OnFull::DropOldest`](crate::OnFull::DropOldest)). The
+    /// gap counts all dropped numbers, including those that were already lost or only reserved.
     Dropped,
-    /// They were older than [`Options::max_age`](crate::Options::max_age). Counted as for
-    /// [`Dropped`](Self::Dropped).
+    /// They were older than [`Options::max_age`](crate::Options::max_age). The gap counts all
+    /// expired numbers, including those that were already lost or only reserved.
     Expired,
-    /// The numbers were reserved when the machine lost power, or when the process died and another
-    /// mount sees the queue. Probably no messages are missing: none is known to have had one of
-    /// them. But what says so may be lost together with messages that were not flushed. The numbers
-    /// stay unused, so that none is given out twice.
+    /// The queue had reserved these numbers for future messages when the machine lost power, or
+    /// when the process died and the queue is now opened through another mount. Probably no message
+    /// is missing, because none is known to have had one of the numbers; but unflushed messages may
+    /// have been lost together with that knowledge. The numbers stay unused, so that no number
+    /// names two messages.
     Reserved,
-    /// It was handed out to this consumer as often as it may be, or
-    /// [rejected](crate::Delivery::reject), and the consumer has no
-    /// [queue for dead letters](crate::Redelivery::dead_letters).
+    /// This consumer used up the message's delivery attempts, or
+    /// [rejected](crate::Delivery::reject) it, and has no [dead-letter
+    /// queue](crate::Redelivery::dead_letters).
     Rejected,
 }
 
@@ -131,8 +133,8 @@ impl GapCause {
         }
     }
 
-    /// The cause with that number in a file. An unknown number means damage: this format version
-    /// has no others there. (What one consumer rejects is nothing that a segment says.)
+    /// Returns the cause with that number in a file. An unknown number means damage: this format
+    /// version has no others there. (Segments do not record what one consumer rejects.)
     pub(crate) fn from_number(number: u8) -> GapCause {
         GapCause::ALL
             .into_iter()

@@ -7,7 +7,7 @@ use super::Error;
 use super::refused::take_refused_by;
 use super::text::Of;
 
-/// The text for C of an error that a call of this thread has just returned: with the queue's path.
+/// The text for C, with the queue's path, of an error that a call of this thread has just returned.
 pub(crate) struct InFull<'a> {
     error: &'a Error,
     path: Option<PathBuf>,

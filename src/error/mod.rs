@@ -1,4 +1,12 @@
 //! Everything that can go wrong, with the numbers and paths involved.
+//!
+//! | file | what it holds | what it does |
+//! |---|---|---|
+//! | `mod` | [`Error`], `SyncFailed` | builds errors |
+//! | `gap` | [`Gap`], [`GapCause`] | reads past gaps |
+//! | `held_by` | [`HeldBy`]: the consumer that keeps the oldest segment | |
+//! | `text` | parts of error texts | |
+//! | `in_full`, `refused` | the text of an error for C | adds the queue's path |
 
 mod gap;
 mod held_by;
@@ -28,10 +36,10 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///
 /// Empty is never an error: a read from an empty queue returns `Ok(None)`.
 ///
-/// After any error but [`Error::Poisoned`] and [`Error::Closed`] the queue goes on working. A
-/// failed call has changed nothing, except where its `# Errors` section says otherwise of a failed
-/// flush. An [`Error::Gap`] is behind the reader already: the next read goes on (see [`past_gaps`]
-/// for loops).
+/// After any error except [`Error::Poisoned`] and [`Error::Closed`] the queue still works. A failed
+/// call has changed nothing, except where its `# Errors` section says otherwise about a failed
+/// flush. After an [`Error::Gap`] the next read continues behind the gap (see [`past_gaps`] for
+/// loops).
 ///
 /// The text of an error (its [`Display`](fmt::Display)) is complete: it has the cause and the
 /// queue's path. Only [`Gap`](Error::Gap), [`Closed`](Error::Closed), [`Forked`](Error::Forked),
@@ -43,23 +51,23 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operating system refused a call. A full disk is one reason (`source.kind()` is
+    /// A system call failed. A full disk is one reason (`source.kind()` is
     /// [`io::ErrorKind::StorageFull`]): nothing was changed, and the call works again when there is
     /// space. With `op` `"flush"` the messages of the call are in the queue, but could not be made
-    /// durable. With `op` `"sync"` nothing was changed: a sync failed that had to come first.
+    /// durable. With `op` `"sync"` nothing was changed: a sync failed that the call needed first.
     #[error("cannot {op} {}: {source}", path.display())]
     Io {
-        /// What was tried, as a verb: `"open"`, `"create"`, `"allocate"`, `"sync"`,
+        /// The failed operation, as a verb: `"open"`, `"create"`, `"allocate"`, `"sync"`,
         /// `"flush"`.
         op: &'static str,
-        /// The file or directory it was tried on.
+        /// The file or directory of the failed operation.
         path: PathBuf,
         /// The system's error. (`r#` keeps it from being the error's `source()`: the text above has
         /// it.)
         r#source: io::Error,
     },
-    /// Messages are missing here and will never come. One read reports it, and the next one goes on
-    /// behind them: see [`past_gaps`].
+    /// Messages are missing here and will never be delivered. One read reports it, and the next one
+    /// continues behind them: see [`past_gaps`].
     #[error("{0}")]
     Gap(Gap),
     /// The message is longer than any queue, or this one, can hold.
@@ -67,7 +75,7 @@ pub enum Error {
     MessageTooLarge {
         /// The queue's directory.
         path: PathBuf,
-        /// Length of the refused message in bytes.
+        /// Length of the rejected message in bytes.
         len: u64,
         /// The longest message in bytes that this queue takes.
         max: u64,
@@ -75,31 +83,32 @@ pub enum Error {
         /// when no queue takes longer messages.
         max_bytes: Option<u64>,
     },
-    /// The queue is as large as `max_bytes` or `min_free_bytes` allow and its policy is to refuse.
+    /// The queue is as large as `max_bytes` or `min_free_bytes` allow, and its policy rejects the
+    /// message.
     #[error("queue {} is full: {needed} more bytes of disk would {}", path.display(), Passed { option, used: *used, limit: *limit, free: *free, held_by: held_by.as_deref() })]
     Full {
         /// The queue's directory.
         path: PathBuf,
         /// The option that sets the limit: `"max_bytes"` or `"min_free_bytes"`.
         option: &'static str,
-        /// Bytes of disk the queue takes now, every file counted.
+        /// Disk bytes that all files of the queue take now.
         used: u64,
         /// The option's value in bytes.
         limit: u64,
-        /// Bytes of disk the call would have needed on top.
+        /// Additional disk bytes that the call needs.
         needed: u64,
         /// For `min_free_bytes`: bytes that are free on the file system.
         free: Option<u64>,
-        /// Who keeps the oldest segment in the queue. `None` when no consumer does: there is none,
-        /// or all have read everything.
+        /// The consumer that keeps the oldest segment in the queue. `None` when no consumer does:
+        /// there is none, or all have read everything.
         held_by: Option<Box<HeldBy>>,
     },
     /// An option has an invalid value.
     #[error("queue {}: option {name}: {reason}", path.display())]
     InvalidOption {
-        /// The directory of the queue that was to be opened.
+        /// The directory of the queue that the call tried to open.
         path: PathBuf,
-        /// The option's name: that of its setter.
+        /// The name of the option's setter.
         name: &'static str,
         /// What is wrong with its value.
         reason: String,
@@ -114,7 +123,7 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
-    /// The queue is open already, here or in another process.
+    /// The queue is already open, here or in another process.
     #[error("queue {} is open already{}{}", path.display(), Holder { pid: *pid, here: *here }, Since(*since))]
     Locked {
         /// The queue's directory.
@@ -124,24 +133,24 @@ pub enum Error {
         /// Whether the holder is this very process. (In a container another process may have the
         /// same id.)
         here: bool,
-        /// When the holder opened the queue; a process that was started later merely got the same
+        /// When the holder opened the queue; a process started later than that only has the same
         /// id. `None` when it could not be read.
         since: Option<SystemTime>,
     },
-    /// There is no queue, consumer or message of that name or number.
+    /// There is no queue, consumer or message with that name or number.
     #[error("{}", Absent { path, what, name, held: held.as_ref() })]
     NotFound {
         /// The queue's directory.
         path: PathBuf,
-        /// What was looked for: `"queue"`, `"consumer"`, `"message"`; in a salvage `"path"` and
+        /// What is missing: `"queue"`, `"consumer"`, `"message"`; in a salvage `"path"` and
         /// `"segment file"`.
         what: &'static str,
         /// Its path, name or number.
         name: String,
-        /// For a message: the numbers that the queue held at that moment.
+        /// For a message: the sequence numbers in the queue at that moment.
         held: Option<Range<u64>>,
     },
-    /// The directory holds files, but none of a queue. It was left as it is: a queue needs a
+    /// The directory holds files, but none of a queue. The call left it unchanged: a queue needs a
     /// directory of its own.
     #[error("{} is not a queue: it holds {file:?}, which is not mmq's; nothing was changed", path.display())]
     NotAQueue {
@@ -150,7 +159,7 @@ pub enum Error {
         /// The name of a file in it.
         file: String,
     },
-    /// A later version of mmq wrote the files. They were not touched.
+    /// A later version of mmq wrote the files. The call left them unchanged.
     #[error("{}: format version {found} is not supported (up to {supported} is)", path.display())]
     UnsupportedFormat {
         /// The file with the later version.
@@ -160,28 +169,29 @@ pub enum Error {
         /// The newest version this library reads.
         supported: u32,
     },
-    /// An earlier flush failed, so new messages could not be promised to last. Reading goes on;
-    /// open the queue again to write.
+    /// An earlier flush failed, so the queue can no longer promise that new messages last. Reads
+    /// still work; open the queue again to write.
     #[error("writing is refused since a flush failed ({reason}); open the queue again")]
     Poisoned {
         /// The failure that poisoned the queue, with the path of the file.
         reason: String,
     },
-    /// The queue was closed, before the call or while it waited. The remaining handles can only be
-    /// dropped.
+    /// The queue was closed, before the call or while it waited. The program can only drop the
+    /// remaining handles.
     #[error("the queue is closed; open it again to go on")]
     Closed,
-    /// A wait was ended by [`Queue::interrupt`](crate::Queue::interrupt). The call has changed
-    /// nothing, and may be made again.
+    /// [`Queue::interrupt`](crate::Queue::interrupt) ended the call's wait. The call has changed
+    /// nothing, and the program may repeat it.
     #[error("the wait was interrupted; nothing was changed, and the call may be made again")]
     Interrupted,
-    /// The [lease](crate::Redelivery::lease) of the delivery had ended: its message has gone back
-    /// to the queue, and comes, or came, to another worker. The call has changed nothing.
+    /// The [lease](crate::Redelivery::lease) of the delivery had ended: the queue took the message
+    /// back, and another worker gets, or got, it. The call has changed nothing.
     #[error(
         "the lease of the delivery has ended, and its message comes again; nothing was changed (work that takes longer needs a longer lease, or Delivery::extend)"
     )]
     Expired,
-    /// The queue was opened before a fork, and this is the child. It must open a queue for itself.
+    /// The queue was opened before a fork, and this is the child. The child must open a queue
+    /// itself.
     #[error(
         "the queue was opened before a fork; a child process cannot use its parent's queue: open it where it is used"
     )]
@@ -206,35 +216,35 @@ pub(crate) struct LaterVersion {
     pub(crate) supported: u32,
 }
 
-/// `op` of an [`Error::Io`] from a failed sync, or from a flush at the end of a call that has done
-/// its work.
+/// The `op` of an [`Error::Io`] from a failed sync, or from a flush at the end of a call that has
+/// done its work.
 const FLUSH: &str = "flush";
-/// `op` of an [`Error::Io`] from a sync that failed before the call had done anything.
+/// The `op` of an [`Error::Io`] from a sync that failed before the call had done anything.
 const SYNC: &str = "sync";
 
-/// The error of a failed sync. The bytes that it was to make durable may be lost, whatever a later
-/// sync says (rule R6), so a caller cannot use it as an [`Error`] before the queue is poisoned:
-/// [`Index::heed`](crate::index::Index::heed) poisons an open queue and converts it,
+/// The error of a failed sync. The bytes that it should have made durable may be lost, whatever a
+/// later sync returns (rule R6), so a caller cannot use it as an [`Error`] before the queue is
+/// poisoned: [`Index::heed`](crate::index::Index::heed) poisons an open queue and converts it,
 /// [`ends_opening`](Self::ends_opening) converts it during an opening.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct SyncFailed(pub(crate) io::Error);
 
 impl SyncFailed {
-    /// Converts it. The caller has made sure that nothing more is written.
+    /// Converts it to an [`Error`]. The caller has made sure that no thread writes any more.
     pub(crate) fn heeded(self, path: impl Into<PathBuf>) -> Error {
         Error::Io { op: FLUSH, path: path.into(), source: self.0 }
     }
 
-    /// Converts it for an opening, which fails with it. That needs no poison: the next opening does
-    /// not trust the page cache either, or finds it as this one did.
+    /// Converts it to an [`Error`] with which an opening fails. That needs no poison: the next
+    /// opening does not trust the page cache either, or finds the same state as this one.
     pub(crate) fn ends_opening(self, path: impl Into<PathBuf>) -> Error {
         self.heeded(path)
     }
 }
 
-/// The source of an error that says that bytes of the index could not be written. They wait in
-/// memory; nothing is lost.
+/// The source of an error about index bytes that could not be written. They stay in memory; nothing
+/// is lost.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}; it is kept in memory until it can be written")]
 pub(crate) struct Unwritten(pub(crate) io::Error);
@@ -253,7 +263,7 @@ impl Error {
         Error::Io { op, path: path.into(), source }
     }
 
-    /// The queue holds the messages `held`, and `seq` is none of them.
+    /// Returns the error for a message `seq` that is not among the messages `held` in the queue.
     #[cold]
     pub(crate) fn no_message(path: &Path, seq: u64, held: Range<u64>) -> Self {
         Error::NotFound {
@@ -264,7 +274,7 @@ impl Error {
         }
     }
 
-    /// There is no consumer of that name.
+    /// Returns the error for a missing consumer `name`.
     #[cold]
     pub(crate) fn no_consumer(path: &Path, name: &str) -> Self {
         Error::NotFound {
@@ -275,7 +285,7 @@ impl Error {
         }
     }
 
-    /// There is no queue.
+    /// Returns the error for a missing queue.
     #[cold]
     pub(crate) fn no_queue(path: &Path) -> Self {
         Error::NotFound {
@@ -286,7 +296,7 @@ impl Error {
         }
     }
 
-    /// A call on the queue in `path` with an invalid argument.
+    /// Returns the error for an invalid argument of a call on the queue in `path`.
     #[cold]
     pub(crate) fn invalid_argument(
         path: &Path,
@@ -296,36 +306,36 @@ impl Error {
         Error::InvalidArgument { path: Some(path.to_owned()), what, reason: reason.into() }
     }
 
-    /// A call on the queue in `path`, which is closed.
+    /// Returns the error for a call on the closed queue in `path`.
     #[cold]
     pub(crate) fn closed(path: &Path) -> Self {
         refused_by(path);
         Error::Closed
     }
 
-    /// A call that waited on the queue in `path` was interrupted.
+    /// Returns the error for an interrupted wait on the queue in `path`.
     #[cold]
     pub(crate) fn interrupted(path: &Path) -> Self {
         refused_by(path);
         Error::Interrupted
     }
 
-    /// A call on the queue in `path`, which this process has inherited by a fork.
+    /// Returns the error for a call in a forked child on the parent's queue in `path`.
     #[cold]
     pub(crate) fn forked(path: &Path) -> Self {
         refused_by(path);
         Error::Forked
     }
 
-    /// A bug in mmq that showed in the queue in `path`.
+    /// Returns the error for a bug in mmq, found in the queue in `path`.
     #[cold]
     pub(crate) fn internal(path: &Path, what: &'static str) -> Self {
         Error::Internal { path: path.to_owned(), what }
     }
 
-    /// Whether the call was refused for want of space: [`Error::Full`], or an [`Error::Io`] from a
-    /// full disk or an exceeded quota. `false` for a flush that failed for want of space: the bytes
-    /// that it was to make durable may be lost.
+    /// Returns whether the call failed for lack of space: [`Error::Full`], or an [`Error::Io`] from
+    /// a full disk or an exceeded quota. `false` for a flush that failed for lack of space: the
+    /// bytes that it should have made durable may be lost.
     #[must_use]
     pub fn is_full(&self) -> bool {
         match self {
@@ -336,13 +346,13 @@ impl Error {
         }
     }
 
-    /// Whether the limit `max_bytes` is reached, whatever the disk has left.
+    /// Returns whether the limit `max_bytes` is reached, however much space the disk has.
     pub(crate) fn is_of_max_bytes(&self) -> bool {
         matches!(self, Error::Full { option: "max_bytes", .. })
     }
 
-    /// Marks an error as that of a flush at the end of a call that has done its work: it is no
-    /// refusal, also where the flush of another thread has failed.
+    /// Marks an error as that of a flush at the end of a call that has done its work, even if
+    /// another thread's flush failed: the call was not rejected.
     pub(crate) fn of_flush(self, directory: &Path) -> Self {
         match self {
             Error::Io { path, source, .. } => Error::Io { op: FLUSH, path, source },
@@ -361,7 +371,7 @@ impl Error {
         }
     }
 
-    /// The system's number of the error; 0: it has none.
+    /// Returns the system's error number; 0 when it has none.
     pub(crate) fn system_number(&self) -> i32 {
         match self {
             Error::Io { source, .. } => source.raw_os_error().unwrap_or(0),
@@ -369,8 +379,8 @@ impl Error {
         }
     }
 
-    /// Whether bytes of the index could not be written and wait in memory. Nothing written before
-    /// has failed.
+    /// Returns whether index bytes could not be written and stay in memory. No earlier write has
+    /// failed.
     #[cfg(test)]
     pub(crate) fn is_unwritten(&self) -> bool {
         match self {
@@ -382,7 +392,7 @@ impl Error {
     }
 }
 
-/// ENOSPC and EDQUOT: both are cured by space and by nothing else.
+/// Returns whether the error is ENOSPC or EDQUOT, which only more space can cure.
 fn no_space(source: &io::Error) -> bool {
     matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

@@ -1,4 +1,4 @@
-//! Parts of the texts of errors.
+//! Parts of error texts.
 
 use std::fmt;
 use std::ops::Range;
@@ -33,7 +33,7 @@ impl fmt::Display for Longest {
     }
 }
 
-/// The limit that would be passed.
+/// The limit that the call would exceed.
 pub(super) struct Passed<'a> {
     pub(super) option: &'a str,
     pub(super) used: u64,
@@ -66,7 +66,7 @@ impl fmt::Display for Passed<'_> {
     }
 }
 
-/// Who holds a queue.
+/// The process that has a queue open.
 pub(super) struct Holder {
     pub(super) pid: u32,
     pub(super) here: bool,
@@ -93,7 +93,7 @@ impl fmt::Display for Since {
         let (year, month, day) = date(days);
         let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
         write!(f, " since {year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")?;
-        // After the clock was set back the time is in the future: only the date is printed.
+        // After the clock was set back the time is in the future: print only the date.
         let Ok(ago) = SystemTime::now().duration_since(time) else { return Ok(()) };
         match ago.as_secs() {
             0..2 => write!(f, " (just now)"),
@@ -105,8 +105,9 @@ impl fmt::Display for Since {
     }
 }
 
-/// Year, month and day of the day that is `days` after 1970-01-01 in the Gregorian calendar. 400
-/// years have 146,097 days, and a year that begins in March has its leap day at its end.
+/// Returns year, month and day of the day that is `days` after 1970-01-01 in the Gregorian
+/// calendar. 400 years have 146,097 days, and a year that begins in March has its leap day at its
+/// end.
 fn date(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468; // since 0000-03-01
     let (era, day) = (days / 146_097, days % 146_097);
@@ -118,7 +119,7 @@ fn date(days: u64) -> (u64, u64, u64) {
     (era * 400 + year + later, month, day)
 }
 
-/// What was looked for and not found, and what is there.
+/// The missing item, and the items that exist.
 pub(super) struct Absent<'a> {
     pub(super) path: &'a Path,
     pub(super) what: &'a str,
