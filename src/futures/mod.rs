@@ -1,5 +1,9 @@
-//! The asynchronous face: futures and streams of messages, for any executor (feature `async`).
-//! `writing` has those of a producer.
+//! The asynchronous API: futures and streams, for any executor (feature `async`).
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `mod` | futures and streams of messages and deliveries |
+//! | `writing` | futures that enqueue a message or flush |
 
 #[cfg(test)]
 mod tests;
@@ -27,7 +31,8 @@ use crate::message::Message;
 use crate::storage::FileStorage;
 use crate::threads::waiting::{Signal, Ticket};
 
-/// The error of a future that could not begin, has said why, and is polled again.
+/// Returns the error of a future that could not begin, has returned the reason, and is polled
+/// again.
 fn polled_again() -> Error {
     Error::InvalidArgument {
         path: None,
@@ -39,13 +44,13 @@ fn polled_again() -> Error {
 /// A queue and one of its consumers.
 pub(crate) type ReaderParts = (Arc<Engine<FileStorage>>, Arc<ConsumerState<FileStorage>>);
 
-/// One try to get a message or a delivery.
+/// One attempt to get a message or a delivery.
 type Attempt<R> =
     fn(&Arc<Engine<FileStorage>>, &Arc<ConsumerState<FileStorage>>) -> Result<Option<R>>;
 
-/// A future's wait for something of one consumer.
+/// A future's wait for a message or delivery of one consumer.
 struct Wait {
-    /// The queue and the consumer, or why there are none. The first poll takes the error.
+    /// The queue and the consumer, or the error that the first poll returns.
     reader: Result<ReaderParts, Option<Error>>,
     /// When the future was made. `None` when it could not begin.
     began: Option<WaitBegan>,
@@ -66,7 +71,7 @@ impl Wait {
                 return Poll::Ready(Err(error.take().unwrap_or_else(polled_again)));
             }
         };
-        // Before any lock: in a forked child it may be held for ever.
+        // Check before taking any lock: in a forked child it may stay locked forever.
         if let Err(refused) = engine.core.check_not_forked() {
             self.leave();
             return Poll::Ready(Err(refused));
@@ -86,14 +91,14 @@ impl Wait {
                 }
             }
         }
-        // The task has a ticket now: a message, an interrupt or a removal that comes later wakes
-        // it, one that came before is found here.
+        // The task has a ticket now: a later message, interrupt or removal wakes it; this check
+        // finds an earlier one.
         let may_wait_on = match self.began {
             Some(began) => engine.check_may_wait_on(consumer, began),
             None => Ok(()),
         };
         if may_wait_on.is_err() {
-            // A stream is polled on.
+            // A stream may be polled again.
             self.began = Some(engine.wait_began(consumer));
         }
         match may_wait_on.and_then(|()| attempt(engine, consumer)) {
@@ -112,7 +117,7 @@ impl Wait {
         }
     }
 
-    /// As [`poll`](Self::poll), for a stream, which goes on until it has `ended`.
+    /// Polls for a stream, which continues until it has `ended`.
     fn poll_next<R>(
         &mut self,
         context: &Context<'_>,
@@ -123,7 +128,7 @@ impl Wait {
             return Poll::Ready(None);
         }
         self.poll(context, attempt).map(|outcome| {
-            // A stream that could not begin ends after the error that says why.
+            // A stream that could not begin ends after its error.
             *ended = self.reader.is_err()
                 || matches!(&outcome, Err(Error::Closed | Error::NotFound { .. } | Error::Forked));
             Some(outcome)
@@ -146,13 +151,13 @@ impl Drop for Wait {
 /// A future of the next message: [`Queue::recv`](crate::Queue::recv),
 /// [`Consumer::recv`](crate::Consumer::recv).
 ///
-/// The poll that returns the message takes it: a future dropped before that changes nothing.
-/// Waiting futures are woken in the order in which they came. A woken future has to be polled or
-/// dropped before those behind it learn of the message.
+/// The poll that returns the message takes it: a future dropped before that changes nothing. The
+/// queue wakes waiting futures in order of arrival. The program must poll or drop a woken future;
+/// only then does the queue wake those behind it.
 ///
-/// The thread that brings the news (by an enqueue or a close, for instance) calls the waker with
-/// none of the queue's locks held: the waker may call the queue. If the waker panics, the next
-/// future in line is woken in its stead, and the call that brought the news goes on.
+/// The thread that causes the wake (by an enqueue or a close, for instance) calls the waker without
+/// holding any of the queue's locks: the waker may call the queue. If the waker panics, the thread
+/// wakes the next future in line instead, and its call continues.
 #[must_use = "futures do nothing unless polled"]
 pub struct Recv(Wait);
 
@@ -164,8 +169,8 @@ pub struct RecvDelivery(Wait);
 /// A stream of messages: [`Queue::messages`](crate::Queue::messages),
 /// [`Consumer::messages`](crate::Consumer::messages).
 ///
-/// It waits at the end of the queue and ends after [`Error::Closed`]. Gaps come as errors between
-/// the messages, and the messages behind them still come: a loop that ends with `?` at the first
+/// It waits at the end of the queue and ends after [`Error::Closed`]. It returns gaps as errors
+/// between the messages, and then the messages behind them: a loop that ends with `?` at the first
 /// gap leaves the rest unread.
 ///
 /// ```
@@ -209,9 +214,9 @@ pub struct Messages {
 /// [`Consumer::deliveries`](crate::Consumer::deliveries).
 ///
 /// It waits at the end of the queue, and where no more messages may be [in
-/// flight](crate::Consumer::set_max_in_flight); it ends after [`Error::Closed`]. Gaps come as
-/// errors between the deliveries, as in [`Messages`]. A message that a poll has returned goes back
-/// to the queue when its delivery is dropped.
+/// flight](crate::Consumer::set_max_in_flight); it ends after [`Error::Closed`]. It returns gaps as
+/// errors between the deliveries, as [`Messages`] does. Dropping a delivery returns its message to
+/// the queue.
 #[must_use = "streams do nothing unless polled"]
 pub struct Deliveries {
     wait: Wait,

@@ -1,4 +1,4 @@
-//! Futures of a producer: that wait for room, and for a flush.
+//! A producer's futures, which wait for room and for a flush.
 
 use std::fmt;
 use std::future::Future;
@@ -15,12 +15,12 @@ use crate::storage::{FileStorage, Storage};
 use crate::threads::now;
 use crate::threads::waiting::{Signal, Ticket};
 
-/// The futures of a queue have one line, not one for each consumer.
+/// All these futures of a queue wait in one line, not one for each consumer.
 const LINE: u32 = 0;
 
 /// A future of a flush: [`Queue::flush_async`](crate::Queue::flush_async).
 ///
-/// Dropped before it is ready it changes nothing for others: the flush may come all the same.
+/// Dropping it before it is ready does not affect others: the flush may run all the same.
 #[must_use = "futures do nothing unless polled"]
 pub struct Flush(Flushing<FileStorage>);
 
@@ -52,8 +52,8 @@ impl<S: Storage> Flushing<S> {
         Flushing { engine: Arc::clone(engine), began, waits: None }
     }
 
-    /// Of a message that is in the queue: an interrupt does not end it, because the call that put
-    /// the message in must not be made again.
+    /// Returns the flush of an enqueued message. An interrupt does not end it, because the program
+    /// must not enqueue the message again.
     fn of_a_message(engine: &Arc<Engine<S>>) -> Flushing<S> {
         Flushing { engine: Arc::clone(engine), began: None, waits: None }
     }
@@ -72,7 +72,8 @@ impl<S: Storage> Flushing<S> {
             }
             let round = core.tasks.next_round();
             self.waits = Some((core.tasks.for_flush.join(LINE, signal), round));
-            // One worker flushes and the other one wakes: without both this thread flushes.
+            // The storage worker flushes and the delivery worker wakes; without either of them this
+            // thread flushes.
             if core.delivery_worker.request(|_| ())
                 && core.storage_worker.request(|wanted| wanted.flush_for_tasks = true)
             {
@@ -84,11 +85,11 @@ impl<S: Storage> Flushing<S> {
         let ended = match core.tasks.outcome(round) {
             Some(Ok(())) => Some(Ok(())),
             Some(Err(text)) => Some(Err(match core.check_readable() {
-                // It was the close that refused the flush.
+                // The flush failed because the queue was closed.
                 Err(closed) if core.index.poison.failure().is_none() => closed,
                 _ => flush_failed(core.storage.path(), &text),
             })),
-            // (A close makes everything durable, or says why it could not.)
+            // (A close makes everything durable, or returns why it could not.)
             None => core
                 .check_readable()
                 .and_then(|()| self.began.map_or(Ok(()), |began| core.check_uninterrupted(began)))
@@ -106,7 +107,7 @@ impl<S: Storage> Flushing<S> {
         }
     }
 
-    /// There is no worker.
+    /// Flushes in this thread, when there is no worker.
     fn flush_here(&mut self) -> Poll<Result<()>> {
         self.leave();
         Poll::Ready(self.engine.core.flush())
@@ -130,9 +131,9 @@ impl<S: Storage> Drop for Flushing<S> {
 /// A future of a message's number, once the message is in the queue:
 /// [`Queue::enqueue_async`](crate::Queue::enqueue_async).
 ///
-/// Dropped before it is ready the message is not in the queue; or, where
-/// [`flush_every_ops`](crate::Options::flush_every_ops) has it wait for a flush, it is, and may not
-/// be durable yet.
+/// If it is dropped before it is ready, the message is not in the queue; or, if it already waits
+/// for a flush of [`flush_every_ops`](crate::Options::flush_every_ops), the message is in the
+/// queue, and may not be durable yet.
 #[must_use = "futures do nothing unless polled"]
 pub struct Enqueue<M>(Enqueuing<M, FileStorage>);
 
@@ -159,12 +160,13 @@ pub(crate) struct Enqueuing<M, S: Storage> {
     engine: Arc<Engine<S>>,
     message: M,
     began: Began,
-    /// When it gives up; the first refusal sets it. `Some(None)`: never.
+    /// When it stops waiting for room; the first rejection sets it. `Some(None)`: never.
     deadline: Option<Option<Instant>>,
     ticket: Option<Ticket>,
-    /// The message is too long for any queue.
+    /// The error when the message is too long for any queue.
     too_long: Option<Error>,
-    /// The message is in the queue, with that number, and is being flushed with as many operations.
+    /// Set once the message is in the queue: its sequence number, how many operations its flush
+    /// covers, and that flush.
     flushes: Option<(u64, u64, Flushing<S>)>,
 }
 
@@ -218,8 +220,7 @@ impl<M: AsRef<[u8]>, S: Storage> Enqueuing<M, S> {
                 }
             }
         }
-        // Space that is given back later, and an interrupt, wake the task; what came before is
-        // found here.
+        // Later freed space or a later interrupt wakes the task; this check finds earlier ones.
         if let Err(error) = self.engine.core.check_uninterrupted(self.began) {
             return self.ends(Err(error));
         }
@@ -228,14 +229,15 @@ impl<M: AsRef<[u8]>, S: Storage> Enqueuing<M, S> {
         reached!("behind a future's look for room");
         let core = &*self.engine.core;
         if offered.is_pending() && self.flushes.is_none() && !core.look_for_room_later() {
-            // There is no worker to wake it: a moment's wait, and the task is polled again.
+            // Without a worker to wake the task, wait a moment and let the executor poll it again.
             let _ = core.wait_for_space(seen, None, self.began);
             context.waker().wake_by_ref();
         }
         offered
     }
 
-    /// Tries once. Pending when it is refused, and may be tried again; and while it is flushed.
+    /// Tries to enqueue once. Pending when there is no room but a later try may find some, and
+    /// during the flush.
     fn offer(&mut self, context: &Context<'_>) -> Poll<Result<u64>> {
         let refused = match self.engine.offer(self.message.as_ref()) {
             Ok((seq, None)) => return self.ends(Ok(seq)),
@@ -268,7 +270,7 @@ impl<M: AsRef<[u8]>, S: Storage> Enqueuing<M, S> {
                 self.engine.note_flushed(covered);
                 Ok(seq)
             }
-            // The message is in the queue all the same.
+            // The message is in the queue despite this error.
             Err(error) => Err(error.of_flush(path)),
         })
     }
