@@ -1,4 +1,4 @@
-//! How long to wait before the next session.
+//! Chooses how long to wait before the next session.
 
 use std::time::Duration;
 
@@ -10,20 +10,20 @@ pub(super) struct Backoff {
     longest: Duration,
     /// The next pause, before jitter.
     next: Duration,
-    /// The state of a generator of jitter: many forwarders that lost one far side do not come back
-    /// at one moment.
+    /// The state of the jitter generator, so that many forwarders that lost one far side do not all
+    /// return at once.
     random: u64,
 }
 
 impl Backoff {
     pub(super) fn new(first: Duration, longest: Duration, seed: u64) -> Backoff {
-        // Seeds that are near each other give pauses that are not.
+        // Spread the bits, so that similar seeds give different pauses.
         let random = seed.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
         Backoff { first, longest, next: first, random }
     }
 
-    /// The pause after a trouble that asks for `at_least`. It is between half of the doubled pause
-    /// and the whole of it.
+    /// Returns the pause after a trouble that demands `at_least`. It is between half of the doubled
+    /// pause and the whole of it.
     pub(super) fn pause(&mut self, at_least: Duration) -> Duration {
         let whole = self.next.min(self.longest);
         self.next = whole.saturating_mul(2).min(self.longest);
@@ -36,7 +36,7 @@ impl Backoff {
         (half + jitter).max(at_least)
     }
 
-    /// The far side has acknowledged something.
+    /// Resets the pause after an acknowledgement of the far side.
     pub(super) fn reset(&mut self) {
         self.next = self.first;
     }

@@ -1,42 +1,42 @@
-//! What the far side holds, beside what is here: where to go on.
+//! Compares the far side's messages with the queue's, and decides where to continue.
 
 use crate::forward::destination::{Held, MissingCause, MissingNumbers};
 use crate::forward::rules::IfForgotten;
 
-/// What is here, at the moment of the question.
+/// The state of the queue when the far side is asked.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Here {
-    /// The first number that is not acknowledged.
+    /// The first unacknowledged sequence number.
     pub(super) place: u64,
     /// The number that the next message gets.
     pub(super) next: u64,
-    /// Up to here nothing was ever acknowledged.
+    /// Below this number the far side never acknowledged anything.
     pub(super) began: u64,
-    /// The oldest number from which on everything is held.
+    /// The oldest number from which on the queue has everything.
     pub(super) oldest: u64,
-    /// The checksum here of the far side's last message, if it is held.
+    /// The queue's checksum of the far side's last message, if the queue has that message.
     pub(super) sum: Option<u32>,
 }
 
-/// What follows.
+/// The result of the comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Go on at this number.
+    /// Continue at this number.
     GoOn {
         at: u64,
-        /// The far side has lost these, and nobody can send them again.
+        /// The far side has lost these, and the queue no longer has them.
         lost: Option<MissingNumbers>,
     },
-    /// The queue is an older copy: the next number, when the far side is ahead of it.
+    /// The queue is an older copy; `next` is its next number, when the far side is ahead of it.
     OlderCopy { seq: u64, next: Option<u64> },
-    /// The far side has forgotten the queue, and nobody has said what to do then.
+    /// The far side has forgotten the queue, and the user has not chosen what to do then.
     Forgotten,
 }
 
 pub(super) fn compare(held: Held, here: &Here, if_forgotten: Option<IfForgotten>) -> Verdict {
     let what_if = match held {
         Held::Until { seq, sum } => return behind(seq, sum, here),
-        // There was never anything, so nothing is forgotten.
+        // The far side never acknowledged anything, so it has forgotten nothing.
         _ if here.place <= here.began => IfForgotten::Continue,
         Held::Nothing => if_forgotten.unwrap_or(IfForgotten::Stop),
         Held::Forgotten => if_forgotten.unwrap_or(IfForgotten::Continue),
@@ -48,7 +48,7 @@ pub(super) fn compare(held: Held, here: &Here, if_forgotten: Option<IfForgotten>
     }
 }
 
-/// The far side holds everything up to `seq`.
+/// Decides when the far side holds everything up to `seq`.
 fn behind(seq: u64, sum: Option<u32>, here: &Here) -> Verdict {
     if seq >= here.next {
         return Verdict::OlderCopy { seq, next: Some(here.next) };
@@ -59,7 +59,7 @@ fn behind(seq: u64, sum: Option<u32>, here: &Here) -> Verdict {
     }
     let at = seq + 1;
     if at >= here.place {
-        // A place that a power cut took back is put right by this.
+        // This also corrects a position that a power cut moved back.
         return go_on(at);
     }
     if planted!(ForwardLossNotSeen) {
@@ -72,9 +72,9 @@ fn go_on(at: u64) -> Verdict {
     Verdict::GoOn { at, lost: None }
 }
 
-/// The far side has lost what it had acknowledged from `lost` on: go on there, or, where that is
-/// not held any more, at the oldest that is. (The reading reports what the queue dropped behind
-/// the place.)
+/// Decides when the far side has lost acknowledged messages from `lost` on: continue there, or, if
+/// the queue no longer has that message, at its oldest one. (Reading reports messages that the
+/// queue dropped behind the position.)
 fn again_from(lost: u64, here: &Here) -> Verdict {
     let oldest = here.oldest.min(here.place);
     if planted!(ForwardSentFromOldest) {

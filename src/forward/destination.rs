@@ -1,17 +1,17 @@
-//! What a far engine implements, and the words in which driver and engine speak.
+//! The trait that a far engine implements, and the types that driver and engine exchange.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::error::{Gap, GapCause};
 
-/// An error of the far side, of whatever client.
+/// An error of the far side's client.
 pub type FarError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Where messages go: one engine. All calls block; a client that does not lives behind a thread of
-/// its own.
+/// One engine to which a forwarder sends messages. All calls block; an asynchronous client needs a
+/// thread of its own behind them.
 ///
-/// A far side that stores what it gets, in memory:
+/// A far side that stores messages in memory:
 ///
 /// ```
 /// use mmq::forward::{Destination, Held, Limits, Outgoing, Source, Trouble};
@@ -52,38 +52,41 @@ pub type FarError = Box<dyn std::error::Error + Send + Sync>;
 /// # }
 /// ```
 pub trait Destination: Send {
-    /// Ends the session before, if there is one, connects if need be, and answers what the far side
-    /// holds of `source`. Called before anything is sent, and after every trouble.
+    /// Ends the previous session, if there is one, connects if needed, and returns what the far
+    /// side holds of `source`. The forwarder calls it before the first send, and after every
+    /// trouble.
     ///
     /// # Errors
     ///
     /// [`Trouble`].
     fn resume(&mut self, source: &Source) -> Result<Held, Trouble>;
 
-    /// Sends messages of rising numbers, which follow what was sent since [`resume`](Self::resume),
-    /// or else what `resume` answered. It may return before they are acknowledged.
+    /// Sends messages with rising numbers, which follow the messages sent since
+    /// [`resume`](Self::resume), or else the last one that `resume` returned. It may return before
+    /// they are acknowledged.
     ///
-    /// **The far side stores each message right behind the one before, or not at all.** That one is
-    /// named by its number, not by its position at the far side alone: a write of an earlier
-    /// session that arrives late must find the very message before it that it was sent behind. (An
-    /// earlier session may have counted positions otherwise: a number that it sent may be missing
-    /// by now.) A far side that stores whole calls or nothing, one call at a time, needs the
-    /// position alone.
+    /// **The far side stores each message right behind the one before, or not at all.** Identify
+    /// that one by its number, not only by its position at the far side: a write of an earlier
+    /// session that arrives late must succeed only behind the very message that it was sent after.
+    /// (An earlier session may have counted positions differently: a number that it sent may be
+    /// missing by now.) A far side that stores whole calls or nothing, one call at a time, needs
+    /// only the position.
     ///
     /// # Errors
     ///
     /// [`Trouble`]. Some of the messages may be stored, but none unless all before it are.
     fn send(&mut self, messages: &[Outgoing<'_>]) -> Result<(), Trouble>;
 
-    /// The first number that is not acknowledged: one more than that of the last message that is.
-    /// Waits up to `wait` for it to move.
+    /// Returns the first unacknowledged number: one more than that of the last acknowledged
+    /// message. Waits up to `wait` for it to change.
     ///
     /// # Errors
     ///
     /// [`Trouble`].
     fn acknowledged(&mut self, wait: Duration) -> Result<u64, Trouble>;
 
-    /// What the far side takes. Asked after each [`resume`](Self::resume).
+    /// Returns what the far side accepts. The forwarder calls it after each
+    /// [`resume`](Self::resume).
     fn limits(&self) -> Limits;
 }
 
@@ -123,46 +126,48 @@ impl<D: Destination + ?Sized> Destination for Box<D> {
     }
 }
 
-/// Whose messages they are. Each source has a chain of numbers of its own at the far side.
+/// The queue and lane that messages come from. Each source has its own chain of numbers at the far
+/// side.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Source {
     /// [`Queue::id`](crate::Queue::id).
     pub queue_id: [u8; 16],
-    /// What the far side may call it, as in a subject: unless said otherwise the directory's name.
+    /// The name for it at the far side, as in a subject: by default the directory's name.
     pub name: String,
     /// Which messages of the queue.
     pub lane: SourceLane,
 }
 
 impl Source {
-    /// The name with the lane behind it: a subject, a stream or a key for this source alone.
+    /// Returns the name with the lane behind it: a subject, a stream or a key for only this source.
     #[must_use]
     pub fn key(&self) -> String {
         format!("{}{}", self.name, self.lane.suffix())
     }
 
-    /// The queue's id in 32 hexadecimal digits.
+    /// Returns the queue's id in 32 hexadecimal digits.
     #[must_use]
     pub fn queue_hex(&self) -> String {
         self.queue_id.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 
-/// Which messages of a queue a source has. Numbers rise within each lane, not over both, so each
-/// lane is a source of its own.
+/// Which messages of a queue belong to a source. Numbers rise within each lane, but not over both,
+/// so each lane is a separate source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SourceLane {
     /// All of them, in order.
     All,
-    /// The fresh ones.
+    /// The messages of the fresh lane.
     Fresh,
-    /// What an outage left behind.
+    /// The messages of the backlog, which waited during an outage.
     Backlog,
 }
 
 impl SourceLane {
-    /// What a destination appends to the name of its stream, so that each lane has one of its own.
+    /// Returns the suffix that a destination appends to the name of its stream, so that each lane
+    /// has its own.
     #[must_use]
     pub fn suffix(self) -> &'static str {
         match self {
@@ -176,47 +181,47 @@ impl SourceLane {
 /// What the far side holds of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Held {
-    /// Nothing, as if there had never been anything.
+    /// No message, and no trace of earlier ones.
     Nothing,
-    /// Messages up to this one.
+    /// The messages up to this one.
     Until {
         /// The last one's number.
         seq: u64,
         /// Its checksum ([`Outgoing::sum`]); `None` where the number alone outlives the message.
         sum: Option<u32>,
     },
-    /// Nothing, and that is no wonder: this far side gives messages up once they are consumed.
+    /// No message, as expected: this far side removes messages once they are consumed.
     Forgotten,
 }
 
-/// One message on its way.
+/// One message to send.
 #[derive(Debug, Clone, Copy)]
 pub struct Outgoing<'a> {
     /// Its number.
     pub seq: u64,
-    /// The CRC32C of its bytes, to be stored with it: [`Held::Until`] gives it back.
+    /// The CRC32C of its bytes, which the far side stores with it and returns in [`Held::Until`].
     pub sum: u32,
     /// The message.
     pub bytes: &'a [u8],
-    /// Numbers between the message before and this one that will never come, in order.
+    /// Numbers between the previous message and this one that will never be sent, in order.
     pub missing_before: &'a [MissingNumbers],
     /// Whether it is a message of the queue.
     pub kind: OutgoingKind,
 }
 
-/// What an [`Outgoing`] is.
+/// The kind of an [`Outgoing`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutgoingKind {
     /// A message of the queue.
     Message,
-    /// Word of [missing numbers](Outgoing::missing_before), without bytes
+    /// A report of [missing numbers](Outgoing::missing_before), without bytes
     /// ([`TellGaps::Message`](super::TellGaps)). It has the number and the checksum of the last
-    /// real message, so that [`Destination::resume`] may answer from it. It may come more than
-    /// once.
+    /// real message, so that [`Destination::resume`] may return them from it. The forwarder may
+    /// send it more than once.
     Gap,
 }
 
-/// Numbers that will never come to the far side, and why.
+/// Numbers that will never reach the far side, and the reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct MissingNumbers {
     /// The first one.
@@ -234,7 +239,7 @@ impl MissingNumbers {
     }
 }
 
-/// As it stands in a header: `7-9 damaged`.
+/// The form in a header: `7-9 damaged`.
 impl fmt::Display for MissingNumbers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{} {}", self.first, self.last, self.cause.word())
@@ -247,14 +252,14 @@ impl fmt::Display for MissingNumbers {
 pub enum MissingCause {
     /// The queue has lost them.
     Gap(GapCause),
-    /// The far side had acknowledged them and lost them, and they were not kept here.
+    /// The far side acknowledged and then lost them, and the forwarder had not kept them.
     LostThere,
-    /// The far side refuses the message for good.
+    /// The far side rejects the message for good.
     Refused,
 }
 
 impl MissingCause {
-    /// In a word, for a header.
+    /// Returns the cause in a word, for a header.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -273,33 +278,33 @@ impl MissingCause {
 /// What went wrong. Each ends the session; the next one begins with [`Destination::resume`].
 #[derive(Debug)]
 pub enum Trouble {
-    /// It may go better next time, not before this time has passed (at least the forwarder's own
+    /// A later try may succeed, but not before this time has passed (at least the forwarder's own
     /// pause).
     Again(FarError, Duration),
-    /// The far side refuses this message. After the fifth time in a row for the same number it is
-    /// refused for good: [`OnRefused`](super::OnRefused).
+    /// The far side rejects this message. After five times in a row for the same number it counts
+    /// as rejected for good: [`OnRefused`](super::OnRefused).
     Refused {
         /// The message's number.
         seq: u64,
-        /// What the far side says.
+        /// The far side's reason.
         why: String,
     },
-    /// Nothing will get better by itself: wrong credentials, no such stream.
+    /// A retry cannot help: wrong credentials, no such stream.
     Lost(FarError),
 }
 
-/// What the far side takes.
+/// What the far side accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// The longest message, in bytes. Longer ones are refused for good without being sent.
+    /// The longest message, in bytes. Longer ones count as rejected for good without being sent.
     pub longest: u64,
     /// Messages in one [`send`](Destination::send).
     pub send_messages: usize,
-    /// Bytes in one [`send`](Destination::send), but for a single longer message.
+    /// Bytes in one [`send`](Destination::send), except for a single longer message.
     pub send_bytes: u64,
-    /// Messages that are sent and not acknowledged.
+    /// Messages that are sent and unacknowledged.
     pub in_flight_messages: usize,
-    /// Bytes that are sent and not acknowledged, but for a single longer message.
+    /// Bytes that are sent and unacknowledged, except for a single longer message.
     pub in_flight_bytes: u64,
 }
 

@@ -1,6 +1,6 @@
 //! The protocol, the same for all engines: ask, compare, send, acknowledge; any trouble ends the
-//! session, and the next one asks again. No message is ever sent a second time within a session:
-//! only the far side knows whether the first time counted.
+//! session, and the next one asks again. The driver never sends a message twice within a session:
+//! only the far side knows whether it stored the first one.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,35 +18,35 @@ use crate::forward::rules::{ForwardOptions, TellGaps};
 use crate::forward::session::{Parcel, Session};
 use crate::message::Message;
 
-/// How often a message is tried that the far side refuses.
+/// How often the driver tries a message that the far side rejects.
 pub(super) const TRIES: u32 = 5;
-/// Between two flushes of the places.
+/// The time between two flushes of the positions.
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
-/// Between two moves of the kept place.
+/// The time between two moves of the kept position.
 const TRIM_EVERY: Duration = Duration::from_millis(100);
 
-/// What a step came to.
+/// The result of a step.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Worked {
-    /// Something was sent, or is in flight: go on.
+    /// The step sent messages, or some are in flight: continue.
     Busy,
-    /// All that is here is at the far side.
+    /// The far side has all messages of the queue.
     Idle,
-    /// There is no session, and none is begun before this time has passed.
+    /// There is no session, and the driver begins none before this time has passed.
     Pause(Duration),
 }
 
-/// Puts a refused message away, for good, before it is left out.
+/// Stores a rejected message durably elsewhere, before the driver skips it.
 pub(super) type PutAway<'a> = Box<dyn FnMut(&Message, &str) -> Result<(), Error> + Send + 'a>;
 
-/// What becomes of a message that is refused for good.
+/// What the driver does with a message that is rejected for good.
 pub(super) enum WhenRefused<'a> {
     Stop,
     Skip,
     PutAway(PutAway<'a>),
 }
 
-/// What ends a session.
+/// The reason why a session ends.
 enum Over {
     Trouble(Trouble),
     Halt(Halt),
@@ -83,15 +83,16 @@ pub(super) struct Driver<'a, L, D> {
     when_refused: WhenRefused<'a>,
     backoff: Backoff,
     session: Option<Session>,
-    /// No session is begun before this moment.
+    /// The driver begins no session before this moment.
     not_before: Duration,
     flushed: Duration,
     trimmed: Duration,
-    /// The place when it was last flushed; `None`: not by this driver.
+    /// The positions at the last flush; `None` before this driver's first flush.
     flushed_place: Option<(u64, u64)>,
-    /// A number that the far side refuses, and how often it did.
+    /// A number that the far side rejects, and how often it did.
     refused: Option<(u64, u32)>,
-    /// Numbers that are refused for good and not yet passed: why, and whether they are put away.
+    /// Numbers that are rejected for good and not yet passed: why, and whether their messages are
+    /// stored elsewhere.
     given_up: BTreeMap<u64, (String, Away)>,
     pub(super) counts: Counts,
     /// Why there is no session.
@@ -133,8 +134,8 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
         }
     }
 
-    /// Does what can be done at the moment `now`, which never goes back. Waits up to `wait` for an
-    /// acknowledgement, when there is nothing to send.
+    /// Does the work that is possible at the moment `now`, which never decreases. Waits up to
+    /// `wait` for an acknowledgement, when there is nothing to send.
     pub(super) fn step(&mut self, now: Duration, wait: Duration) -> Result<Worked, Halt> {
         self.maintain(now)?;
         if let Some(left) = self.not_before.checked_sub(now).filter(|left| !left.is_zero()) {
@@ -147,7 +148,7 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
         }
     }
 
-    /// Moves the kept place, and makes both places durable, each when it is time.
+    /// Moves the kept position, and makes both positions durable, each when it is due.
     fn maintain(&mut self, now: Duration) -> Result<(), Halt> {
         if let Some(session) = &self.session
             && now >= self.trimmed + TRIM_EVERY
@@ -163,7 +164,7 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
         Ok(())
     }
 
-    /// Makes both places durable.
+    /// Makes both positions durable.
     pub(super) fn flush(&mut self) -> Result<(), Error> {
         self.local.flush()?;
         self.flushed_place = Some((self.local.place(), self.local.kept()));
@@ -206,7 +207,7 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
         };
         if at < here.place {
             match self.local.move_back(at) {
-                // The queue has dropped it this very moment.
+                // The queue has dropped the message at this very moment.
                 Err(error @ Error::NotFound { .. }) => return Err(again(error)),
                 moved => moved?,
             }
@@ -218,7 +219,7 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
         Ok(Session::new(self.destination.limits(), at, lost, last, now))
     }
 
-    /// Sends what there is and fits, then looks what was acknowledged.
+    /// Sends the available messages that fit, then reads acknowledgements.
     fn send_and_hear(
         &mut self,
         session: &mut Session,
@@ -275,7 +276,8 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
     /// Reads messages to send, as many as fit.
     fn gather(&mut self, session: &mut Session) -> Result<Parcel, Over> {
         let mut batch = Parcel::default();
-        // After a refusal messages go one by one, so that it is clear which one is meant.
+        // After a rejection send messages one by one, so that it is clear which one the far side
+        // rejects.
         let most = if self.refused.is_some() { 1 } else { usize::MAX };
         while session.has_room(&batch, most) {
             let message = match session.waiting.take() {
@@ -303,7 +305,7 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
             if let Some(why) = self.why_refused(session, seq, len) {
                 let is_stop = matches!(self.when_refused, WhenRefused::Stop);
                 if is_stop && (session.in_flight() > 0 || !batch.items.is_empty()) {
-                    // The ones before it first.
+                    // Send the ones before it first.
                     session.waiting = Some(message);
                     break;
                 }
@@ -325,7 +327,7 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
         Ok(batch)
     }
 
-    /// Why the far side does not take this message, if it is refused for good.
+    /// Returns why the far side does not accept this message, if it is rejected for good.
     fn why_refused(&self, session: &Session, seq: u64, len: u64) -> Option<String> {
         if let Some((why, _)) = self.given_up.get(&seq) {
             return Some(why.clone());
@@ -334,7 +336,7 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
         (len > longest).then(|| format!("{len} bytes are too many: it takes up to {longest}"))
     }
 
-    /// Does with a message what is to be done with refused ones.
+    /// Handles a rejected message as the user chose.
     fn put_away(&mut self, message: &Message, why: String) -> Result<(), Over> {
         let seq = message.seq();
         let (_, away) = self.given_up.entry(seq).or_insert((why.clone(), Away::NotYet));
@@ -351,7 +353,7 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
         Ok(())
     }
 
-    /// Ends the session and says how long to wait, or why there is no sense in another one.
+    /// Ends the session and returns how long to wait, or why another one cannot help.
     fn end_session(&mut self, trouble: Trouble, now: Duration) -> Result<Worked, Halt> {
         self.counts.troubles += 1;
         let (what, at_least) = match trouble {
@@ -379,7 +381,7 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
     }
 }
 
-/// A trouble that ends the session, and after which it is asked again.
+/// Returns a trouble that ends the session, and after which the driver asks again.
 fn again(why: impl Into<FarError>) -> Over {
     Over::Trouble(Trouble::Again(why.into(), Duration::ZERO))
 }

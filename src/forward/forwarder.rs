@@ -1,4 +1,4 @@
-//! What a user has of forwarding: what to forward, where to, until when.
+//! The user's handle of forwarding: what to forward, where to, until when.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -18,13 +18,13 @@ use crate::message::Message;
 use crate::queue::Queue;
 use crate::threads::{Condvar, Mutex, now};
 
-/// The longest wait before it is seen that the forwarder is to stop.
+/// The longest wait before the forwarder notices that it must stop.
 const TICK: Duration = Duration::from_millis(50);
 
 /// Sends the messages of a queue on: see the [module](super).
 ///
 /// It does not keep its queue open: once that is closed, the forwarder ends. Producers and other
-/// consumers go on beside it.
+/// consumers work meanwhile.
 ///
 /// ```no_run
 /// use mmq::forward::{Destination, Forwarder};
@@ -60,8 +60,9 @@ impl<D> fmt::Debug for Forwarder<D> {
 
 impl<D: Destination> Forwarder<D> {
     /// Forwards the messages of `queue` to `destination`, through the queue's consumer of that
-    /// name. It is made at the oldest message, if it is new, and nobody else may use it. What is
-    /// [kept](Self::keep) is held by another one, `NAME.kept`: who removes the one removes both.
+    /// name. A new consumer starts at the oldest message; no other code may use it. A second
+    /// consumer, `NAME.kept`, retains the [kept](Self::keep) messages: to remove the forwarder's
+    /// consumers, remove both.
     ///
     /// # Errors
     ///
@@ -84,7 +85,7 @@ impl<D: Destination> Forwarder<D> {
         })
     }
 
-    /// What the far side may call the queue: [`Source::name`]. Without this, the last part of the
+    /// Sets the queue's name at the far side: [`Source::name`]. By default, the last part of the
     /// directory's name.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Forwarder<D> {
@@ -92,51 +93,51 @@ impl<D: Destination> Forwarder<D> {
         self
     }
 
-    /// All choices at once.
+    /// Sets all options at once.
     #[must_use]
     pub fn options(mut self, options: ForwardOptions) -> Forwarder<D> {
         self.options = options;
         self
     }
 
-    /// How much of what the far side acknowledged is kept, to be sent again if the far side forgets
-    /// it: so many messages, or so many bytes, whichever is less, and at most a quarter of
-    /// [`max_bytes`](crate::Options::max_bytes). Without this 10,000 messages or 64 MiB. 0 messages
-    /// or bytes: nothing is kept.
+    /// Sets how many acknowledged messages the queue keeps, to send them again if the far side
+    /// forgets them: so many messages, or so many bytes, whichever is less, and at most a quarter
+    /// of [`max_bytes`](crate::Options::max_bytes). By default 10,000 messages or 64 MiB. 0
+    /// messages or bytes: it keeps nothing.
     #[must_use]
     pub fn keep(mut self, messages: u64, bytes: u64) -> Forwarder<D> {
         (self.options.keep_messages, self.options.keep_bytes) = (messages, bytes);
         self
     }
 
-    /// What becomes of messages that the far side refuses.
+    /// Sets what to do with messages that the far side rejects.
     #[must_use]
     pub fn on_refused(mut self, what: OnRefused) -> Forwarder<D> {
         self.options.on_refused = what;
         self
     }
 
-    /// What to do when the far side has forgotten the queue.
+    /// Sets what to do when the far side has forgotten the queue.
     #[must_use]
     pub fn if_forgotten(mut self, what: IfForgotten) -> Forwarder<D> {
         self.options.if_forgotten = Some(what);
         self
     }
 
-    /// How missing messages are reported to the far side.
+    /// Sets how the forwarder reports missing messages to the far side.
     #[must_use]
     pub fn gaps(mut self, how: TellGaps) -> Forwarder<D> {
         self.options.gaps = how;
         self
     }
 
-    /// The handle that stops it.
+    /// Returns the handle that stops it.
     #[must_use]
     pub fn stop(&self) -> Stop {
         self.stop.clone()
     }
 
-    /// The handle that reports how it gets on.
+    /// Returns the handle that reports its progress.
     #[must_use]
     pub fn watch(&self) -> ForwardWatch {
         self.watch.clone()
@@ -146,17 +147,18 @@ impl<D: Destination> Forwarder<D> {
     ///
     /// # Durability
     ///
-    /// A place is stored with each acknowledgement of the far side, and flushed each second and at
-    /// the end. What a power cut takes back of it is put right by the far side's own answer.
+    /// The forwarder stores its position with each acknowledgement of the far side, and flushes it
+    /// each second and at the end. If a power cut moves the position back, the far side's answer
+    /// corrects it.
     ///
     /// # Errors
     ///
-    /// [`Halt`]: somebody has to look. Troubles of the far side that may pass are no errors.
+    /// [`Halt`]: a person must intervene. Temporary troubles of the far side are not errors.
     pub fn run(self) -> Result<ForwardEnd, Halt> {
         self.run_until(Until::Stopped)
     }
 
-    /// Forwards until all that is here is acknowledged there, or it is stopped.
+    /// Forwards until the far side has acknowledged all messages of the queue, or it is stopped.
     ///
     /// # Errors
     ///
@@ -217,7 +219,7 @@ impl<D: Destination> Forwarder<D> {
     }
 }
 
-/// Puts refused messages into another queue, and makes that durable.
+/// Returns a function that enqueues rejected messages in another queue, and flushes that.
 fn dead_letters(to: Arc<Queue>, queue_id: [u8; 16]) -> PutAway<'static> {
     Box::new(move |message: &Message, _: &str| {
         let origin = Origin { queue_id, seq: message.seq(), attempts: super::driver::TRIES };
@@ -232,13 +234,13 @@ enum Until {
     Drained,
 }
 
-/// How a forwarder ended in order.
+/// How a forwarder ended without an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ForwardEnd {
     /// It was [stopped](Stop::stop).
     Stopped,
-    /// All that was here is acknowledged there: [`Forwarder::once`].
+    /// The far side has acknowledged all messages of the queue: [`Forwarder::once`].
     Drained,
     /// Its queue was closed.
     Closed,
@@ -249,8 +251,8 @@ pub enum ForwardEnd {
 pub struct Stop(Arc<(Mutex<bool>, Condvar)>);
 
 impl Stop {
-    /// The forwarder ends within a moment, in order. It does not wait for messages in flight:
-    /// whether they arrived is asked when it begins again.
+    /// Makes the forwarder end within a moment, without an error. It does not wait for messages in
+    /// flight: the next forwarder asks the far side whether they arrived.
     pub fn stop(&self) {
         *self.0.0.lock() = true;
         self.0.1.notify_all();
@@ -268,12 +270,12 @@ impl Stop {
     }
 }
 
-/// Reports how a forwarder gets on: [`Forwarder::watch`].
+/// Reports the progress of a forwarder: [`Forwarder::watch`].
 #[derive(Debug, Clone, Default)]
 pub struct ForwardWatch(Arc<Mutex<ForwardProgress>>);
 
 impl ForwardWatch {
-    /// How it gets on.
+    /// Returns its progress.
     #[must_use]
     pub fn progress(&self) -> ForwardProgress {
         self.0.lock().clone()
@@ -299,40 +301,40 @@ impl ForwardWatch {
     }
 }
 
-/// How a forwarder gets on. Counts are of this run.
+/// The progress of a forwarder. Counts are of this run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ForwardProgress {
-    /// What it is doing.
+    /// Its present activity.
     pub state: ForwardState,
-    /// Messages that were sent, each time counted.
+    /// Messages sent; a message sent twice counts twice.
     pub sent: u64,
     /// Messages that the far side acknowledged.
     pub acknowledged: u64,
-    /// Messages that it refuses for good, and that were left out.
+    /// Messages that the far side rejects for good, and that the forwarder skipped.
     pub refused: u64,
-    /// Sessions that were begun or tried.
+    /// Sessions begun or tried.
     pub sessions: u64,
-    /// The first number that is not acknowledged.
+    /// The first unacknowledged sequence number.
     pub place: u64,
-    /// How many numbers wait.
+    /// How many numbers are still to be acknowledged.
     pub lag: u64,
-    /// How many acknowledged numbers are kept.
+    /// How many acknowledged numbers the queue keeps.
     pub kept: u64,
     /// Why there is no session; `None` when there is one.
     pub trouble: Option<String>,
 }
 
-/// What a forwarder is doing.
+/// The activity of a forwarder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum ForwardState {
     /// It has not asked the far side yet.
     #[default]
     Beginning,
-    /// Messages are on their way.
+    /// It sends messages, or waits for acknowledgements.
     Sending,
-    /// All that is here is there.
+    /// The far side has all messages of the queue.
     Idle,
     /// It waits before it asks again.
     Pausing,

@@ -1,9 +1,9 @@
-//! The acknowledged messages that are held back for a far side that forgets.
+//! Limits the acknowledged messages that the queue keeps in case the far side forgets them.
 
 use crate::error::Result;
 use crate::forward::local::Local;
 
-/// How much is kept.
+/// How much the queue keeps.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Keeping {
     pub(super) messages: u64,
@@ -11,15 +11,15 @@ pub(super) struct Keeping {
 }
 
 impl Keeping {
-    /// Moves the kept place forward until no more is kept than may be, of what the far side has
-    /// acknowledged: everything below `acknowledged`. (The place may be higher: behind a gap.)
+    /// Moves the kept position forward until the queue keeps no more acknowledged messages (those
+    /// below `acknowledged`) than the limit. (The position may be higher: behind a gap.)
     pub(super) fn trim(self, local: &mut impl Local, acknowledged: u64) -> Result<()> {
         let place = local.place().min(acknowledged);
         let lowest = place.saturating_sub(self.messages);
         if local.kept() < lowest {
             local.move_kept(lowest)?;
         }
-        // The kept place may move on past a gap: it is asked for each time.
+        // The kept position may skip a gap, so read it each time.
         while local.kept() < place && local.kept_bytes() > self.bytes {
             let kept = local.kept();
             local.move_kept(kept + ((place - kept) / 16).max(1))?;

@@ -1,61 +1,60 @@
-//! What the driver needs of a queue. Tests have a queue in memory behind it.
+//! The operations that the driver needs on a queue. Tests use a queue in memory behind it.
 
 use std::time::Duration;
 
 use crate::error::{Gap, Result};
 use crate::message::Message;
 
-/// What a read ahead of the place comes to.
+/// The result of a read ahead of the position.
 #[derive(Debug)]
 pub(super) enum NextRead {
     Message(Message),
     Gap(Gap),
-    /// There is nothing behind what was read. The next read looks again.
+    /// There is no further message. The next read looks again.
     Nothing,
 }
 
-/// A queue with the forwarder's two places in it: below the *place* everything is acknowledged, and
-/// from the *kept place* on, which is not above it, everything is held. Both are stored, in order
-/// and without a sync: a power cut takes them back to where they stood at the last flush, or to
-/// anywhere between.
+/// A queue with the forwarder's two positions: below the *place* everything is acknowledged, and
+/// from the *kept place* on, which is not above it, the queue keeps everything. Both are stored, in
+/// order and without a sync: a power cut moves them back, at most to the last flush.
 pub(super) trait Local {
-    /// The first number that is not acknowledged.
+    /// Returns the first unacknowledged number.
     fn place(&self) -> u64;
 
-    /// The number that the next message of the queue gets.
+    /// Returns the number that the next message of the queue gets.
     fn next_number(&self) -> u64;
 
-    /// Up to here nothing was ever acknowledged: the consumer was made here. 0 when that is not
-    /// known.
+    /// Returns where the consumer was created, below which nothing was ever acknowledged; 0 when
+    /// that is unknown.
     fn began(&self) -> u64;
 
-    /// The oldest number from which on everything is held, or is reported as a gap.
+    /// Returns the oldest number from which on the queue has everything, or reports it as a gap.
     fn oldest(&self) -> u64;
 
-    /// The checksum of a message; `None` when it is not held, or damaged.
+    /// Returns the checksum of a message; `None` when it is not in the queue, or damaged.
     fn sum(&mut self, seq: u64) -> Result<Option<u32>>;
 
-    /// Reading begins anew at the place. Gaps that the place has passed since they were reported
-    /// come again from number `from` on.
+    /// Restarts reading at the place. Reads return gaps from number `from` on again that the place
+    /// has passed since they were reported.
     fn read_from_place(&mut self, from: u64) -> Result<()>;
 
-    /// The next message or gap.
+    /// Reads the next message or gap.
     fn read(&mut self) -> Result<NextRead>;
 
-    /// Waits up to `wait` for something to read.
+    /// Waits up to `wait` for a message or gap to read.
     fn wait(&mut self, wait: Duration) -> Result<()>;
 
-    /// Moves the place forward over messages that were acknowledged. Where the last of them is in a
-    /// gap, it may come to stand behind the gap.
+    /// Moves the place forward over messages that were acknowledged. If the last of them is in a
+    /// gap, the place may end behind the gap.
     fn move_place(&mut self, to: u64) -> Result<()>;
 
-    /// Moves the place back, to a number that is held.
+    /// Moves the place back, to a number that is in the queue.
     fn move_back(&mut self, to: u64) -> Result<()>;
 
-    /// The kept place.
+    /// Returns the kept place.
     fn kept(&self) -> u64;
 
-    /// About how many bytes are held between the kept place and the place.
+    /// Returns about how many bytes the queue keeps between the kept place and the place.
     fn kept_bytes(&self) -> u64;
 
     /// Moves the kept place forward.
@@ -65,7 +64,7 @@ pub(super) trait Local {
     fn flush(&mut self) -> Result<()>;
 }
 
-/// The CRC32C of a message.
+/// Returns the CRC32C of a message.
 pub(super) fn sum_of(bytes: &[u8]) -> u32 {
     !crate::memory::checksum::crc32c(!0, bytes)
 }

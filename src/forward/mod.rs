@@ -1,24 +1,25 @@
-//! Messages go on to another engine, in order, each exactly once, over any outage.
+//! Sends messages on to another engine, in order, each exactly once, over any outage.
 //!
 //! A [`Forwarder`] reads a queue through a consumer of its own and sends the messages to a
-//! [`Destination`]: one engine's way to store them. The message's number is its identity there. The
-//! forwarder asks the far side which number it holds last, compares, and goes on behind it; each
-//! send is conditional on the one before. Any trouble ends the session, and the next one begins
-//! with the question again.
+//! [`Destination`]: one engine's way to store them. The sequence number identifies the message
+//! there. The forwarder asks the far side for the last number that it holds, compares, and
+//! continues behind it; each send is conditional on the one before. Any trouble ends the session,
+//! and the next one begins with the question again.
 //!
-//! What a far side acknowledged is acknowledged here, and the queue gives the space back, but for
-//! the [last ones](Forwarder::keep): they are sent again when the far side has lost them.
+//! The forwarder acknowledges here the messages that the far side acknowledged, and the queue frees
+//! their space, except for the [last ones](Forwarder::keep): the forwarder sends these again if the
+//! far side loses them.
 //!
 //! # What it promises
 //!
-//! As long as the far side keeps the last message of the queue and loses no more than is kept here:
-//! every stored message is there once, in order, and each number that is not there is reported
-//! as missing, with the cause. Whatever dies in between, and however often: this process, the far
-//! side, both, or the power of either.
+//! As long as the far side keeps the last message of the queue and loses no more than the forwarder
+//! keeps here: the far side has every stored message once, in order, and a report of each missing
+//! number, with the cause. This holds whatever dies in between, and however often: this process,
+//! the far side, both, or the power of either.
 //!
-//! An older copy of the directory is found out ([`Halt::OlderCopy`]) when the far side holds
-//! numbers that this queue never gave, or another message under a number that is held here. No
-//! write of the original may be under way any more when the copy begins.
+//! The forwarder detects an older copy of the directory ([`Halt::OlderCopy`]) when the far side
+//! holds numbers that this queue never assigned, or another message under a number that is in this
+//! queue. No write of the original may be in progress any more when the copy begins to forward.
 //!
 //! # How it is built
 //!

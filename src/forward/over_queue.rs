@@ -1,10 +1,10 @@
-//! The real queue under the driver.
+//! Connects the driver to a real queue.
 //!
-//! The place is the stored place of the forwarder's consumer. It is moved by passing over one
-//! message after the other, as a reader does: a store each, no sync. The messages are read by a
-//! cursor ahead of it. The kept place is that of a second consumer, `NAME.kept`, made at the place
-//! before that first moves. So a kill between the two leaves nothing that was to be kept. It is
-//! removed by itself: a user who removes the forwarder's consumer removes both.
+//! The place is the stored position of the forwarder's consumer. It moves by skipping one message
+//! after the other, as a reader does: a store each, no sync. A cursor ahead of it reads the
+//! messages. The kept place is the position of a second consumer, `NAME.kept`, created at the place
+//! before that first moves. So a kill between the two loses no message that should be kept. The
+//! second consumer is separate: a user who removes the forwarder's consumer must remove both.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::forward::local::{Local, NextRead, sum_of};
 use crate::storage::FileStorage;
 use crate::threads::now;
 
-/// The name of the second consumer.
+/// Returns the name of the second consumer.
 pub(super) fn kept_name(name: &str) -> String {
     format!("{name}.kept")
 }
@@ -29,20 +29,20 @@ type Marker = Arc<ConsumerState<FileStorage>>;
 pub(super) struct QueueLocal {
     pub(super) engine: Arc<Engine<FileStorage>>,
     place: Marker,
-    /// `None`: nothing is kept.
+    /// `None` when the queue keeps nothing.
     kept: Option<Marker>,
     began: u64,
     ahead: Option<Ahead<FileStorage>>,
-    /// What a wait has read.
+    /// The message or gap that a wait has read.
     waiting: Option<NextRead>,
-    /// Gaps that the place has passed, and the reading may not have met.
+    /// Gaps that the place has passed, and that reads may not have met.
     passed: Vec<Gap>,
-    /// The number that is read next, unless it is missing.
+    /// The number that the next read returns, unless it is missing.
     next: u64,
 }
 
 impl QueueLocal {
-    /// Up to `began` nothing was ever acknowledged.
+    /// Wraps a queue. Below `began` nothing was ever acknowledged.
     pub(super) fn new(engine: &Arc<Engine<FileStorage>>, place: &Marker, began: u64) -> QueueLocal {
         QueueLocal {
             engine: Arc::clone(engine),
@@ -56,8 +56,8 @@ impl QueueLocal {
         }
     }
 
-    /// Makes the second consumer, or removes it when nothing is to be kept. One that was left by a
-    /// consumer of this name that was removed begins anew, at the place.
+    /// Creates the second consumer, or removes it when the queue must keep nothing. One left over
+    /// from a removed consumer of this name moves to the place.
     pub(super) fn keep_anything(&mut self, messages: u64) -> Result<()> {
         let name = kept_name(self.place.name());
         let is_there = self.engine.consumer_names().contains(&name);
@@ -184,7 +184,7 @@ impl Local for QueueLocal {
     }
 
     fn move_back(&mut self, to: u64) -> Result<()> {
-        // What the place has passed is read again.
+        // Reads return again what the place has passed.
         self.passed.clear();
         self.engine.seek(&self.place, to)
     }

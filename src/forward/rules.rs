@@ -1,31 +1,32 @@
-//! What a user chooses about forwarding.
+//! The user's options for forwarding.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::queue::Queue;
 
-/// What becomes of a message that the far side refuses for good.
+/// What the forwarder does with a message that the far side rejects for good.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub enum OnRefused {
     /// The forwarder stops with [`Halt::Refused`](super::Halt::Refused).
     #[default]
     Stop,
-    /// It is left out, and reported to the far side as missing.
+    /// It skips the message, and reports it to the far side as missing.
     Skip,
-    /// It goes to this queue, which is flushed, and is then left out. After a death of the process
-    /// it may be there twice.
+    /// It enqueues the message in this queue, flushes that, and then skips it. After a death of the
+    /// process it may be in this queue twice.
     DeadLetters(Arc<Queue>),
 }
 
-/// What to do when the far side holds nothing of the queue, though it had acknowledged messages.
+/// What the forwarder does when the far side holds no message of the queue, although it had
+/// acknowledged some.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IfForgotten {
-    /// Send again what is kept, and report the rest as missing.
+    /// Send the kept messages again, and report the others as missing.
     Resend,
-    /// Go on with the first message that was not acknowledged.
+    /// Continue with the first unacknowledged message.
     Continue,
     /// Stop with [`Halt::Forgotten`](super::Halt::Forgotten).
     Stop,
@@ -38,25 +39,25 @@ pub enum TellGaps {
     /// With the message behind them.
     #[default]
     Header,
-    /// By a message of its own, which says nothing else; the message behind them says it, too. In
-    /// front of the first message of all, by that message alone.
+    /// By a separate message without content, and again with the message behind them. Before the
+    /// very first message, only with that message.
     Message,
     /// Not at all.
     None,
 }
 
-/// How a forwarder works: the [`Forwarder`](super::Forwarder) has a method for each.
+/// The options of a forwarder: the [`Forwarder`](super::Forwarder) has a method for each.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ForwardOptions {
-    /// How many acknowledged messages are kept for a far side that forgets.
+    /// How many acknowledged messages the queue keeps in case the far side forgets them.
     pub keep_messages: u64,
     /// How many bytes of them; at most a quarter of [`max_bytes`](crate::Options::max_bytes).
     pub keep_bytes: u64,
-    /// What becomes of a message that the far side refuses.
+    /// What to do with a message that the far side rejects.
     pub on_refused: OnRefused,
-    /// What to do when the far side has forgotten the queue. `None`: go on where the far side gives
-    /// up what is consumed ([`Held::Forgotten`](super::Held::Forgotten)), else stop.
+    /// What to do when the far side has forgotten the queue. `None`: continue if the far side
+    /// removes consumed messages ([`Held::Forgotten`](super::Held::Forgotten)), else stop.
     pub if_forgotten: Option<IfForgotten>,
     /// How missing numbers are reported to the far side.
     pub gaps: TellGaps,
@@ -65,7 +66,7 @@ pub struct ForwardOptions {
     pub first_pause: Duration,
     /// The longest pause between two sessions, unless the far side asks for a longer one.
     pub longest_pause: Duration,
-    /// A session in which messages are in flight, and none is acknowledged for so long, is over.
+    /// A session ends when messages are in flight and the far side acknowledges none for this long.
     pub patience: Duration,
 }
 

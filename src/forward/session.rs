@@ -1,4 +1,4 @@
-//! One session: from the far side's answer to the first trouble.
+//! The state of one session, from the far side's answer to the first trouble.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,37 +9,37 @@ use crate::forward::local::sum_of;
 use crate::forward::rules::TellGaps;
 use crate::message::Message;
 
-/// What this session has read, sent, and heard.
+/// What this session has read and sent, and what the far side has acknowledged.
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) limits: Limits,
-    /// The number that the next message read has, unless numbers are missing.
+    /// The number of the next message to read, unless numbers are missing.
     pub(super) expected: u64,
-    /// The first number that is not sent.
+    /// The first unsent number.
     pub(super) unsent: u64,
     /// The first number that the far side has not acknowledged.
     pub(super) acknowledged: u64,
-    /// When it last acknowledged something, or had nothing to.
+    /// When it last acknowledged a message, or had none to acknowledge.
     pub(super) heard: Duration,
-    /// Number and length of what is sent and not acknowledged.
+    /// Number and length of each message that is sent and unacknowledged.
     sent: VecDeque<(u64, u64)>,
     sent_bytes: u64,
-    /// A message that was read and has no room.
+    /// A message that the session has read but that does not fit yet.
     pub(super) waiting: Option<Message>,
     /// Missing numbers behind the last real message.
     missing: Vec<MissingNumbers>,
-    /// How many of them were sent as a message of their own.
+    /// How many of them the session has already reported by a separate message.
     reported: usize,
     /// Number and checksum of the last real message that was sent.
     last: Option<(u64, u32)>,
 }
 
-/// One message that is about to be sent.
+/// One message to send.
 #[derive(Debug)]
 pub(super) struct Item {
     pub(super) seq: u64,
     sum: u32,
-    /// `None`: it only says what is missing.
+    /// `None` when it only reports missing numbers.
     message: Option<Message>,
     missing: Vec<MissingNumbers>,
 }
@@ -91,13 +91,13 @@ impl Session {
         self.sent.len()
     }
 
-    /// Whether the batch takes another message.
+    /// Returns whether the batch has room for another message.
     pub(super) fn has_room(&self, batch: &Parcel, most: usize) -> bool {
         let window = self.limits.in_flight_messages.max(1).saturating_sub(self.sent.len());
         batch.items.len() < most.min(self.limits.send_messages.max(1)).min(window)
     }
 
-    /// Whether the batch takes this message. One that is longer than all limits goes alone.
+    /// Returns whether this message fits the batch. One that is longer than all limits goes alone.
     pub(super) fn fits(&self, batch: &Parcel, len: u64) -> bool {
         let send = batch.bytes + len <= self.limits.send_bytes || batch.items.is_empty();
         let in_flight = self.sent_bytes + batch.bytes;
@@ -105,7 +105,7 @@ impl Session {
         send && (in_flight + len <= self.limits.in_flight_bytes || is_alone)
     }
 
-    /// Notes numbers that will not come. Those below what is expected are there or reported.
+    /// Notes missing numbers. Those below the expected number are already sent or reported.
     pub(super) fn note_missing(&mut self, missing: MissingNumbers) {
         let first = missing.first.max(self.expected);
         if first > missing.last {
@@ -115,8 +115,8 @@ impl Session {
         self.expected = missing.last + 1;
     }
 
-    /// Notes that the next thing read begins at `seq`: numbers below that nobody said anything of
-    /// were passed by the place before they were read, because the queue gave them up.
+    /// Notes that the next message or gap begins at `seq`: the queue dropped unreported numbers
+    /// below it, and the place passed them before a read.
     pub(super) fn note_passed(&mut self, seq: u64) {
         if seq > self.expected {
             let cause = MissingCause::Gap(GapCause::Dropped);
@@ -137,8 +137,8 @@ impl Session {
         self.expected = seq + 1;
     }
 
-    /// Adds word of what is missing behind the last real message, unless it was sent before. In
-    /// front of the first message of all there is none whose number it could repeat.
+    /// Adds a report of the numbers missing behind the last real message, unless it was sent
+    /// before. Before the very first message there is no number that it could repeat.
     pub(super) fn add_gap(&mut self, batch: &mut Parcel) {
         let Some((seq, sum)) = self.last.filter(|_| self.reported < self.missing.len()) else {
             return;
@@ -149,7 +149,7 @@ impl Session {
         batch.items.push(Item { seq, sum, message: None, missing });
     }
 
-    /// The batch was handed to the far side.
+    /// Notes that the batch was sent to the far side.
     pub(super) fn note_sent(&mut self, batch: &Parcel, now: Duration) {
         if self.sent.is_empty() {
             self.heard = now;
@@ -163,8 +163,8 @@ impl Session {
         self.sent_bytes += batch.bytes;
     }
 
-    /// The far side has acknowledged everything below `until`. How many messages that are, in this
-    /// session.
+    /// Notes that the far side has acknowledged everything below `until`. Returns how many messages
+    /// of this session that covers.
     pub(super) fn note_acknowledged(&mut self, until: u64, now: Duration) -> u64 {
         self.acknowledged = until;
         self.heard = now;
