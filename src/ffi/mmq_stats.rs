@@ -182,8 +182,8 @@ pub unsafe extern "C" fn mmq_read_stats(
         let unset = "struct_size was not set to sizeof(mmq_stats)";
         let figures =
             |struct_size| Ok(mmq_stats { struct_size, ..mmq_stats::from(queue.reader.stats()) });
-        // SAFETY: the header's contract: NULL, or the caller has set the first field. All fields take
-        // eight bytes.
+        // SAFETY: the header's contract: NULL, or the caller has set the first field. All fields
+        // take eight bytes.
         unsafe { out_sized(out, unset, figures) }
     })
 }
@@ -213,8 +213,8 @@ pub unsafe extern "C" fn mmq_consumer_read_stats(
                 oldest_age_ms: milliseconds(stats.oldest_age),
             })
         };
-        // SAFETY: the header's contract: NULL, or the caller has set the first field. All fields take
-        // eight bytes.
+        // SAFETY: the header's contract: NULL, or the caller has set the first field. All fields
+        // take eight bytes.
         unsafe { out_sized(out, unset, figures) }
     })
 }

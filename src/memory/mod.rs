@@ -24,9 +24,10 @@
 //! 2. bytes before the tail do not change until their segment is recycled, and it is recycled only
 //!    when [`Window::references`] shows that no other reference to its windows is left;
 //! 3. threads access words that change while others read them only through the `load_` and `store_`
-//!   functions and `put_fragment`;
+//!    functions and `put_fragment`;
 //! 4. no other process changes the files under a running queue: the owner lock keeps other queues
-//!   away. A foreign program that writes into them anyway does the same harm as to any mapped file.
+//!    away. A foreign program that writes into them anyway does the same harm as to any mapped
+//!    file.
 //!
 //! So no thread copies or lends a byte while another writes it, and lent bytes never overlap bytes
 //! being written.
