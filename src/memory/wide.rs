@@ -1,10 +1,11 @@
 //! CRC32C by carry-less multiplication of whole vectors, with or without a copy in the same pass.
 //!
 //! A lane of 128 bits is moved past `d` bits by multiplying its two halves with two constants,
-//! x^(d + 31) and x^(d - 33). The sum of both products and of the bytes there replaces all bytes before
-//! them. (Of the exponents: the first half lies 64 bits before the second, and the product of a
-//! half with a reflected constant of 32 bits ends 33 bits before the lane's end.) So 256 bytes are
-//! folded into the next 256, until fewer are left; the last 256 are then summed like plain bytes.
+//! x^(d + 31) and x^(d - 33). The sum of both products and of the bytes there replaces all bytes
+//! before them. (Of the exponents: the first half lies 64 bits before the second, and the product
+//! of a half with a reflected constant of 32 bits ends 33 bits before the lane's end.) So 256
+//! bytes are folded into the next 256, until fewer are left; the last 256 are then summed like
+//! plain bytes.
 //!
 //! With the copy, each byte is loaded once: the summed bytes are the stored ones. Measured on an
 //! Intel Xeon (a virtual machine with AVX-512; medians), as ratios to a memcpy of the same bytes
