@@ -381,7 +381,6 @@ fn state<S: Storage>(
         tail,
         durable,
         places_cached: recovered.places_cached,
-        mark_may_be_lost: recovered.mark_may_be_lost,
         oldest_seq: oldest_seq.max(evicted.end()).min(tail.seq),
         known_gaps: recovered.known_gaps,
         evicted,

@@ -73,8 +73,6 @@ pub(crate) struct Recovered<S: Storage> {
     pub(crate) ended: Ended,
     /// The disk may lack the stored places: only the page cache is known to have them.
     pub(crate) places_cached: bool,
-    /// A flush may have moved the durable mark beyond `durable`, and a crash lost that mark.
-    pub(crate) mark_may_be_lost: bool,
 }
 
 /// Recovers the queue in `storage`. The caller holds the storage's lock.
@@ -122,7 +120,7 @@ fn recover_by<S: Storage>(
         place_tail(storage, &mut known, &end)?
     };
     let tail = discard_unused(storage, &mut known, &end, tail)?;
-    publish::publish(storage, known, tail, &end.walked, options).map(Some)
+    publish::publish(storage, known, tail, options).map(Some)
 }
 
 /// Where the walk found the end of the records, and what the index states about it.

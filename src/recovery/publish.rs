@@ -1,12 +1,10 @@
 //! The last phase: stores the result of the opening for the next one, and returns it to the queue.
 
 use std::io;
-use std::ops::Range;
 
 use crate::error::{Error, Gap, Result};
 use crate::format::{
-    self, FLAG_BEGUN, FLAG_CHANGING, FRAGMENT_HEADER_LEN, INDEX_NAME, MissingBefore,
-    SEGMENT_HEADER_LEN, SegmentHeader, Spot,
+    self, FLAG_BEGUN, FLAG_CHANGING, INDEX_NAME, MissingBefore, SegmentHeader, Spot,
 };
 use crate::index::image::Live;
 use crate::index::run::{Next, Run};
@@ -14,11 +12,9 @@ use crate::index::{RowsAre, StoredOver};
 use crate::options::Options;
 use crate::recovery::belief::{Belief, clean_end, evicted, reservation};
 use crate::recovery::read_index::Known;
-use crate::recovery::repair::open_row;
-use crate::recovery::walked::Walked;
 use crate::recovery::{Ended, PlacedTail, Recovered};
 use crate::segment::{Found, Row};
-use crate::storage::{Storage, StorageFile, store_again};
+use crate::storage::{Storage, StorageFile};
 
 /// Stores the live part and the rows of the segments, and returns the result of the opening. `tail`
 /// may lie after numbers that no segment will ever have.
@@ -26,11 +22,10 @@ pub(super) fn publish<S: Storage>(
     storage: &S,
     known: Known<S>,
     tail: PlacedTail,
-    walked: &Walked,
     options: &Options,
 ) -> Result<Recovered<S>> {
     let PlacedTail { spot, next } = tail;
-    let (durable, next_life) = (make_durable(storage, &known, spot, walked)?, next_life(&known));
+    let (durable, next_life) = (durable(&known, spot), next_life(&known));
     let (reservation, evicted) =
         (reservation(&known.image, known.belief), evicted(&known.image, known.belief));
     let known_gaps = missing_numbers(&known.rows.live, next);
@@ -78,8 +73,6 @@ pub(super) fn publish<S: Storage>(
     let is_other =
         options.max_bytes.is_some() || !known.rows_from_index || known.made_anew || !trusted;
     let other_bytes = if is_other { other_bytes(storage)? } else { 0 };
-    let mark_may_be_lost =
-        matches!(known.belief, Belief::Mount | Belief::Disk) && !known.is_elsewhere;
     let is_clean = clean_end(&known.image).is_some()
         && matches!(known.belief, Belief::Cache | Belief::CleanEnd);
     Ok(Recovered {
@@ -104,7 +97,6 @@ pub(super) fn publish<S: Storage>(
         clean: is_clean || known.made_anew,
         ended,
         places_cached: !was_closed,
-        mark_may_be_lost,
         consumers: known.image.consumers,
         index: known.index,
     })
@@ -167,65 +159,6 @@ fn durable<S: Storage>(known: &Known<S>, tail: Spot) -> Spot {
         image.live.synced.filter(|synced| synced.position > durable.position).unwrap_or(durable);
     // At the same position the two numbers differ by numbers that no record will ever have.
     if durable.position >= tail.position || durable.seq > tail.seq { tail } else { durable }
-}
-
-/// Returns the spot up to which every record is known to be on the disk. After a power cut it first
-/// confirms all records that the walk found: an earlier run may have done so without a checkpoint,
-/// and when the beginning of a batch is discarded its rest counts only if the checkpoint declares
-/// it durable. (The syncs are for copied files and for what an opening repaired. After a power cut
-/// nothing else is unwritten.)
-fn make_durable<S: Storage>(
-    storage: &S,
-    known: &Known<S>,
-    tail: Spot,
-    walked: &Walked,
-) -> Result<Spot> {
-    let found = walked.tail;
-    let durable = durable(known, tail);
-    let is_more = found.position > durable.position && found.seq >= durable.seq;
-    if known.belief != Belief::Disk
-        || !(known.is_elsewhere && is_more)
-        || planted!(FoundIsNotConfirmed)
-    {
-        return Ok(durable);
-    }
-    let is_behind =
-        |row: &&Row| row.header.end() > durable.position && row.header.base < found.position;
-    let mut any = false;
-    for row in known.rows.live.iter().filter(is_behind) {
-        let path = || storage.path().join(format::segment_name(row.slot));
-        if let Some(opened) = open_row(storage, row)? {
-            store_mended_again(&opened.file, row, &walked.empty)
-                .map_err(|error| Error::io("write", path(), error))?;
-            opened.file.sync().map_err(|failed| failed.ends_opening(path()))?;
-        }
-        any = true;
-    }
-    if any {
-        storage.sync_directory().map_err(|failed| failed.ends_opening(storage.path()))?;
-    }
-    Ok(found)
-}
-
-/// Stores the segment's header again, and the gaps and paddings in it. An earlier opening after the
-/// same power cut may have written them and failed to sync them: the kernel then takes their pages
-/// for written, and a sync skips them. (All other bytes were read from the disk.)
-fn store_mended_again<F: StorageFile>(
-    file: &F,
-    row: &Row,
-    empty: &[Range<Spot>],
-) -> io::Result<()> {
-    if planted!(MendedNotStoredAgain) {
-        return Ok(());
-    }
-    let SegmentHeader { base, .. } = row.header;
-    store_again(file, 0, SEGMENT_HEADER_LEN)?;
-    let within = empty.iter().map(|range| range.start.position);
-    for position in within.filter(|position| (base..row.header.end()).contains(position)) {
-        let at = SEGMENT_HEADER_LEN + (position - base);
-        store_again(file, at, at + FRAGMENT_HEADER_LEN)?;
-    }
-    Ok(())
 }
 
 /// Returns a life above that of every segment that ever existed.

@@ -24,9 +24,6 @@ pub(super) struct ReadIndex<S: Storage> {
     pub(super) may_adopt: bool,
     pub(super) token: CacheToken,
     pub(super) belief: Belief,
-    /// The run before had another token: the page cache has no byte of that run that a sync could
-    /// skip.
-    pub(super) is_elsewhere: bool,
 }
 
 /// Reads the index file, whatever bytes it holds. Fails if the directory is not a queue's.
@@ -60,23 +57,13 @@ pub(super) fn read_index<S: Storage>(storage: &S) -> Result<ReadIndex<S>> {
     let known = file.as_ref().and_then(|file| Some((file, file.queue_id()?)));
     let Some((known, queue_id)) = known else {
         let (image, belief) = (IndexImage::default(), Belief::Disk);
-        return Ok(ReadIndex {
-            file,
-            image,
-            queue_id: None,
-            may_adopt: false,
-            token,
-            belief,
-            is_elsewhere: false,
-        });
+        return Ok(ReadIndex { file, image, queue_id: None, may_adopt: false, token, belief });
     };
     let image = IndexImage::read(&known.bytes, &queue_id);
     let may_adopt = !known.unreadable && image.lost.is_empty();
     let belief = if may_adopt { Belief::in_index(&image, &token) } else { Belief::Disk };
-    let is_elsewhere =
-        ![token.place, CacheToken::default().place].contains(&image.live.token.place);
     let queue_id = Some(queue_id);
-    Ok(ReadIndex { file, image, queue_id, may_adopt, token, belief, is_elsewhere })
+    Ok(ReadIndex { file, image, queue_id, may_adopt, token, belief })
 }
 
 /// The opening's knowledge once there is an index to write to.
@@ -93,8 +80,6 @@ pub(super) struct Known<S: Storage> {
     pub(super) rows_from_index: bool,
     /// The index file was missing or unusable, so this opening created one.
     pub(super) made_anew: bool,
-    /// The run before had another token, and this opening did not create the index.
-    pub(super) is_elsewhere: bool,
 }
 
 /// Adopts the index file if it is usable. Otherwise creates a new one and copies all that is valid
@@ -105,8 +90,7 @@ pub(super) fn take_up_index<S: Storage>(
     read: ReadIndex<S>,
     gathered: Gathered<S::File>,
 ) -> Result<Known<S>> {
-    let ReadIndex { file, mut image, queue_id: known_id, may_adopt, token, belief, is_elsewhere } =
-        read;
+    let ReadIndex { file, mut image, queue_id: known_id, may_adopt, token, belief } = read;
     let Gathered { rows, from_index: rows_from_index, opened } = gathered;
     let queue_id = rows.queue_id.or(known_id).unwrap_or_else(|| storage.random());
     let made_anew = !may_adopt || known_id != Some(queue_id);
@@ -144,19 +128,7 @@ pub(super) fn take_up_index<S: Storage>(
     index.note_version(rows.version.max(image.version));
     let belief = if made_anew { Belief::Disk } else { belief };
     let cached = belief.of_cache(&image);
-    let is_elsewhere = is_elsewhere && !made_anew;
-    Ok(Known {
-        index,
-        image,
-        token,
-        belief,
-        cached,
-        rows,
-        opened,
-        rows_from_index,
-        made_anew,
-        is_elsewhere,
-    })
+    Ok(Known { index, image, token, belief, cached, rows, opened, rows_from_index, made_anew })
 }
 
 /// The bytes of a new index of the queue `queue_id`, with all that is valid in the `old` one,

@@ -162,10 +162,6 @@ pub(crate) struct State<S: Storage> {
     pub(crate) write_times: Mutex<WriteTimes>,
     /// The tail that recovery found. Bytes between the durable mark and this tail are suspect (R4).
     pub(crate) found_tail: Spot,
-    /// The end of what a flush of an earlier run may have made durable without a durable mark on
-    /// disk. Recovery keeps a batch without its beginning only by that mark, so `reclaim` first
-    /// flushes up to here.
-    flush_before_reclaim: Spot,
 }
 
 /// The parts from which an opening builds the [`State`].
@@ -181,7 +177,6 @@ pub(crate) struct Parts<S: Storage> {
     pub(crate) tail: Spot,
     pub(crate) durable: Spot,
     pub(crate) places_cached: bool,
-    pub(crate) mark_may_be_lost: bool,
     pub(crate) oldest_seq: u64,
     pub(crate) known_gaps: Vec<Gap>,
     pub(crate) evicted: Evicted,
@@ -233,7 +228,6 @@ impl<S: Storage> State<S> {
             reserved: AtomicU64::new(0),
             write_times: Mutex::default(),
             found_tail: parts.tail,
-            flush_before_reclaim: if parts.mark_may_be_lost { parts.tail } else { Spot::default() },
         };
         state.committed.publish(parts.tail);
         state.visible.publish(parts.tail);

@@ -93,9 +93,11 @@ impl<S: Storage> State<S> {
         if !self.has_reclaimable() {
             return Ok(());
         }
-        // A failed sync poisons the queue. After any other error, reclaim all the same: the flush
-        // may lack the very space that this frees.
-        let _ = self.flush_to(self.flush_before_reclaim);
+        // Recovery keeps the rest of a batch without its beginning only by the durable mark, and
+        // the mark of an earlier run's flush may be lost. So what the opening found is flushed
+        // before any of it goes. A failed sync poisons the queue. After any other error, reclaim
+        // all the same: the flush may lack the very space that this frees.
+        let _ = self.flush_to(self.found_tail);
         if self.is_poisoned() {
             return Ok(());
         }

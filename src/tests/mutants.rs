@@ -184,10 +184,6 @@ mutants! {
     IndexNotStoredAgain => "R4: the next sync of the index takes its pages, too",
     /// A holder whose last flush failed clears its process id, as if it had closed in order.
     HolderGoesUnflushed => "R4: what a failed sync left off the disk stays suspect",
-    /// Of what a power cut left, only what lies before the checkpoint counts as durable.
-    FoundIsNotConfirmed => "R4: what was confirmed stays durable over two power cuts",
-    /// What an opening mended and failed to sync is not stored again by the next one.
-    MendedNotStoredAgain => "R4: what a failed sync left off the disk is stored again",
     /// The life of a segment that is gone is used again (R9).
     LifeUsedAgain => "R9: no life is used again",
     /// An opening has the run record forget what a segment states that is not durable.

@@ -167,7 +167,6 @@ pub(super) fn digests_of(image: &SimStorage, options: &Options, number: u64) -> 
                     clean,
                     ended: _,
                     places_cached,
-                    mark_may_be_lost: _,
                 } = found;
                 let words = format!(
                     "{segments:?} {tail:?} {next:?} {durable:?} {reservation} {consumers:?} {known_gaps:?} {evicted:?} \

@@ -171,7 +171,7 @@ enum Found {
 
 /// For each bug that can be planted the rule that it breaks (R0 to R9 as in docs/recovery.md), the
 /// directed test that finds it in every run, and when random histories find it.
-const PLANTED: [(Mutant, &str, &str, Found); 24] = [
+const PLANTED: [(Mutant, &str, &str, Found); 23] = [
     (
         Mutant::CheckpointBeforeData,
         "R0: a checkpoint names only what is on the disk",
@@ -278,12 +278,6 @@ const PLANTED: [(Mutant, &str, &str, Found); 24] = [
         Mutant::TornRestKept,
         "what recovery gives up is overwritten, or the opening fails",
         "a_torn_batch_that_cannot_be_overwritten_is_not_delivered",
-        Found::Never,
-    ),
-    (
-        Mutant::MendedNotStoredAgain,
-        "R4: what a failed sync left off the disk is stored again",
-        "what_an_opening_mended_and_could_not_sync_is_stored_again_by_the_next",
         Found::Never,
     ),
     (

@@ -108,7 +108,10 @@ fn the_rest_of_a_flushed_batch_outlives_two_power_cuts() {
         for seed in 0..40 {
             let queue = begun_batch(seed);
             queue.core.flush().unwrap();
-            the_rest_outlives_another_power_cut(cut_behind(queue, seed), seed);
+            let again = open(cut_behind(queue, seed), &options()).unwrap();
+            // Otherwise reclaiming flushes what this opening found, and its places with it.
+            again.core.flush().unwrap();
+            the_rest_outlives(again, seed);
         }
     });
 }
@@ -116,11 +119,9 @@ fn the_rest_of_a_flushed_batch_outlives_two_power_cuts() {
 /// The same where the batch was confirmed by syncs of its segments alone, without a checkpoint.
 #[test]
 fn the_rest_of_a_confirmed_batch_outlives_two_power_cuts() {
-    holds_but_for(Mutant::FoundIsNotConfirmed, || {
-        for seed in 0..40 {
-            the_rest_outlives_another_power_cut(cut_behind(confirmed_batch(seed), seed), seed);
-        }
-    });
+    for seed in 0..40 {
+        the_rest_outlives_another_power_cut(cut_behind(confirmed_batch(seed), seed), seed);
+    }
 }
 
 /// The same where the opening behind the first power cut dies, at any of its stores, and power is
@@ -166,7 +167,10 @@ fn cut_behind(queue: Queue, seed: u64) -> SimStorage {
 }
 
 fn the_rest_outlives_another_power_cut(image: SimStorage, seed: u64) {
-    let queue = open(image, &options()).unwrap();
+    the_rest_outlives(open(image, &options()).unwrap(), seed);
+}
+
+fn the_rest_outlives(queue: Queue, seed: u64) {
     let consumer = consumer_of(&queue, "").unwrap();
     for seq in 0..2 {
         assert_eq!(reading::next(&queue, &consumer, Read::Take).unwrap().unwrap().seq(), seq);

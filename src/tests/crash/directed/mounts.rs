@@ -1,5 +1,7 @@
 //! The same boot, and another mount: a container that died, or a file system that failed.
 
+use rustix::io::Errno;
+
 use super::{disk, fine, is_of_a_cut, kept, kept_but_for, options, take_all};
 use crate::consume::redelivery_state::Rules;
 use crate::consume::step::Read;
@@ -8,7 +10,7 @@ use crate::engine::reading::AsMessage;
 use crate::error::{Error, Gap, GapCause};
 use crate::tests::crash::examine::{next_of, open};
 use crate::tests::crash::model::{Check, content, ensure};
-use crate::tests::sim::{Mutant, SimStorage};
+use crate::tests::sim::{Call, Mutant, SimStorage};
 
 /// A queue was closed with one message. Each process that is handed that message dies of it: how
 /// often it was handed out, as each delivery says, until it is rejected.
@@ -233,34 +235,70 @@ fn rows_that_were_believed_before_the_mount_is_doubted_name_no_file() {
 }
 
 /// A batch lies in two segments and was flushed. The file system fails and is mounted again, which
-/// loses no message, but the mark of the flush. The batch's beginning is read and given back. Then
-/// power is cut: the rest of the batch is still there.
+/// loses no message, but the mark of the flush; perhaps the next run is killed before it reclaims.
+/// The batch's beginning is read and reclaimed. Then power is cut, or somebody copies the queue:
+/// the rest of the batch is still there.
 #[test]
 fn the_rest_of_a_flushed_batch_outlives_a_mount_and_then_a_power_cut() {
     let options = options().max_bytes(256 << 10);
-    let last_two_are_found = |seed| -> Check<bool> {
+    let last_two_are_found = |seed, is_killed| -> Check<bool> {
         let queue = open(disk(seed), &options)?;
         fine(queue.default_consumer())?;
         fine(queue.core.flush())?;
         let bodies = [20_000, 20_000, 20_000, 1000, 1000].map(|len| content(len, len as usize));
         fine(queue.enqueue_batch(&bodies))?;
         fine(queue.core.flush())?;
-        let queue = open(queue.core.storage.mounted_again(seed), &options)?;
+        let mut queue = open(queue.core.storage.mounted_again(seed), &options)?;
+        if is_killed {
+            queue = open(queue.core.storage.process_kill(), &options)?;
+        }
         let consumer = fine(queue.default_consumer())?;
         for body in &bodies[..3] {
             let message = reading::next(&queue, consumer, Read::Take);
             ensure!(fine(message)?.is_some_and(|it| it[..] == body[..]), "another message");
         }
         fine(queue.core.reclaim())?;
-        let is_given_back = queue.core.segments.list().live.iter().all(|row| row.header.base > 0);
-        for cut in 0..5 {
-            let again = open(queue.core.storage.power_cut(cut), &options)?;
-            let reported = take_all(&again)?;
+        let is_reclaimed = queue.core.segments.list().live.iter().all(|row| row.header.base > 0);
+        let storage = &queue.core.storage;
+        let cuts = (0..5).map(|cut| storage.power_cut(cut));
+        for (cut, image) in cuts.chain([storage.copied()]).enumerate() {
+            let reported = take_all(&open(image, &options)?)?;
             let messages: Vec<u64> = reported.iter().flatten().map(|(seq, _)| *seq).collect();
             ensure!(messages.ends_with(&[3, 4]), "seed {seed}, cut {cut}: {reported:?}");
         }
-        Ok(is_given_back)
+        Ok(is_reclaimed)
     };
-    let given_back = (0..20).filter(|seed| last_two_are_found(*seed).unwrap()).count();
-    assert!(given_back > 10, "{given_back}");
+    for is_killed in [false, true] {
+        let is_kept = |seed: &u64| last_two_are_found(*seed, is_killed).unwrap();
+        let reclaimed = (0..20).filter(is_kept).count();
+        assert!(reclaimed > 10, "{reclaimed}");
+    }
+}
+
+/// A copy's bytes are in the page cache alone. A sync of the opening fails, which leaves their
+/// pages clean; the next opening, a flush and a close succeed. Then power is cut: all messages are
+/// there.
+#[test]
+fn a_copy_whose_opening_failed_is_durable_once_it_is_flushed() {
+    for nth in 1..12 {
+        let options = options().max_bytes(256 << 10);
+        let queue = open(disk(nth), &options).unwrap();
+        queue.default_consumer().unwrap();
+        queue.enqueue(&content(0, 1000)).unwrap();
+        queue.core.flush().unwrap();
+        for id in 1..6 {
+            queue.enqueue(&content(id, 3000)).unwrap();
+        }
+        let image = queue.core.storage.copied();
+        image.fail_after(Call::SyncFile, nth, Errno::IO, false);
+        let _ = open(image.clone(), &options);
+        image.clear_faults();
+        let queue = open(image.process_kill(), &options.clone().flush_every_ops(1)).unwrap();
+        queue.core.flush().unwrap();
+        queue.close().unwrap();
+        let cut = open(queue.core.storage.power_cut_losing_all(), &options).unwrap();
+        let reported = take_all(&cut).unwrap();
+        let messages: Vec<u64> = reported.iter().flatten().map(|(seq, _)| *seq).collect();
+        assert_eq!(messages, [0, 1, 2, 3, 4, 5], "sync {nth}: {reported:?}");
+    }
 }
