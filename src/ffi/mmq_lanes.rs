@@ -106,7 +106,7 @@ pub struct mmq_lane_options {
     pub order: raw_backlog_order,
 }
 
-/// Sequence numbers that the fresh lane skipped in one jump: first and above, below end.
+/// A stretch of the backlog: the sequence numbers from first on that are below end.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct mmq_stretch {

@@ -141,7 +141,7 @@ impl Handle for Other {
 #[test]
 fn a_handle_that_is_gone_is_known_until_32_others_are() {
     let first: *mut Probe = give(Rc::new(1));
-    // SAFETY: a handle that was given out, as everywhere below.
+    // SAFETY: a handle that the library returned, as everywhere below.
     assert_eq!(unsafe { body(first) }.map(|number| **number), Ok(1));
     let other = first.cast::<Other>();
     // SAFETY: as above.
@@ -174,7 +174,7 @@ fn a_body_is_dropped_once_and_shells_are_not_kept_without_end() {
     let handles: Vec<*mut Probe> = (0..200).map(|_| give(Rc::clone(&body))).collect();
     assert_eq!(Rc::strong_count(&body), 201);
     for (index, handle) in handles.into_iter().enumerate() {
-        // SAFETY: a handle that was given out.
+        // SAFETY: a handle that the library returned.
         let gone =
             unsafe { if index % 2 == 0 { free(handle).is_ok() } else { take(handle).is_ok() } };
         assert!(gone && Rc::strong_count(&body) == 200 - index);
@@ -251,7 +251,7 @@ fn a_message_gathered_from_parts_finds_room_for_all_of_it_where_the_oldest_are_d
     assert_eq!(unsafe { mmq_close(queue) }, mmq_status::MMQ_OK);
 }
 
-/// A thread of the parent process may have any lock at the fork.
+/// A thread of the parent process may hold any lock at the fork.
 #[test]
 #[cfg_attr(miri, ignore = "forks")]
 fn a_close_in_a_forked_child_takes_no_lock() {
@@ -261,7 +261,7 @@ fn a_close_in_a_forked_child_takes_no_lock() {
     let held = queue.engine().closing.lock();
     let engine = std::sync::Arc::clone(queue.engine());
     let in_child = move || {
-        // Without an error of this closure the parent is told that the command has begun.
+        // Unless this closure fails, `spawn` reports that the command has begun.
         std::thread::spawn(|| {
             std::thread::sleep(std::time::Duration::from_secs(10));
             std::process::exit(1);

@@ -30,12 +30,24 @@
 //!     driver    asks, sends, acknowledges, ends sessions -------+
 //!        |
 //!        v
-//!     compare   what the far side holds -> where to go on (no state, no call)
+//!     compare   what the far side holds -> where to continue (no state, no call)
 //!     local     what the driver needs of a queue; over_queue: the real one
 //! ```
 //!
-//! The driver takes the time as an argument and never waits longer than it says, so a test runs
-//! it over a queue and a far side in memory, step by step (`src/forward/tests/`).
+//! | file | what it holds | what it does |
+//! |---|---|---|
+//! | `forwarder` | `Forwarder`, `Stop`, `ForwardWatch` | runs, stops and reports |
+//! | `rules`, `halt` | the user's options; why a forwarder stops | |
+//! | `destination` | the trait of a far engine and its types | |
+//! | `driver` | the counts and the trouble of a forwarder | asks, sends, acknowledges, ends sessions |
+//! | `session` | what one session has sent | gathers messages into sends |
+//! | `compare` | | decides where to continue |
+//! | `local`, `over_queue` | the driver's view of a queue, and the real one | reads, moves the two places |
+//! | `keeping` | how much to keep | moves the kept place |
+//! | `backoff` | the next pause | chooses the pause between sessions |
+//!
+//! The driver takes the time as an argument and never waits longer than its caller allows, so a test
+//! runs it over a queue and a far side in memory, step by step (`src/forward/tests/`).
 
 mod backoff;
 mod compare;

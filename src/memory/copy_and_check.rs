@@ -51,7 +51,7 @@ fn verify_long(crc_state: u32, bytes: &[u8]) -> u32 {
 ///
 /// # Safety
 ///
-/// As [`copy_bytes`].
+/// The arguments are valid for [`copy_bytes`].
 #[inline(always)]
 pub(super) unsafe fn copy_checked(to: *mut u8, from: *const u8, len: usize, crc_state: u32) -> u32 {
     if len >= TOGETHER_FROM {
@@ -67,7 +67,7 @@ pub(super) unsafe fn copy_checked(to: *mut u8, from: *const u8, len: usize, crc_
 
 /// # Safety
 ///
-/// As [`copy_bytes`].
+/// The arguments are valid for [`copy_bytes`].
 #[inline(never)]
 unsafe fn copy_checked_long(to: *mut u8, from: *const u8, len: usize, mut crc_state: u32) -> u32 {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -122,7 +122,7 @@ pub(super) unsafe fn copy_bytes(to: *mut u8, from: *const u8, len: usize) {
 
 /// # Safety
 ///
-/// As [`copy_bytes`], and `len` between `N` and `2 * N`.
+/// The arguments are valid for [`copy_bytes`], and `len` is between `N` and `2 * N`.
 #[inline]
 unsafe fn copy_ends<const N: usize>(to: *mut u8, from: *const u8, len: usize) {
     // SAFETY: the first and the last `N` of `len` bytes lie inside, and together they are all.
@@ -137,7 +137,7 @@ const PIECE: usize = 2048;
 
 /// # Safety
 ///
-/// As [`copy_bytes`].
+/// The arguments are valid for [`copy_bytes`].
 #[inline(never)]
 unsafe fn copy_long(to: *mut u8, from: *const u8, len: usize) {
     #[cfg(target_arch = "x86_64")]

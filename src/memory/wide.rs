@@ -113,7 +113,8 @@ mod x86_64 {
 
     /// # Safety
     ///
-    /// As [`copy`], and the processor has the `vectors`; without `COPY`, nothing is asked of `to`.
+    /// The pointers are valid for [`copy`], and the processor has the `vectors`; without `COPY`,
+    /// `to` may be any pointer.
     unsafe fn run<const COPY: bool>(
         vectors: Vectors,
         to: *mut u8,
@@ -155,7 +156,7 @@ mod x86_64 {
             ///
             /// # Safety
             ///
-            /// As [`run`], with at least one block.
+            /// The arguments are valid for [`run`], with at least one block.
             #[target_feature(enable = $features)]
             unsafe fn $name<const COPY: bool>(
                 to: *mut u8,

@@ -20,7 +20,7 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// [`Error::Gap`], once, when messages are missing here: the next call goes on behind them.
+    /// [`Error::Gap`], once, when messages are missing here: the next call continues behind them.
     /// [`Error::Io`].
     #[inline]
     #[doc(alias = "PeekString")]
@@ -37,7 +37,7 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// [`Error::Gap`], once, when messages are missing here: the next call goes on behind them. A
+    /// [`Error::Gap`], once, when messages are missing here: the next call continues behind them. A
     /// loop that ends with `?` at a gap leaves the rest unread: see
     /// [`past_gaps`](crate::past_gaps). [`Error::Io`].
     #[inline]

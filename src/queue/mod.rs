@@ -310,8 +310,8 @@ impl Queue {
     ///
     /// # Durability
     ///
-    /// Once the call has returned, it survives a power cut. Enqueues go on meanwhile; threads that
-    /// flush at the same time share one sync.
+    /// Once the call has returned, it survives a power cut. Other threads may enqueue meanwhile;
+    /// threads that flush at the same time share one sync.
     ///
     /// The kernel may write pages by itself before the flush, and fail. The flush reports such a
     /// failure, because it syncs each file through a descriptor that has been open since this run

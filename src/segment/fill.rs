@@ -10,9 +10,11 @@ const HUGE_PAGE: u64 = 2 << 20;
 const FILL_LEAST: u64 = 64 << 10;
 /// Where fresh space is not filled, a payload at least this long goes there by a write call.
 pub(crate) const CALL_FROM: u64 = 64 << 10;
-/// The same where fresh space is filled in pieces shorter than a huge page.
+/// Payload length from which a write call is used where fresh space is filled in pieces shorter
+/// than a huge page.
 const CALL_FROM_FILLED: u64 = 96 << 10;
-/// The same where fresh space is filled in pieces of a huge page.
+/// Payload length from which a write call is used where fresh space is filled in pieces of a huge
+/// page.
 const CALL_FROM_HUGE: u64 = 256 << 10;
 
 impl<S: Storage> Context<'_, S> {

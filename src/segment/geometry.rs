@@ -3,14 +3,14 @@
 //! `List::next_len` chooses the length of the next segment from three lengths: the *backlog* (bytes
 //! before the tail that some consumer has still to read, `State::backlog`), what its first record
 //! needs, and the tail's segment. It is the shortest of 2 MiB, 4 MiB and so on, up to the arena
-//! size, that is more than half the backlog and in which the record lies in one piece. A segment
-//! one step longer than that keeps its length while the backlog is at least half of it. So the
-//! number of files grows with the logarithm of the backlog, and then by one for each arena. While
-//! the backlog stays about the same, all segments have one length and are reused as spares, the
-//! last used first: its memory is warm. The storage worker removes spares of another length. With
-//! `max_bytes` the longest segment is a quarter of what the index leaves, and the shortest a
-//! quarter of that, in whole pages and at least two. A queue that drops its oldest messages ahead
-//! of need uses a sixteenth, except for a longer record.
+//! size, that is more than half the backlog and in which the record lies in one piece. If the
+//! tail's segment is longer than that, the next one is one step longer while the backlog is at
+//! least half of that. So the number of files grows with the logarithm of the backlog, and then by
+//! one for each arena. While the backlog stays about the same, all segments have one length and are
+//! reused as spares, the last used first: its memory is warm. The storage worker removes spares of
+//! another length. With `max_bytes` the longest segment is a quarter of what the index leaves, and
+//! the shortest a quarter of that, in whole pages and at least two. A queue that drops its oldest
+//! messages ahead of need uses a sixteenth, except for a longer record.
 
 use super::files::overhead;
 use crate::format::{SEGMENT_HEADER_LEN, SHARED_SEGMENT_LEN, index_at};

@@ -155,7 +155,7 @@ impl Pool {
         }
     }
 
-    /// Whether nobody but the pool refers to a window of the segment.
+    /// Returns whether only the pool refers to the segment's windows.
     pub(crate) fn is_idle(&self, life: u64) -> bool {
         let windows = self.windows.lock();
         windows.mapped.iter().all(|(key, mapped)| key.0 != life || !mapped.is_in_use())

@@ -120,7 +120,7 @@ impl<'a, F: Readable> Scan<'a, F> {
         }))
     }
 
-    /// Whether the file has no room for a fragment at `position`.
+    /// Returns whether the file has no room for a fragment at `position`.
     pub(crate) fn ends_before(&self, position: u64) -> bool {
         position + FRAGMENT_HEADER_LEN > self.limit
     }

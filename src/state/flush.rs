@@ -223,8 +223,8 @@ impl<S: Storage> State<S> {
     }
 
     /// Syncs the index if unsynced segments were drained. No flush syncs those any more; the
-    /// consumer positions in the index show that nobody misses their messages, so these positions
-    /// must be durable before the mark passes the segments.
+    /// consumer positions in the index show that no consumer needs their messages, so these
+    /// positions must be durable before the mark passes the segments.
     fn sync_what_drained_rests_on(&self) -> Result<()> {
         if !self.segments.list().has_drained_unsynced() || planted!(MarkRestsOnPlaces) {
             return Ok(());

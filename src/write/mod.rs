@@ -11,15 +11,15 @@
 //!
 //! | File | Its data | What it does |
 //! |---|---|---|
-//! | `tail` | `Tail`: where the next record goes, and the window there | the quick way |
+//! | `tail` | `Tail`: where the next record goes, and the window there | the fast path |
 //! | `store_record` | | cuts a record into fragments and stores them |
 //! | `call` | `Piece`: a fragment and its space | stores it by write calls |
 //! | `need` | `Need`: the record to be written next | |
 //! | `next_segment` | | opens the tail's segment, begins the next one |
 //! | `pending_segment` | `PendingSegment`: where the next segment must begin after the tail's was evicted | |
-//! | `numbers` | `Numbers`: which numbers may be given out | reserves more |
-//! | `clock` | `Clock`: the times between which the tail's segment takes messages | |
-//! | `worker_requests` | `WorkerRequests`: what the storage worker was asked for | asks it |
+//! | `numbers` | `Numbers`: which numbers the writer may assign | reserves more |
+//! | `clock` | `Clock`: from when until when the tail's segment takes messages | |
+//! | `worker_requests` | `WorkerRequests`: the latest requests to the storage worker | asks it |
 
 mod call;
 mod clock;

@@ -94,12 +94,12 @@ fn fragments(engine: &Engine<SimStorage>, tail: Spot) -> Vec<Stored> {
 /// How a message is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// Through the window, the quick way.
+    /// Through the window, on the fast path.
     Quick,
-    /// Through the window, with the quick way closed before each message.
+    /// Through the window, with the fast path closed before each message.
     Slow,
     ByCall,
-    /// Through the window, the quick way, in parts.
+    /// Through the window, on the fast path, in parts.
     Parts,
 }
 
@@ -216,8 +216,8 @@ fn what_is_rolled_back_leaves_the_tail_and_is_cleared() {
     }
 }
 
-/// The tail's segment was evicted. When the record that begins the next segment is refused, the
-/// next record begins it at the same position, and the index says so.
+/// After the tail's segment was evicted: when the record that begins the next segment is rejected,
+/// the next record begins it at the same position, and the index says so.
 #[test]
 fn a_segment_that_was_to_follow_is_to_follow_again_when_its_first_record_is_rolled_back() {
     let storage = disk();
@@ -296,9 +296,9 @@ fn a_record_longer_than_a_segment_is_cut_and_the_seal_lies_behind_the_last_piece
     }
 }
 
-/// A reservation is on disk before any number beyond the last one is given out: also when the
-/// messages are the shortest, and a whole stride of them goes the quick way before the next look at
-/// it. A run that makes each message durable at once needs no reservation.
+/// A reservation is on disk before the writer assigns any number beyond the last one: also when the
+/// messages are the shortest, and a whole stride of them takes the fast path before the next check.
+/// A run that makes each message durable at once needs no reservation.
 #[test]
 fn a_run_without_a_reservation_keeps_that_of_the_run_before() {
     let storage = disk();
@@ -342,8 +342,8 @@ fn a_reservation_is_on_disk_before_a_number_at_it_is_given_out() {
     assert_eq!(renewed, 2, "it is renewed when it must be, and no sooner");
 }
 
-/// Half of the reservation is used: the storage worker is asked to reserve more, nobody waits for
-/// it, and no number counts as reserved before the disk says so.
+/// When half of the reservation is used, the writer asks the storage worker to reserve more without
+/// waiting, and no number counts as reserved before it is on disk.
 #[test]
 fn a_reservation_is_renewed_ahead_of_need_and_by_the_storage_worker() {
     let storage = disk();
