@@ -46,8 +46,8 @@
 //! | `keeping` | how much to keep | moves the kept place |
 //! | `backoff` | the next pause | chooses the pause between sessions |
 //!
-//! The driver takes the time as an argument and never waits longer than its caller allows, so a test
-//! runs it over a queue and a far side in memory, step by step (`src/forward/tests/`).
+//! The driver takes the time as an argument and never waits longer than its caller allows, so a
+//! test runs it over a queue and a far side in memory, step by step (`src/forward/tests/`).
 
 mod backoff;
 mod compare;

@@ -144,9 +144,8 @@ impl Pool {
         }
     }
 
-    /// Notes that the segment's file is about to end at `allocated`, and that nobody looks behind
-    /// that any more. Unmaps its windows, but for those that messages were lent from, which end
-    /// before.
+    /// Notes that the segment's file is about to end at `allocated`, behind which no reader looks
+    /// any more. Unmaps its windows, except those still in use for lent messages, which end before.
     pub(crate) fn cut(&self, life: u64, allocated: u64) {
         let mut windows = self.windows.lock();
         windows.mapped.retain(|key, mapped| key.0 != life || mapped.is_in_use());
@@ -161,7 +160,7 @@ impl Pool {
         windows.mapped.iter().all(|(key, mapped)| key.0 != life || !mapped.is_in_use())
     }
 
-    /// Keeps the windows of a segment that begins a new life. Nobody else may refer to them.
+    /// Keeps the windows of a segment that begins a new life. Nothing else may refer to them.
     pub(crate) fn renew(&self, old_life: u64, new_life: u64) {
         let mut windows = self.windows.lock();
         let keys: Vec<Key> =

@@ -120,8 +120,8 @@ fn files_are_made_renamed_and_removed() {
     assert!(FileStorage::open(&storage.path().join("missing")).is_err());
 }
 
-/// A file that is made later, by any process, is as open as those that are there: the index, or a
-/// segment where that is lost.
+/// A file that any process creates later gets the mode of the existing ones: of the index, or of a
+/// segment when the index is lost.
 #[test]
 fn new_files_get_the_mode_of_those_that_are_there() {
     let (_root, storage) = storage();
@@ -282,7 +282,7 @@ fn life_is_the_same_for_the_same_directory_and_mount() {
     assert!(storage.now() > 1_700_000_000_000 && storage.free_bytes().unwrap() > 0);
 }
 
-/// What was renamed in an overlay has its new name alone.
+/// A file renamed in an overlay has only its new name.
 #[test]
 fn a_file_that_an_overlay_renamed_has_one_name() {
     let (_directory, storage) = storage();

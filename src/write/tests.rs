@@ -1,4 +1,4 @@
-//! The writer over a simulated disk: which bytes it leaves, and what it takes back.
+//! The writer over a simulated disk: which bytes it stores, and what a rollback undoes.
 
 use std::iter;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ fn segments(engine: &Engine<SimStorage>, tail: Spot) -> Vec<(Row, Vec<u8>)> {
     rows.into_iter().map(|row| (row, bytes(&row))).collect()
 }
 
-/// A fragment as it lies in a file.
+/// A fragment stored in a file.
 #[derive(Debug)]
 struct Stored {
     header: Fragment,

@@ -13,7 +13,8 @@ impl History {
         let far = self.far.lock();
         match &self.halt {
             Some(Halt::OlderCopy { .. }) => {
-                // (What is left of a purge may be a gap that stands for the message before it.)
+                // (After a purge the last entry may be a gap report with the number of the message
+                // before it.)
                 let last = far.log.last().filter(|last| last.kind == OutgoingKind::Gap);
                 let here = last.and_then(|last| near.numbers.get(last.seq as usize));
                 let stands_for_another = !self.formers.is_empty()
@@ -25,7 +26,7 @@ impl History {
                 return;
             }
             Some(Halt::Forgotten { place }) => {
-                // (A late write may have come after the answer.)
+                // (A late write may have arrived after the answer.)
                 assert!(self.excused > 0 && *place > 0, "nothing is forgotten");
             }
             Some(Halt::Refused { seq, .. }) => {
@@ -39,7 +40,7 @@ impl History {
         self.check_log(&near, &far);
     }
 
-    /// Whether the far side holds what this queue never gave.
+    /// Returns whether the far side holds a message that this queue never sent.
     fn is_older_copy(&self, near: &Near, far: &Far) -> bool {
         !self.formers.is_empty()
             && far.log.iter().any(|stored| {
@@ -49,7 +50,7 @@ impl History {
             })
     }
 
-    /// All that is here is there, but for what is missing at the end.
+    /// Checks that the far side has every message of the queue, except those missing at the end.
     fn check_complete(&self, near: &Near, far: &Far) {
         let until =
             far.log.last().map_or(0, |stored| stored.seq + 1).max(self.excused.min(near.place));
@@ -66,14 +67,15 @@ impl History {
         assert_eq!(near.durable, (place, near.kept), "the places are not flushed");
     }
 
-    /// In order, nothing twice, and each number that is missing is reported and was lost.
+    /// Checks that the log is in order and without duplicates, and that each missing number is
+    /// reported and was lost.
     fn check_log(&self, near: &Near, far: &Far) {
         let (mut expected, mut last) = (0, None);
         for stored in far.consumed.iter().chain(&far.log) {
             let seq = stored.seq;
             if stored.kind == OutgoingKind::Gap {
                 let known = last == Some((seq, stored.sum));
-                // The one before it may have been purged.
+                // The far side may have purged the message before it.
                 assert!(known || last.is_none(), "a gap that stands for message {seq}");
                 for missing in &stored.missing {
                     assert!(missing.first > seq, "{missing} is reported behind message {seq}");
@@ -92,7 +94,7 @@ impl History {
         }
     }
 
-    /// These numbers are missing, and the message behind them says so.
+    /// Checks that these missing numbers are reported with the message behind them.
     fn check_missing(
         &self,
         near: &Near,
@@ -144,15 +146,15 @@ impl History {
         self.formers.iter().any(|former| is_refused(former, seq)) || is_refused(near, seq)
     }
 
-    /// The far side had acknowledged it, and lost more than is kept; or the queue itself has lost
-    /// it meanwhile, so it does not matter who was first.
+    /// Returns whether the far side acknowledged it and lost more than the queue keeps; or the
+    /// queue itself has lost it meanwhile, so the order of the two losses does not matter.
     fn may_be_lost_there(&self, near: &Near, far: &Far, seq: u64) -> bool {
         let lost = far.lost.iter().any(|lost| lost.contains(&seq));
         !self.plan.loses_little && lost || self.may_be_missing(near, seq)
     }
 }
 
-/// Whether the far side never takes it.
+/// Returns whether the far side never accepts the message.
 fn is_refused(near: &Near, seq: u64) -> bool {
     near.numbers
         .get(seq as usize)

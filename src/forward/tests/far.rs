@@ -1,5 +1,5 @@
-//! A far side in memory: it dies and loses what it had not synced, lets writes of an earlier
-//! session arrive late, refuses, answers late or not at all, and is purged.
+//! A far side in memory: it dies and loses unsynced messages, lets writes of an earlier session
+//! arrive late, rejects messages, answers late or not at all, and is purged.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -14,11 +14,10 @@ use crate::forward::destination::{
 };
 use crate::tests::sim::Rng;
 
-/// How it makes each write conditional on what is before it.
+/// How it makes each write conditional on the message before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Chain {
-    /// Each message for itself, by the position and by the number of the one before: many in
-    /// flight.
+    /// Each message separately, by the position and the number of the one before: many in flight.
     Each,
     /// A whole call or nothing, by the position: one in flight.
     Batch,
@@ -26,7 +25,7 @@ pub(super) enum Chain {
     Number,
 }
 
-/// What the last one is known by: its number, and how many gaps were reported behind it.
+/// The identity of the last message: its number, and how many gaps were reported behind it.
 type Name = Option<(u64, u32)>;
 
 #[derive(Debug, Clone)]
@@ -72,13 +71,13 @@ struct Write {
 #[derive(Debug, Default)]
 struct Pipe {
     writes: VecDeque<Write>,
-    /// What the client takes for the last one, and its position.
+    /// The last message as the client knows it, and its position.
     last: Name,
     at: u64,
     stored: u64,
     reported: u64,
     refused: Option<Trouble>,
-    /// Nothing goes through, and nobody says so.
+    /// The connection delivers nothing and reports no error.
     stuck: bool,
 }
 
@@ -88,26 +87,26 @@ pub(super) struct Far {
     pub(super) chain: Chain,
     pub(super) limits: Limits,
     pub(super) log: Vec<Stored>,
-    /// What readers took away, in a far side that gives up what is consumed.
+    /// The messages that readers took, in a far side that removes consumed messages.
     pub(super) consumed: Vec<Stored>,
     /// The position of the first one in the log.
     base: u64,
     synced: usize,
     pipe: Option<Pipe>,
     late: Vec<Pipe>,
-    /// Every number below was acknowledged, or said to be held.
+    /// The far side acknowledged every number below, or answered that it holds it.
     pub(super) high: u64,
-    /// Numbers that were acknowledged and lost.
+    /// Numbers that the far side acknowledged and then lost.
     pub(super) lost: Vec<Range<u64>>,
-    /// How often it refuses a number before it takes it.
+    /// How often it rejects a number before it accepts it.
     moods: BTreeMap<u64, u64>,
     /// Calls that fail from now on.
     pub(super) down: u64,
-    /// Nothing goes wrong any more.
+    /// Whether the far side causes no more failures.
     pub(super) well: bool,
-    /// It says that it gives up what is consumed.
+    /// Whether it answers that it removes consumed messages.
     pub(super) forgets: bool,
-    /// What it answered last, until somebody takes note.
+    /// Its last answer, until the test takes it.
     pub(super) answered: Option<Held>,
 }
 
@@ -145,7 +144,7 @@ impl Far {
         self.base + self.log.len() as u64
     }
 
-    /// The server deals with one write of a pipe, whoever still listens.
+    /// The server handles one write of a connection, even if the client has left.
     fn serve(&mut self, pipe: &mut Pipe) -> bool {
         let Some(write) = pipe.writes.pop_front() else {
             return false;
@@ -192,7 +191,7 @@ impl Far {
         refuses.then_some(message.seq)
     }
 
-    /// Some writes of earlier sessions arrive.
+    /// Lets some writes of earlier sessions arrive.
     pub(super) fn serve_late(&mut self) {
         if self.late.is_empty() {
             return;
@@ -207,7 +206,7 @@ impl Far {
         }
     }
 
-    /// The session ends; what is under way arrives now, later or never.
+    /// Ends the session; its pending writes arrive now, later or never.
     pub(super) fn cut(&mut self) {
         let Some(mut pipe) = self.pipe.take() else {
             return;
@@ -219,13 +218,13 @@ impl Far {
         }
     }
 
-    /// No write is under way any more.
+    /// Discards all pending writes.
     pub(super) fn silence(&mut self) {
         (self.pipe, self.late) = (None, Vec::new());
     }
 
-    /// It dies and comes back with what it had synced, and perhaps some more. `most` is how many
-    /// numbers below those that it has acknowledged it may lose.
+    /// Kills the far side and restarts it with the synced messages, and perhaps some more. It may
+    /// lose at most `most` of the acknowledged numbers.
     pub(super) fn die(&mut self, most: u64) {
         self.silence();
         let mut left =
@@ -248,7 +247,7 @@ impl Far {
         self.synced = self.log.len();
     }
 
-    /// Somebody empties the stream. Below which number everything was there once.
+    /// Empties the stream. Returns the number below which the far side once had everything.
     pub(super) fn purge(&mut self) -> u64 {
         let until = self.log.last().map_or(0, |message| message.seq + 1).max(self.high);
         self.base = self.end();
@@ -259,7 +258,7 @@ impl Far {
         until
     }
 
-    /// Readers take messages away, but for the last one that is safe.
+    /// Lets readers take messages, except the last safe one.
     pub(super) fn consume(&mut self) {
         let mut safe = self.log[..self.synced].iter();
         let left = safe.rposition(|it| it.kind == OutgoingKind::Message).unwrap_or(0);
@@ -305,7 +304,7 @@ impl Far {
             if self.chain == Chain::Batch {
                 while !pipe.stuck && self.serve(&mut pipe) {}
                 if !pipe.writes.is_empty() || pipe.refused.is_some() {
-                    // One at a time: the client waits for the answer, and gives up.
+                    // One at a time: the client waits for the answer, and then stops waiting.
                     let trouble = pipe.refused.take();
                     self.pipe = Some(pipe);
                     return Err(trouble.unwrap_or_else(|| again("no answer")));
@@ -316,7 +315,8 @@ impl Far {
             for message in messages {
                 let message = Stored::of(message, pipe.last);
                 pipe.last = message.name();
-                // (Of a whole call the client will be told: nobody else comes between.)
+                // (The client learns the result of a whole call, since no other write comes
+                // between.)
                 pipe.at += 1;
                 stored.push(message);
             }
@@ -381,7 +381,7 @@ fn again(why: &str) -> Trouble {
     Trouble::Again(why.into(), Duration::ZERO)
 }
 
-/// The driver's end of the line.
+/// The driver's end of the connection.
 #[derive(Debug, Clone)]
 pub(super) struct FarHandle(pub(super) Arc<Mutex<Far>>);
 

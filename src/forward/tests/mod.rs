@@ -1,7 +1,7 @@
-//! The driver over a queue and a far side in memory. A seed says what happens, in which order; at
-//! the end everything is well again, the rest is sent, and what the far side holds is compared with
-//! the queue: nothing twice, nothing out of order, nothing missing that is not reported and was not
-//! lost, and an older copy of the queue stops.
+//! The driver over a queue and a far side in memory. A seed chooses the events and their order; at
+//! the end all failures stop, the driver sends the rest, and the test compares the far side with
+//! the queue: no message twice or out of order, each missing message reported and really lost, and
+//! an older copy of the queue stops.
 
 mod end;
 mod far;
@@ -27,23 +27,23 @@ use crate::tests::sim::Rng;
 use far::{Chain, Far, FarHandle};
 use near::{Near, NearHandle};
 
-/// Histories that broke a promise once, as they were drawn then.
+/// Seeds of histories that once broke a promise.
 const BROKE_ONCE: [u64; 3] = [870_814, 795_566_302_149, 795_566_358_903];
 
 type DeadLetterNumbers = Arc<Mutex<BTreeSet<u64>>>;
 
-/// What is the same all through one history.
+/// The fixed settings of one history.
 #[derive(Debug, Clone, Copy)]
 struct Plan {
     keep: u64,
     keep_bytes: u64,
     gaps: TellGaps,
     if_forgotten: Option<IfForgotten>,
-    /// 0: stop, 1: skip, 2: put away.
+    /// 0: stop, 1: skip, 2: store elsewhere.
     when_refused: u64,
-    /// The far side loses no more than is kept.
+    /// Whether the far side loses no more than the queue keeps.
     loses_little: bool,
-    /// Messages may be dropped or damaged here.
+    /// Whether the queue may drop or damage messages.
     gaps_here: bool,
     may_purge: bool,
     may_restore: bool,
@@ -84,17 +84,17 @@ struct History {
     now: Duration,
     /// Troubles of the driver since the far side acknowledged something.
     troubles: u32,
-    /// The queue as it was, to be restored.
+    /// An earlier state of the queue, to restore.
     copy: Option<Near>,
-    /// Which of the queue's lives gives the next message.
+    /// The queue's life that enqueues the next message.
     life: u8,
-    /// What the queue was before it was set back to an older copy.
+    /// The states of the queue before it was set back to an older copy.
     formers: Vec<Near>,
-    /// Below, the far side is not asked for messages: it held them once, or the place had passed
-    /// them, and it was emptied.
+    /// The far side need not have messages below this number: it held them once, or the place had
+    /// passed them, and it was emptied.
     excused: u64,
     halt: Option<Halt>,
-    /// What happened, for who looks at a seed that fails.
+    /// The events so far, printed when a seed fails.
     reported: Vec<String>,
 }
 
@@ -127,7 +127,7 @@ impl History {
         self.reported.push(what.into());
     }
 
-    /// The process is killed; the next step starts another one.
+    /// Kills the process; the next step starts another one.
     fn kill(&mut self) {
         self.driver = None;
         if self.rng.percent(50) {
@@ -158,7 +158,7 @@ impl History {
         Driver::new(near, far, source, options, when_refused, self.rng.next())
     }
 
-    /// Some steps of the driver.
+    /// Runs some steps of the driver.
     fn drive(&mut self, steps: u64) -> Worked {
         let mut stepped = Worked::Busy;
         for _ in 0..steps {
@@ -199,7 +199,7 @@ impl History {
         stepped
     }
 
-    /// The driver wants a pause.
+    /// Handles a pause that the driver wants.
     fn pause(
         &mut self,
         driver: &mut Driver<'static, NearHandle, FarHandle>,
@@ -223,7 +223,7 @@ impl History {
         self.now += left;
     }
 
-    /// The far side had acknowledged messages, and holds none.
+    /// Checks the outcome when the far side acknowledged messages but holds none.
     fn check_forgotten(&mut self, outcome: &Result<Worked, Halt>, place: u64, oldest: u64) {
         let by_itself = match self.far.lock().forgets {
             true => IfForgotten::Continue,
@@ -243,9 +243,9 @@ impl History {
         }
     }
 
-    /// Going on at the place asks for nothing below it. When a number that the far side held is
-    /// missing here by now, its acknowledgement moves the place behind the whole gap, and may do so
-    /// after the far side was emptied.
+    /// After continuing at the place, the far side need not have messages below it. When a number
+    /// that the far side held is missing here by now, its acknowledgement moves the place behind
+    /// the whole gap, and may do so after the far side was emptied.
     fn excuse_gap(&mut self, place: u64) {
         let near = self.near.borrow();
         let Some(held) = self.excused.checked_sub(1) else {
@@ -260,7 +260,7 @@ impl History {
         NearHandle(Rc::clone(&self.near)).kept_bytes()
     }
 
-    /// Something happens.
+    /// Runs one random event.
     fn event(&mut self) {
         let what = self.rng.below(100);
         let few = 1 + self.rng.below(4);
@@ -310,7 +310,7 @@ impl History {
         }
     }
 
-    /// Messages are dropped, or one is damaged.
+    /// Drops messages, or damages one.
     fn lose_here(&mut self) {
         let mut near = self.near.borrow_mut();
         let from = near.place.saturating_sub(3);
@@ -334,7 +334,7 @@ impl History {
         self.report(what);
     }
 
-    /// The directory is set back to the copy. Nothing of the former process is under way.
+    /// Sets the directory back to the copy. No write of the former process is pending.
     fn restore(&mut self, few: u64) {
         let Some(copy) = self.copy.take() else {
             return;
@@ -350,7 +350,7 @@ impl History {
         self.report(format!("restored, next {}", self.near.borrow().next()));
     }
 
-    /// Everything is well again, and all is sent. Asks once more at the end.
+    /// Stops all failures and sends the rest. Asks the far side once more at the end.
     fn finish(&mut self) {
         self.report("all is well");
         self.far.lock().well = true;

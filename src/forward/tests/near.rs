@@ -1,5 +1,5 @@
-//! A queue in memory, with the places of a forwarder: it is killed, loses power, drops messages,
-//! and is restored from an older copy.
+//! A queue in memory, with the two places of a forwarder: tests kill it, cut its power, drop its
+//! messages, and restore it from an older copy.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -10,14 +10,14 @@ use crate::forward::local::{Local, NextRead, sum_of};
 use crate::message::Message;
 use crate::tests::sim::Rng;
 
-/// The first byte of a message that the far side never takes.
+/// The first byte of a message that the far side never accepts.
 pub(super) const POISON: u8 = 1;
-/// Longer ones the far side never takes either.
+/// The far side never accepts longer messages, either.
 pub(super) const LONGEST: usize = 40;
 
 #[derive(Debug, Clone)]
 pub(super) struct Numbered {
-    /// What the message was, also when it is gone.
+    /// The bytes of the message, also after it is lost.
     pub(super) bytes: Vec<u8>,
     pub(super) gone: Option<GapCause>,
 }
@@ -25,15 +25,15 @@ pub(super) struct Numbered {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Near {
     pub(super) numbers: Vec<Numbered>,
-    /// Every number below was dropped.
+    /// The queue dropped every number below.
     pub(super) dropped: u64,
     pub(super) place: u64,
     pub(super) kept: u64,
     durable_messages: usize,
     pub(super) durable: (u64, u64),
-    /// Where the next read is.
+    /// The number of the next read.
     read_at: u64,
-    /// Where the last reading began.
+    /// The number at which the last reading began.
     pub(super) read_from: u64,
 }
 
@@ -42,7 +42,7 @@ impl Near {
         self.numbers.len() as u64
     }
 
-    /// Messages that no queue with another `life` has, but for the empty ones.
+    /// Enqueues messages that no queue with another `life` has, except empty ones.
     pub(super) fn enqueue(&mut self, rng: &mut Rng, life: u8) {
         let first = if rng.percent(3) { POISON } else { 0 };
         let mut bytes = vec![first, life];
@@ -57,7 +57,7 @@ impl Near {
         self.durable = (self.place, self.kept);
     }
 
-    /// What was not flushed may be lost; its numbers, and some behind, are not given again.
+    /// May lose unflushed messages; their numbers, and some behind them, are not assigned again.
     pub(super) fn lose_power(&mut self, rng: &mut Rng) {
         let unflushed = self.numbers.len() - self.durable_messages;
         let left = self.durable_messages + rng.below(unflushed as u64 + 1) as usize;
@@ -90,7 +90,7 @@ impl Near {
         number < self.dropped || self.numbers[number as usize].gone.is_some()
     }
 
-    /// Whether the number was ever missing, by any cause of the queue's own.
+    /// Returns whether the number was ever missing for a cause in the queue.
     pub(super) fn may_be_missing(&self, number: u64) -> bool {
         number < self.next() && self.is_missing(number)
     }
@@ -107,7 +107,7 @@ impl Near {
     }
 }
 
-/// The driver's hands on it.
+/// The driver's access to it.
 #[derive(Debug, Clone)]
 pub(super) struct NearHandle(pub(super) Rc<RefCell<Near>>);
 

@@ -1,4 +1,4 @@
-//! The driver over a real queue: what the queue in memory of the other tests stands for.
+//! The driver over a real queue, which the other tests replace by one in memory.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -118,7 +118,7 @@ fn what_the_queue_dropped_is_reported_also_while_it_is_read() {
     queue.enqueue(bytes).unwrap();
     driven.read_from_place(0).unwrap();
     assert!(matches!(driven.read().unwrap(), NextRead::Message(message) if message.seq() == 0));
-    // What comes behind drops it, and much more, before it is acknowledged.
+    // Later messages make the queue drop it, and much more, before it is acknowledged.
     for _ in 0..5000 {
         queue.enqueue(bytes).unwrap();
     }
@@ -209,7 +209,7 @@ fn a_forwarder_ends_when_it_is_stopped_and_when_its_queue_is_closed() {
 
 type Forwarding = std::thread::JoinHandle<Result<ForwardEnd, Halt>>;
 
-/// A forwarder that runs, and has sent what there is.
+/// Starts a forwarder, and returns once it has sent all messages.
 fn forwarder_thread(queue: &Queue) -> (Forwarding, crate::forward::Stop) {
     let forwarder = Forwarder::new(queue, "forward", far()).unwrap().name("near");
     let forwarder = forwarder.if_forgotten(IfForgotten::Continue);

@@ -5,7 +5,7 @@ use crate::format::INDEX_NAME;
 use crate::index::image::IndexImage;
 use crate::tests::sim::{BESIDE, Call};
 
-/// Whether the index tells the next opening that its rows of segments are right.
+/// Returns whether the index tells the next opening to trust its segment rows.
 fn rows_count(bench: &Bench) -> bool {
     let image = IndexImage::read(&bench.storage.read_file(INDEX_NAME), &ID);
     image.live.run.unwrap_or_default().flags & format::FLAG_CHANGING == 0
@@ -53,7 +53,8 @@ fn the_limit_is_kept_to_the_byte_and_what_is_refused_changes_nothing() {
             "{error}"
         );
         assert_eq!((bench.counts(), rows_count(&bench)), ([fits, 0, 0], true));
-        // A segment that every consumer has passed makes room at once: it is reclaimed first.
+        // A segment that every consumer has passed frees space at once: the queue reclaims it
+        // first.
         if fits > 1 {
             bench.pass(1);
             drop(bench.append(LEN).unwrap());
@@ -78,7 +79,7 @@ fn where_there_is_no_room_ahead_a_segment_makes_do_with_what_is_needed() {
         (row.allocated, segment.allocated_end()),
         (3 * 4096, 3 * 4096 - format::SEGMENT_HEADER_LEN)
     );
-    // The index's row says it too, and the rows are right.
+    // The index's row has the same value, and the index marks its rows as right.
     let image = IndexImage::read(&bench.storage.read_file(INDEX_NAME), &ID);
     assert_eq!((image.segments[0].1.allocated, rows_count(&bench)), (3 * 4096, true));
 }
@@ -125,7 +126,7 @@ fn names_that_changed_are_durable_once_for_all_who_ask() {
     assert_eq!(bench.storage.call_count(Call::SyncDirectory), syncs + 2);
 }
 
-/// A file in many pieces takes blocks that say where they are.
+/// A file of many extents needs more blocks to list them.
 #[test]
 fn blocks_that_the_file_system_takes_beside_count_and_what_is_beyond_the_limit_is_given_back() {
     let one = LEN + overhead(LEN);

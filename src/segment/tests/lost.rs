@@ -1,4 +1,4 @@
-//! Files that are gone, are other ones, or cannot be opened or written.
+//! Files that are missing, are the wrong ones, or cannot be opened or written.
 
 use rustix::io::Errno;
 
@@ -8,13 +8,13 @@ use crate::index::image::IndexImage;
 use crate::segment::recycling::Spare;
 use crate::tests::sim::Call;
 
-/// The header of each segment that the index has a row of.
+/// Returns the header of each segment that has a row in the index.
 fn noted(bench: &Bench) -> Vec<SegmentHeader> {
     let image = IndexImage::read(&bench.storage.read_file(INDEX_NAME), &ID);
     image.segments.into_iter().map(|(_, header)| header).collect()
 }
 
-/// The files may have been removed or exchanged while nobody used the queue.
+/// A user may have removed or exchanged files while no process used the queue.
 #[test]
 fn a_spare_whose_file_is_gone_or_another_one_is_none_and_what_lies_there_is_kept_and_counted() {
     let mut bench = Bench::new(None);
@@ -42,7 +42,7 @@ fn a_spare_whose_file_is_gone_or_another_one_is_none_and_what_lies_there_is_kept
     let list = bench.segments.list();
     assert_eq!(list.names.other_bytes, other.header.allocated);
     assert_eq!(list.names.directory_changes, changes + 2, "a sync makes the names durable");
-    // No row is left by which an opening would look for them.
+    // The index has no row left that would make an opening search for them.
     let mut lives: Vec<u64> = noted(&bench).iter().map(|header| header.life).collect();
     lives.sort_unstable();
     assert_eq!((lives, list.names.rows_complete), (vec![live[0].header.life, next], true));

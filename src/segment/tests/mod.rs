@@ -22,7 +22,7 @@ use crate::threads::Mutex;
 
 const ID: [u8; 16] = *b"0123456789abcdef";
 const LEN: u64 = 64 << 10;
-/// Messages that each segment is said to hold.
+/// How many messages the plan gives each segment.
 const HELD: u64 = 10;
 
 /// An allocator and what it needs of a queue. No message is ever written.
@@ -80,20 +80,20 @@ impl Bench {
         }
     }
 
-    /// The next segment, behind the last one, with space for `need` bytes.
+    /// Appends the next segment, with space for `need` bytes.
     fn append(&self, need: u64) -> Result<Arc<Segment<<SimStorage as Storage>::File>>> {
         let last = self.segments.list().live.back().map(|row| row.header);
         let (base, first_seq) = last.map_or((0, 0), |last| (last.end(), last.first_seq + HELD));
         self.segments.append(&self.context(), Plan { base, first_seq, need, ..Plan::default() })
     }
 
-    /// Makes `count` segments, which nobody has open.
+    /// Makes `count` segments, which no reader has open.
     fn append_all(&self, count: usize) {
         (0..count).for_each(|_| drop(self.append(1).unwrap()));
         self.synced();
     }
 
-    /// Does as a flush: no segment is kept open but the tail's.
+    /// Acts like a flush: keeps no segment open except the tail's.
     fn synced(&self) {
         let mut list = self.segments.list();
         let mut from = 0;
@@ -115,14 +115,14 @@ impl Bench {
         self.segments.reclaim(&self.context())
     }
 
-    /// How many are live, drained, spare.
+    /// Returns how many segments are live, drained and spare.
     fn counts(&self) -> [usize; 3] {
         let list = self.segments.list();
         assert_eq!(list.check_accounts(&self.storage.file_names()), Ok(()));
         [list.live.len(), list.recycling.drained.len(), list.recycling.spares.len()]
     }
 
-    /// The header in each segment file.
+    /// Returns the header in each segment file.
     fn headers(&self) -> Vec<SegmentHeader> {
         headers(&self.storage)
     }
@@ -134,7 +134,7 @@ fn headers(storage: &SimStorage) -> Vec<SegmentHeader> {
     slots.map(|slot| files::read_header(storage, slot).unwrap()).collect()
 }
 
-/// Adds a consumer whose place is at `base`.
+/// Adds a consumer whose position is `base`.
 fn stand(bench: &Bench, base: u64) {
     let place = Place { number: 0, position: base, seq: base / 8 };
     bench.index.add_consumer(None, "", place, 0).unwrap();

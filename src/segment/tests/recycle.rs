@@ -9,7 +9,7 @@ use crate::index::image::IndexImage;
 use crate::segment::pool::User;
 use crate::tests::sim::{Call, meanwhile};
 
-/// The place of the only consumer, as the disk has it.
+/// Returns the position of the only consumer on the disk.
 fn durable_place(storage: &SimStorage) -> u64 {
     let image = IndexImage::read(&storage.power_cut_losing_all().read_file(INDEX_NAME), &ID);
     image.consumers.first().map_or(0, |consumer| consumer.place.position)
@@ -297,8 +297,8 @@ fn a_spare_that_cannot_be_looked_at_just_now_is_not_quarantined() {
     assert!(!bench.storage.file_names().iter().any(|name| name.ends_with(QUARANTINE_SUFFIX)));
 }
 
-/// Spares of a length that the queue no longer needs go, and segments of that length do not become
-/// spares.
+/// The queue removes spares of a length that it no longer needs, and segments of that length do not
+/// become spares.
 #[test]
 fn spares_are_as_long_as_the_tails_segment() {
     let bench = Bench::new(None);
