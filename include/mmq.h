@@ -1238,7 +1238,7 @@ mmq_status mmq_consumer_dequeue_timeout(struct mmq_consumer *consumer,
  * @param len_out Receives the length of the message, also with MMQ_BUFFER_TOO_SMALL. Not NULL.
  * @param seq_out Receives the sequence number. May be NULL.
  * @return As mmq_peek_into; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue
- * was closed.
+ *   was closed.
  */
 mmq_status mmq_consumer_peek_into(struct mmq_consumer *consumer,
                                   void *buf,
@@ -1255,7 +1255,7 @@ mmq_status mmq_consumer_peek_into(struct mmq_consumer *consumer,
  * @param len_out Receives the length of the message, also with MMQ_BUFFER_TOO_SMALL. Not NULL.
  * @param seq_out Receives the sequence number. May be NULL.
  * @return As mmq_dequeue_into; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the
- * queue was closed.
+ *   queue was closed.
  */
 mmq_status mmq_consumer_dequeue_into(struct mmq_consumer *consumer,
                                      void *buf,
@@ -1287,7 +1287,7 @@ mmq_status mmq_consumer_last_gap(struct mmq_consumer *consumer, struct mmq_gap *
  * Takes up to max of the consumer's messages, without waiting (see mmq_dequeue_batch).
  *
  * @param consumer Not NULL.
- * @param out An array of max places, where the messages go; free each with mmq_message_free. May
+ * @param out An array of max elements, for the messages; free each with mmq_message_free. May
  *   be NULL when max is 0.
  * @param max How many to take at most.
  * @param count_out Receives their number. Not NULL.

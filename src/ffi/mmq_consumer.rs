@@ -243,7 +243,7 @@ pub unsafe extern "C" fn mmq_consumer_dequeue_timeout(
 /// @param len_out Receives the length of the message, also with MMQ_BUFFER_TOO_SMALL. Not NULL.
 /// @param seq_out Receives the sequence number. May be NULL.
 /// @return As mmq_peek_into; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue
-/// was closed.
+///   was closed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_consumer_peek_into(
     consumer: *mut mmq_consumer,
@@ -264,7 +264,7 @@ pub unsafe extern "C" fn mmq_consumer_peek_into(
 /// @param len_out Receives the length of the message, also with MMQ_BUFFER_TOO_SMALL. Not NULL.
 /// @param seq_out Receives the sequence number. May be NULL.
 /// @return As mmq_dequeue_into; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the
-/// queue was closed.
+///   queue was closed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_consumer_dequeue_into(
     consumer: *mut mmq_consumer,
@@ -310,7 +310,7 @@ pub unsafe extern "C" fn mmq_consumer_last_gap(
 /// Takes up to max of the consumer's messages, without waiting (see mmq_dequeue_batch).
 ///
 /// @param consumer Not NULL.
-/// @param out An array of max places, where the messages go; free each with mmq_message_free. May
+/// @param out An array of max elements, for the messages; free each with mmq_message_free. May
 ///   be NULL when max is 0.
 /// @param max How many to take at most.
 /// @param count_out Receives their number. Not NULL.

@@ -22,7 +22,7 @@ use crate::lanes::{Backlog, Fresh, LaneOptions, Lanes};
 ///
 /// When the next message of the fresh lane is no longer fresh (mmq_lane_options), the lane jumps to
 /// the end of the queue. The skipped messages become a stretch of the backlog. A message that was
-/// delivered before the jump and returned also belongs to the backlog.
+/// delivered before the jump and must be delivered again also belongs to the backlog.
 ///
 /// The queue stores only acknowledgements (mmq_delivery_ack): after an opening, the unacknowledged
 /// messages between acknowledged ones are the backlog. So each unfinished stretch costs a stored
@@ -76,10 +76,10 @@ pub enum mmq_backlog_order {
     MMQ_NEWEST_STRETCH_FIRST = 1,
 }
 
-/// `mmq_fresh` as it comes from C.
+/// An `mmq_fresh` from C, unchecked.
 type raw_fresh = c_int;
 
-/// `mmq_backlog_order` as it comes from C.
+/// An `mmq_backlog_order` from C, unchecked.
 type raw_backlog_order = c_int;
 
 /// How lanes are read. A field that is zero has its default (mmq_lane_options options = {0}; in C++
@@ -116,7 +116,7 @@ pub struct mmq_stretch {
     pub end: u64,
 }
 
-/// The options that C means. The queue checks how long messages are fresh.
+/// Converts the options from C. The queue checks how long messages are fresh.
 fn meant(given: &mmq_lane_options) -> Answer<LaneOptions> {
     let kinds =
         [mmq_fresh::MMQ_FRESH_MANUAL, mmq_fresh::MMQ_FRESH_AGE, mmq_fresh::MMQ_FRESH_MESSAGES];
@@ -185,8 +185,8 @@ pub unsafe extern "C" fn mmq_lanes_free(lanes: *mut mmq_lanes) {
     guard(|| unsafe { free(lanes) });
 }
 
-/// The body of all calls that hand out a message, once: the library stays small. Answers `none`
-/// when there is no message.
+/// Delivers a message, for all calls that do so, which keeps the library small. Returns `none` when
+/// there is no message.
 ///
 /// # Safety
 ///

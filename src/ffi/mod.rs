@@ -1,5 +1,5 @@
-//! The C API: every `mmq_*` function of `include/mmq.h`. Each one converts its arguments, guards
-//! against panics, and calls the Rust API.
+//! The C API: every `mmq_*` function of `include/mmq.h`. Each one only converts its arguments,
+//! guards against panics, and calls the Rust API.
 //!
 //! | file | what it holds | what it does |
 //! |---|---|---|
