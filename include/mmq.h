@@ -1866,13 +1866,13 @@ mmq_status mmq_consumer_read_stats(const struct mmq_consumer *consumer,
 /**
  * Returns the queue's id: 16 random bytes, chosen when the queue was created, the same at every
  * opening. Together with a sequence number it identifies one message among those of all queues. A
- * copy of the directory has the same id. cbindgen:ptrs-as-arrays=[[out;16]]
+ * copy of the directory has the same id.
  *
  * @param queue Not NULL.
  * @param out Receives the 16 bytes. Not NULL.
  * @return MMQ_OK, MMQ_INVALID_ARGUMENT.
  */
-mmq_status mmq_queue_id(const struct mmq_queue *queue, uint8_t *out);
+mmq_status mmq_queue_id(const struct mmq_queue *queue, uint8_t out[16]);
 
 /**
  * Inspects the queue in a directory without opening it: takes no lock, maps nothing and writes

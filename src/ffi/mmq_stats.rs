@@ -221,7 +221,8 @@ pub unsafe extern "C" fn mmq_consumer_read_stats(
 
 /// Returns the queue's id: 16 random bytes, chosen when the queue was created, the same at every
 /// opening. Together with a sequence number it identifies one message among those of all queues. A
-/// copy of the directory has the same id. cbindgen:ptrs-as-arrays=[[out;16]]
+/// copy of the directory has the same id.
+/// cbindgen:ptrs-as-arrays=[[out;16]]
 ///
 /// @param queue Not NULL.
 /// @param out Receives the 16 bytes. Not NULL.
