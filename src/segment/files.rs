@@ -76,7 +76,9 @@ impl<F: StorageFile> Segment<F> {
     /// Ends the segment at `position` for readers: bytes behind it are from a rejected record,
     /// neither a message nor damage.
     pub(super) fn end_at(&self, position: u64) {
-        self.allocated.store(self.offset(position), Ordering::Release);
+        // The next segment may begin a word behind this one's end.
+        let within = position.min(self.header.end());
+        self.allocated.store(self.offset(within), Ordering::Release);
     }
 
     /// Returns whether nothing had ever been written at `offset` when this life began.
