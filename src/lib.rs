@@ -108,6 +108,8 @@ compile_error!(
 // The folders, in the order in which a message passes through them. The public types come last.
 
 #[macro_use]
+mod holds;
+#[macro_use]
 mod planted;
 
 // A user's calls, put together from the parts below.

@@ -157,6 +157,7 @@ impl<S: Storage> ConsumerState<S> {
         } else if locked.cursor.spot() != locked.stored {
             self.pass_over(locked, core, &outcome);
         }
+        check!(locked.check_place(core, &self.cell));
         Step { outcome, crossed: locked.cursor.take_crossed(), moved }
     }
 
@@ -196,6 +197,7 @@ impl<S: Storage> ConsumerState<S> {
         self.cell.count_move();
         self.count_in_flight(&locked);
         locked.note_ready(core);
+        check!(locked.check_place(core, &self.cell));
         Ok(())
     }
 }
@@ -290,6 +292,34 @@ impl<S: Storage> LockedState<S> {
         self.stored = spot;
         cell.seq.store(spot.seq, Ordering::Release);
         cell.position.store(spot.position, Ordering::Release);
+    }
+
+    /// The place is where the cursor is, or before it, and before all that is open or left.
+    #[cfg(any(test, debug_assertions, fuzzing))]
+    pub(super) fn check_place(&self, core: &Core<S>, cell: &PlaceCell) {
+        let (place, at) = (self.stored, self.cursor.spot());
+        let published = cell.spot();
+        holds!(published == place, "others see the place {place:?}, and not {published:?}");
+        holds!(
+            place.position <= at.position && place.seq <= at.seq,
+            "the place {place:?} is not behind the cursor, which is at {at:?}"
+        );
+        let end = core.committed.seq.load(Ordering::Acquire);
+        holds!(at.seq <= end, "the cursor at {at:?} does not pass {end}, the end of the queue");
+        let oldest = core.oldest_seq.load(Ordering::Acquire);
+        holds!(oldest <= end, "the oldest number, {oldest}, does not pass {end}, the next one");
+        let Some(ledger) = &self.ledger else {
+            holds!(self.lanes.is_none(), "a consumer that is read in lanes has a ledger");
+            return;
+        };
+        holds!(self.special, "a consumer with a ledger is read the long way");
+        let lowest = ledger.lowest();
+        holds!(
+            lowest.is_none_or(|lowest| place.seq <= lowest.seq),
+            "the place {place:?} does not pass what is open or left, from {lowest:?} on"
+        );
+        let left = ledger.stretches.last_end();
+        holds!(left <= at.seq, "what was left behind, to {left}, lies before the cursor at {at:?}");
     }
 
     /// Fails when the consumer does not exist or the queue is closed: its row in the index may then

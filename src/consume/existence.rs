@@ -47,6 +47,8 @@ impl<S: Storage> ConsumerState<S> {
             locked.ledger = Some(Box::new(ledger));
         }
         locked.special = locked.ledger.is_some() || locked.ready.is_some();
+        check!(let place = self.cell.spot());
+        holds!(place == spot, "a consumer begins at {spot:?}, and others see it at {place:?}");
         self.exists.store(true, Ordering::Release);
     }
 

@@ -182,6 +182,10 @@ impl<S: Storage> LockedState<S> {
         if left.spot.seq < left.end {
             ledger.stretches.leave(left);
             self.cursor.move_to(end);
+            holds!(
+                spot.position < end.position,
+                "a jump from {spot:?} moves the cursor ahead, to {end:?}"
+            );
         }
         left.spot.seq..left.end.max(spot.seq)
     }

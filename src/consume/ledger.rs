@@ -39,7 +39,7 @@ pub(super) enum DeliveryState {
 pub(crate) struct Open {
     pub(crate) position: u64,
     /// End of the segment in which its record begins.
-    segment_end: u64,
+    pub(super) segment_end: u64,
     /// How often it was delivered.
     pub(crate) attempts: u32,
     pub(super) state: DeliveryState,
@@ -62,8 +62,8 @@ pub(crate) struct Ledger<F> {
     /// gaps.
     pub(super) unsendable: BTreeSet<u64>,
     /// How many messages workers have, and how many wait for the end of a delay.
-    out: usize,
-    delayed: usize,
+    pub(super) out: usize,
+    pub(super) delayed: usize,
     /// The done numbers beyond the place.
     pub(super) done: Ranges,
     /// The messages that the cursor skipped.
@@ -174,8 +174,10 @@ impl<F: StorageFile> Ledger<F> {
     ) -> DeliveryToken {
         let mut open = self.opened(seq, position, segment_end);
         let handed = self.begin_attempt(seq, &mut open, now);
+        holds!(!self.open.contains_key(&seq), "message {seq} is handed out, and was not yet");
         self.open.insert(seq, open);
         self.out += 1;
+        check!(self.check());
         handed
     }
 
@@ -195,6 +197,7 @@ impl<F: StorageFile> Ledger<F> {
         let handed = self.begin_attempt(seq, &mut open, now);
         self.open.insert(seq, open);
         self.out += 1;
+        check!(self.check());
         handed
     }
 
@@ -252,6 +255,7 @@ impl<F: StorageFile> Ledger<F> {
                 }
             }
         }
+        check!(self.check());
     }
 
     fn leave(&mut self, seq: u64, was: DeliveryState) {
@@ -280,6 +284,7 @@ impl<F: StorageFile> Ledger<F> {
             redelivery.set_timer(seq, due, None);
         }
         self.note_done(seq, seq);
+        check!(self.check());
         true
     }
 
@@ -294,6 +299,8 @@ impl<F: StorageFile> Ledger<F> {
             self.done.insert(first, last);
             self.changed = true;
         }
+        check!(let open = self.open.range(first..=last).next());
+        holds!(open.is_none(), "none of the messages {first} to {last} is open and done: {open:?}");
     }
 
     /// Whether the cursor steps over the message: it is done, or open.
@@ -309,6 +316,7 @@ impl<F: StorageFile> Ledger<F> {
             last += 1;
         }
         for seq in gap.first..=last {
+            holds!(self.open.contains_key(&seq), "message {seq}, which is lost, was open");
             self.finish(seq);
         }
         Gap { last, ..*gap }
@@ -332,6 +340,8 @@ impl<F: StorageFile> Ledger<F> {
         }
         self.done.insert(piece.first, piece.last);
         self.changed = true;
+        check!(let open = self.open.range(piece.first..=piece.last).next());
+        holds!(open.is_none(), "no message that is reported missing is open: {open:?}");
     }
 
     /// The done ranges.
@@ -359,12 +369,18 @@ impl<F: StorageFile> Ledger<F> {
             row.cleared();
         }
         self.changed = false;
+        check!(self.check());
     }
 
     /// Drops the done ranges before `place`. Returns whether the rest differs from the stored
     /// ranges.
     pub(crate) fn forget_before(&mut self, place: Spot) -> bool {
         self.done.forget_before(place.seq);
+        check!(let lowest = self.lowest());
+        holds!(
+            lowest.is_none_or(|lowest| place.seq <= lowest.seq),
+            "the place {place:?} does not pass the lowest message that is open or left: {lowest:?}"
+        );
         self.changed
     }
 

@@ -23,6 +23,8 @@ pub(crate) mod existence;
 mod find_next;
 pub(crate) mod lane_choice;
 pub(crate) mod ledger;
+#[cfg(any(test, debug_assertions, fuzzing))]
+mod ledger_checks;
 mod ranges;
 pub(crate) mod redelivery_state;
 mod release;

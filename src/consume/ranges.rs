@@ -9,6 +9,23 @@ use crate::format::NumberRange;
 pub(super) struct Ranges(BTreeMap<u64, u64>);
 
 impl Ranges {
+    /// Looks at the range that holds `seq`, or that begins behind it, and at its neighbours.
+    #[cfg(any(test, debug_assertions, fuzzing))]
+    fn check_around(&self, seq: u64) {
+        let before = self.0.range(..seq).next_back();
+        let own = self.0.range(seq..).next();
+        let behind = own.and_then(|(first, _)| self.0.range(first + 1..).next());
+        for (first, last) in [before, own, behind].into_iter().flatten() {
+            holds!(first <= last, "the range {first} to {last} is not empty");
+        }
+        for ((_, last), (first, _)) in before.zip(own).into_iter().chain(own.zip(behind)) {
+            holds!(
+                last.saturating_add(1) < *first,
+                "a range that ends at {last} does not touch the one that begins at {first}"
+            );
+        }
+    }
+
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }
@@ -52,6 +69,7 @@ impl Ranges {
             last = last.max(end);
         }
         self.0.insert(first, last);
+        check!(self.check_around(first));
     }
 
     pub(super) fn forget_before(&mut self, seq: u64) {
@@ -65,6 +83,12 @@ impl Ranges {
                 self.0.insert(seq, last);
             }
         }
+        check!(let lowest = self.0.first_key_value());
+        holds!(
+            lowest.is_none_or(|(first, _)| *first >= seq),
+            "no range begins below {seq}, before which all is forgotten: {lowest:?}"
+        );
+        check!(self.check_around(seq));
     }
 
     /// The parts of `first ..= last` that are in no range.
@@ -81,6 +105,14 @@ impl Ranges {
         if from <= last {
             parts.push(NumberRange { first: from, last });
         }
+        holds!(
+            parts.iter().all(|part| first <= part.first && part.last <= last),
+            "what {first} to {last} has in no range lies within it: {parts:?}"
+        );
+        holds!(
+            parts.iter().all(|part| !self.contains(part.first) && !self.contains(part.last)),
+            "what is said to be in no range is in none: {parts:?}"
+        );
         parts
     }
 }

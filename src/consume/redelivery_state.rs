@@ -122,6 +122,20 @@ impl<F> Default for Redeliveries<F> {
 }
 
 impl<F: StorageFile> Redeliveries<F> {
+    /// What is stored agrees with what is known.
+    #[cfg(any(test, debug_assertions, fuzzing))]
+    fn check(&self) {
+        let below = self.stored_below;
+        holds!(
+            self.row.is_none() || below == u64::MAX || self.counts.range(below..).next().is_some(),
+            "the counts from {below} on did not fit into the row, so there is one"
+        );
+        if crate::holds::are_looked_at(self.counts.len()) {
+            let nothing = self.counts.iter().find(|(_, count)| **count == 0);
+            holds!(nothing.is_none(), "a message without a count is not counted: {nothing:?}");
+        }
+    }
+
     pub(crate) fn has_row(&self) -> bool {
         self.row.is_some()
     }
@@ -155,6 +169,7 @@ impl<F: StorageFile> Redeliveries<F> {
             let left_out = row.store(self.below, self.alone, counts);
             self.stored_below = left_out.unwrap_or(u64::MAX);
         }
+        check!(self.check());
     }
 
     /// Ends the run in order: messages that workers have do not become suspects. Returns the rules,
@@ -249,6 +264,12 @@ impl<F: StorageFile> Redeliveries<F> {
             (self.below, self.alone) = (below, alone);
             self.store();
         }
+        holds!(seq < self.below, "message {seq} is handed out, so it lies below {}", self.below);
+        holds!(
+            (self.alone == Some(seq)) == (others == 0),
+            "message {seq} is stored as alone if none of {others} is with a worker: {:?}",
+            self.alone
+        );
     }
 
     /// Write-ahead of a delivery while the cursor has skipped lower messages: marks this message
@@ -264,10 +285,16 @@ impl<F: StorageFile> Redeliveries<F> {
             self.alone = alone;
             self.store();
         }
+        holds!(
+            seq < self.below || self.counts.get(&seq).is_some_and(|count| count & LISTED != 0),
+            "message {seq} is handed out, so it lies below {} or is listed",
+            self.below
+        );
     }
 
     /// Stores the attempt count of a returned message.
     pub(crate) fn note_back(&mut self, seq: u64, attempts: u32) {
+        holds!(attempts > 0, "message {seq}, which is given back, was handed out");
         self.set_count(seq, attempts.min(LISTED - 1));
     }
 
@@ -279,6 +306,7 @@ impl<F: StorageFile> Redeliveries<F> {
         }
         let mark = if planted!(RejectionNotStored) { 0 } else { REJECTED };
         self.set_count(seq, attempts | mark);
+        holds!(self.is_spent(seq), "message {seq} was rejected, so it is handed out no more");
     }
 
     fn set_count(&mut self, seq: u64, count: u32) {
@@ -300,19 +328,27 @@ impl<F: StorageFile> Redeliveries<F> {
         if has_room && self.stored_below != u64::MAX {
             self.store();
         }
+        check!(self.check());
     }
 
     pub(crate) fn set_timer(&mut self, seq: u64, was: Option<Instant>, due: Option<Instant>) {
         if let Some(was) = was {
+            holds!(self.timers.contains(&(was, seq)), "what is due for message {seq} is known");
             self.timers.remove(&(was, seq));
         }
         if let Some(due) = due {
+            holds!(!self.timers.contains(&(due, seq)), "message {seq} has one timer at a time");
             self.timers.insert((due, seq));
         }
     }
 
     pub(crate) fn next_due(&self) -> Option<Instant> {
         self.timers.first().map(|(due, _)| *due)
+    }
+
+    #[cfg(any(test, debug_assertions, fuzzing))]
+    pub(super) fn count_timers(&self) -> usize {
+        self.timers.len()
     }
 
     pub(crate) fn has_timers(&self) -> bool {

@@ -38,6 +38,7 @@ impl<F: StorageFile> Ledger<F> {
             self.open.insert(spot.seq, open);
             self.returned.insert(spot.seq);
         }
+        check!(self.check());
     }
 
     /// Drops the count of a lost message.
@@ -101,6 +102,7 @@ impl<F: StorageFile> Ledger<F> {
         for seq in spent {
             self.reject(seq);
         }
+        check!(self.check());
     }
 
     /// Handles what is due by `now`: ends leases and delays, and retries dead letters.
@@ -122,6 +124,9 @@ impl<F: StorageFile> Ledger<F> {
                 }
             }
         }
+        check!(let due = self.redelivery.as_ref().and_then(|it| it.next_due()));
+        holds!(due.is_none_or(|due| due > now), "what was due by {now:?} is done: {due:?}");
+        check!(self.check());
     }
 
     /// Handles what is due and returns the time, if a read needs the time.
@@ -158,6 +163,7 @@ impl<F: StorageFile> Ledger<F> {
     /// [`dead_letter_failed`](Self::dead_letter_failed) or [`finish`](Self::finish).
     pub(crate) fn take_dead_letter(&mut self) -> Option<(u64, Open)> {
         let seq = self.rejected.pop_first()?;
+        holds!(self.open.contains_key(&seq), "message {seq}, whose dead letter goes, is open");
         self.open.get(&seq).map(|open| (seq, *open))
     }
 
@@ -202,6 +208,7 @@ impl<F: StorageFile> Ledger<F> {
         if self.open.get(&seq).is_some_and(|open| open.state == DeliveryState::Rejected) {
             self.unsendable.insert(seq);
         }
+        check!(self.check());
     }
 
     /// Returns a rejected message whose record is gone: the next read reports the gap.

@@ -198,6 +198,7 @@ impl<S: Storage> ConsumerState<S> {
             }
         }
         self.note_change(locked, core);
+        check!(locked.check_place(core, &self.cell));
         // `|`, not `||`: the cursors' flags must be taken in any case.
         locked.take_crossed() | before.is_some_and(|end| spot.position >= end)
     }

@@ -28,8 +28,38 @@ pub(crate) struct Stretches {
 }
 
 impl Stretches {
+    /// The stretches are sorted, do not overlap, and are the backlog's.
+    #[cfg(any(test, debug_assertions, fuzzing))]
+    fn check(&self) {
+        for left in &self.list {
+            let (first, end, fresh_from) = (left.spot.seq, left.end, self.fresh_from);
+            holds!(first < end, "something waits in the stretch from {first} to {end}");
+            holds!(end <= fresh_from, "the stretch to {end} lies before {fresh_from}, the fresh");
+            holds!(
+                left.spot.position <= left.segment_end,
+                "the spot of a stretch, {:?}, lies before the end of its segment, {}",
+                left.spot,
+                left.segment_end
+            );
+        }
+        for (left, next) in self.list.iter().zip(self.list.iter().skip(1)) {
+            let (end, first) = (left.end, next.spot.seq);
+            holds!(end <= first, "a stretch ends at {end}, before the next begins at {first}");
+            holds!(
+                left.spot.position < next.spot.position,
+                "stretches lie in the order of their positions: {left:?} and {next:?}"
+            );
+        }
+    }
+
     pub(super) fn first(&self) -> Option<&LeftBehind> {
         self.list.front()
+    }
+
+    /// The number behind the last message that was left.
+    #[cfg(any(test, debug_assertions, fuzzing))]
+    pub(super) fn last_end(&self) -> u64 {
+        self.list.back().map_or(0, |left| left.end)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -70,6 +100,7 @@ impl Stretches {
             Some(last) if last.end == stretch.spot.seq => last.end = stretch.end,
             _ => self.list.push_back(stretch),
         }
+        check!(self.check());
     }
 
     /// Moves the start of a stretch to `spot`, after the messages before it were delivered or
@@ -78,16 +109,23 @@ impl Stretches {
         let Some(stretch) = self.list.get_mut(at) else {
             return true;
         };
+        holds!(
+            spot.seq >= stretch.spot.seq && spot.position >= stretch.spot.position,
+            "a stretch advances from {:?} to {spot:?}",
+            stretch.spot
+        );
         (stretch.spot, stretch.segment_end) = (spot, segment_end);
         let is_over = spot.seq >= stretch.end;
         if is_over {
             self.list.remove(at);
         }
+        check!(self.check());
         is_over
     }
 
     /// Replaces the stretches; the caller moves the cursor to `fresh_from`.
     pub(super) fn set(&mut self, list: Vec<LeftBehind>, fresh_from: u64) {
         *self = Stretches { list: list.into(), fresh_from };
+        check!(self.check());
     }
 }

@@ -86,6 +86,8 @@ impl<F: StorageFile> TwoLanes<F> {
         if lane == self.order()[0] {
             self.turn = (self.turn + 1) % fresh.saturating_add(backlog);
         }
+        check!(let turn = self.turn);
+        holds!(turn < fresh.saturating_add(backlog), "turn {turn} is of {fresh} and {backlog}");
     }
 
     /// When the rate allows the next message of the backlog.
@@ -100,11 +102,16 @@ impl<F: StorageFile> TwoLanes<F> {
             let each = Duration::from_nanos(1_000_000_000 / rate.clamp(1, 1_000_000_000));
             let earliest = now.checked_sub(RATE_OVER.saturating_sub(each)).unwrap_or(now);
             self.backlog_at = Some(self.backlog_at.map_or(now, |at| at.max(earliest)) + each);
+            holds!(
+                self.backlog_at >= Some(earliest + each),
+                "the rate allows a message of the backlog {each:?} after the one before"
+            );
         }
     }
 
     /// The index of the stretch to read now, out of `stretches`.
     pub(super) fn current(&self, stretches: usize) -> usize {
+        holds!(stretches > 0, "there is a stretch to be read, of {stretches}");
         if self.rules.youngest_first { stretches - 1 } else { 0 }
     }
 
@@ -150,6 +157,11 @@ impl<F: StorageFile> TwoLanes<F> {
         let visible = core.visible.seq.load(Ordering::Acquire);
         let known = core.write_times.lock().written_before(seq, visible);
         self.written = known.map(|(numbers, before)| (numbers, before, now));
+        holds!(
+            self.written.as_ref().is_none_or(|(numbers, ..)| numbers.contains(&seq)),
+            "what is known of the time of message {seq} is of that message: {:?}",
+            self.written
+        );
         self.written.as_ref().is_some_and(|(_, before, _)| is_past(*before))
     }
 }

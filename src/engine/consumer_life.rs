@@ -281,7 +281,13 @@ impl<S: Storage> Engine<S> {
             Arc::new(ConsumerState::new(name, row, place_row))
         };
         consumer.begin(spot, u64::from(known.is_none()), ledger);
-        core.places.cells.write().push(Arc::clone(&consumer.cell));
+        let mut cells = core.places.cells.write();
+        holds!(
+            !cells.iter().any(|cell| Arc::ptr_eq(cell, &consumer.cell)),
+            "the consumer {name:?} is listed once"
+        );
+        cells.push(Arc::clone(&consumer.cell));
+        drop(cells);
         self.consumers.by_name.lock().insert(name.to_owned(), Arc::clone(&consumer));
         Ok(consumer)
     }

@@ -96,6 +96,10 @@ impl<S: Storage> Engine<S> {
             return;
         }
         self.core.waiters.leave(ticket);
+        holds!(
+            self.core.message_waiters.load(Ordering::SeqCst) > 0,
+            "who leaves, {ticket:?}, was counted"
+        );
         self.core.message_waiters.fetch_sub(1, Ordering::SeqCst);
         self.pass_on(consumer, None);
     }

@@ -78,6 +78,15 @@ impl Attempts {
         LittleEndian::write_u32(&mut bytes[at::ATTEMPTS_LEN..], counts_len);
         let crc = Attempts::crc(bytes, len, seed);
         LittleEndian::write_u32(&mut bytes[at::ATTEMPTS_CRC..], crc);
+        holds!(
+            Attempts::decode(bytes, self.owner, seed).is_some_and(|read| {
+                (read.number, read.below, read.alone) == (self.number, self.below, self.alone)
+                    && read.counts.last().map(|(seq, _)| *seq) == bounds.map(|(_, seq)| seq)
+            }),
+            "counts that are written can be read, number {} of consumer {}",
+            self.number,
+            self.owner
+        );
         (len, left_out)
     }
 

@@ -184,6 +184,10 @@ impl Acks {
         let mut bounds = None;
         for NumberRange { first, last } in ranges {
             let (from, end) = bounds.unwrap_or((first, first));
+            holds!(
+                end <= first && first <= last,
+                "ranges are stored in order, {first} behind {end}"
+            );
             let (Ok(distance), Ok(count)) =
                 (u32::try_from(first - end), u32::try_from(last - first + 1))
             else {
@@ -203,6 +207,13 @@ impl Acks {
         LittleEndian::write_u32(&mut bytes[at::ACKS_LEN..], (len - at::ACKS_RANGES) as u32);
         let crc = Acks::crc(bytes, len, seed);
         LittleEndian::write_u32(&mut bytes[at::ACKS_CRC..], crc);
+        holds!(
+            Acks::decode(bytes, owner, seed).is_some_and(|read| {
+                let end = read.ranges.last().map(|range| range.last + 1);
+                read.number == number && end == bounds.map(|(_, end)| end)
+            }),
+            "acknowledgements that are written can be read, number {number} of {owner}"
+        );
         len
     }
 
@@ -220,6 +231,7 @@ impl Acks {
                 break;
             }
             room -= taken;
+            holds!(first <= lowest, "ranges come from the highest down, {first} behind {lowest}");
             lowest = first;
         }
         lowest

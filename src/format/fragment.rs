@@ -150,10 +150,24 @@ impl Fragment {
     /// over the payload.
     #[inline]
     pub(crate) fn encode(&self, header_crc_state: u32, payload_crc_state: u32) -> FragmentWords {
-        FragmentWords(
+        let words = FragmentWords(
             u64::from(!payload_crc_state) | u64::from(self.len) << 32,
             self.tag() | u64::from(fold(header_crc_state)) << 48,
-        )
+        );
+        holds!(
+            Fragment::unchecked(words).is_some_and(|read| {
+                (read.kind, read.len, read.sealed) == (self.kind, self.len, self.sealed)
+                    && (read.more, read.continues) == (self.more, self.continues)
+                    && read.has_origin == self.has_origin
+                    && read.is_numbered(self.seq)
+            }),
+            "a header of a fragment that is written can be read: {self:?}"
+        );
+        holds!(
+            Fragment::holds(words, payload_crc_state),
+            "a payload whose sum is stored is found to be whole: {words:?}"
+        );
+        words
     }
 
     /// The header in these words and its [`crc_state`](Self::crc_state). `None` when the header's
@@ -243,6 +257,7 @@ impl Fragment {
     /// The number nearest to `near` with this fragment's low bits.
     pub(crate) fn seq_near(&self, near: u64) -> u64 {
         let above = self.seq_from(near);
+        holds!(above >= near, "the number {above} lies at {near} or behind it");
         let below = above.checked_sub(SEQ_MASK + 1);
         below.filter(|below| near - below < above - near).unwrap_or(above)
     }
@@ -257,7 +272,9 @@ impl Fragment {
     /// bits.
     #[inline]
     pub(crate) fn seq_from(&self, floor: u64) -> u64 {
-        floor + (self.seq.wrapping_sub(floor) & SEQ_MASK)
+        let seq = floor + (self.seq.wrapping_sub(floor) & SEQ_MASK);
+        holds!(self.is_numbered(seq), "the number {seq} has the last bits of {}", self.seq);
+        seq
     }
 }
 
@@ -343,6 +360,11 @@ pub(crate) fn filler_words(
     to: u64,
     seq: u64,
 ) -> FragmentWords {
+    holds!(
+        segment.base <= from && to <= segment.end() && kind.is_empty(),
+        "what fills {from} to {to} lies in its segment, which ends at {}, and is no message",
+        segment.end()
+    );
     let len = (to - from - FRAGMENT_HEADER_LEN) as u32;
     let header = Fragment { kind, len, ..Fragment::whole(seq, 0, Batch::default()) };
     let crc_state = header.crc_state(segment.seed(), from - segment.base);

@@ -126,6 +126,10 @@ pub(crate) fn encode_index_header(
     LittleEndian::write_u64(&mut bytes[header_at::CREATED..], created);
     let crc = !crc32c(u32::MAX, &bytes[..header_at::INDEX_CRC]);
     LittleEndian::write_u32(&mut bytes[header_at::INDEX_CRC..], crc);
+    holds!(
+        decode_index_header(&bytes) == Ok(*queue_id),
+        "a header of the index that is written can be read, as version {version:?}"
+    );
     bytes
 }
 
@@ -188,6 +192,39 @@ pub(crate) struct Checkpoint {
 }
 
 impl Checkpoint {
+    /// What a checkpoint says grows, but for the reservation.
+    #[cfg(any(test, debug_assertions, fuzzing))]
+    pub(crate) fn check_behind(&self, before: &Checkpoint) {
+        holds!(
+            before.position <= self.position && before.seq <= self.seq,
+            "a checkpoint does not go back, from {:?} to {:?}",
+            before.spot(),
+            self.spot()
+        );
+        holds!(
+            before.next_life <= self.next_life,
+            "the next life in a checkpoint does not fall, from {} to {}",
+            before.next_life,
+            self.next_life
+        );
+        holds!(
+            before.dropped_seq <= self.dropped_seq && before.expired_seq <= self.expired_seq,
+            "what was evicted stays evicted: {before:?} is followed by {self:?}"
+        );
+        holds!(
+            before.retained_from <= self.retained_from,
+            "what was given back stays so, below {} and then {}",
+            before.retained_from,
+            self.retained_from
+        );
+        holds!(
+            self.clean || before.clean || before.reservation <= self.reservation,
+            "a reservation to {} is not cut to {} before the run ends",
+            before.reservation,
+            self.reservation
+        );
+    }
+
     /// The spot before which every record is on the disk.
     pub(crate) fn spot(&self) -> Spot {
         Spot { position: self.position, seq: self.seq }
@@ -215,6 +252,10 @@ impl Checkpoint {
         LittleEndian::write_u32(&mut bytes[at::DURABLE_CAUSE..], self.missing.cause.into());
         let crc = !crc32c(crc32c(u32::MAX, queue_id), &bytes[..at::CHECKPOINT_CRC]);
         LittleEndian::write_u32(&mut bytes[at::CHECKPOINT_CRC..], crc);
+        holds!(
+            Checkpoint::decode(&bytes, queue_id).is_none_or(|read| read == *self),
+            "a checkpoint that is written is read as it was, if a queue can have it: {self:?}"
+        );
         bytes
     }
 
@@ -318,6 +359,10 @@ impl Extent {
         let mut extent = Extent { kind, offset, rows };
         let bytes = (extent.end() - u64::from(offset)).next_multiple_of(page);
         extent.rows = u32::try_from(bytes / extent.row_len() as u64).ok()?;
+        holds!(
+            extent.rows >= rows && extent.end() <= u64::from(offset) + bytes,
+            "an extent has {rows} rows at least, and fills {bytes} bytes: {extent:?}"
+        );
         Some(extent)
     }
 
@@ -328,6 +373,10 @@ impl Extent {
         LittleEndian::write_u32(&mut bytes[8..], self.rows);
         let crc = !crc32c(crc32c(u32::MAX, queue_id), &bytes[..12]);
         LittleEndian::write_u32(&mut bytes[12..], crc);
+        holds!(
+            Extent::decode(&bytes, queue_id).is_none_or(|read| read == *self),
+            "a row of an extent that is written is read as it was: {self:?}"
+        );
         bytes
     }
 

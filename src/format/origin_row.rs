@@ -29,6 +29,7 @@ impl Origin {
         bytes[origin_at::ORIGIN_ID..origin_at::ORIGIN_SEQ].copy_from_slice(&self.queue_id);
         LittleEndian::write_u64(&mut bytes[origin_at::ORIGIN_SEQ..], self.seq);
         LittleEndian::write_u32(&mut bytes[origin_at::ORIGIN_ATTEMPTS..], self.attempts);
+        holds!(Origin::decode(&bytes) == *self, "an origin that is written can be read: {self:?}");
         bytes
     }
 

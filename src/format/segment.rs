@@ -141,7 +141,9 @@ impl SegmentHeader {
     pub(crate) fn copied_to(self, queue_id: [u8; 16]) -> SegmentHeader {
         let copy = SegmentHeader { queue_id, ..self };
         let salt = self.salt ^ self.state_before_salt() ^ copy.state_before_salt();
-        SegmentHeader { salt, ..copy }
+        let copy = SegmentHeader { salt, ..copy };
+        holds!(copy.seed() == self.seed(), "a copy has the checksums of the segment {self:?}");
+        copy
     }
 
     pub(crate) fn encode(&self) -> [u8; SEGMENT_HEADER_LEN as usize] {
@@ -174,6 +176,10 @@ impl SegmentHeader {
         LittleEndian::write_u32(&mut bytes[at::SALT..], self.salt);
         let crc = !crc32c(u32::MAX, &bytes[..at::HEADER_CRC]);
         LittleEndian::write_u32(&mut bytes[at::HEADER_CRC..], crc);
+        holds!(
+            SegmentHeader::decode(&bytes).is_ok_and(|read| read.begins_as(self)),
+            "a header of a segment that is written can be read: {self:?}"
+        );
         bytes
     }
 

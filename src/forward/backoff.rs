@@ -33,6 +33,7 @@ impl Backoff {
         self.random ^= self.random << 17;
         let half = whole / 2;
         let jitter = half.mul_f64((self.random >> 11) as f64 / (1u64 << 53) as f64);
+        holds!(half + jitter <= self.longest, "a pause of {whole:?} is no longer than the longest");
         (half + jitter).max(at_least)
     }
 

@@ -270,6 +270,8 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
         self.counts.acknowledged += count;
         self.refused = self.refused.filter(|(seq, _)| *seq >= until);
         self.given_up = self.given_up.split_off(&until);
+        check!(let Counts { sent, acknowledged, .. } = self.counts);
+        holds!(acknowledged <= sent, "of {sent} messages that were sent {acknowledged} arrived");
         self.local.move_place(until)
     }
 

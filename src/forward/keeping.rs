@@ -18,6 +18,7 @@ impl Keeping {
         let lowest = place.saturating_sub(self.messages);
         if local.kept() < lowest {
             local.move_kept(lowest)?;
+            holds!(local.kept() <= local.place(), "what is kept lies before the place");
         }
         // The kept position may skip a gap, so read it each time.
         while local.kept() < place && local.kept_bytes() > self.bytes {

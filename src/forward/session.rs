@@ -87,6 +87,29 @@ impl Session {
         }
     }
 
+    /// What is under way was sent in order, after what is acknowledged and before what is not sent.
+    #[cfg(any(test, debug_assertions, fuzzing))]
+    fn check(&self) {
+        let (acknowledged, unsent, expected) = (self.acknowledged, self.unsent, self.expected);
+        holds!(acknowledged <= unsent, "what is acknowledged, {acknowledged}, was sent: {unsent}");
+        holds!(unsent <= expected, "what is sent, to {unsent}, was read, to {expected}");
+        let sent = || self.sent.iter().map(|(seq, _)| *seq);
+        holds!(sent().is_sorted_by(|a, b| a < b), "messages are sent in order: {:?}", self.sent);
+        holds!(
+            sent().all(|seq| acknowledged <= seq && seq < unsent),
+            "what is under way, {:?}, lies from {acknowledged} to {unsent}",
+            self.sent
+        );
+        let bytes: u64 = self.sent.iter().map(|(_, len)| len).sum();
+        holds!(bytes == self.sent_bytes, "{bytes} bytes are under way, as {}", self.sent_bytes);
+        let (count, most) = (self.sent.len(), self.limits.in_flight_messages.max(1));
+        holds!(count <= most, "{count} messages are under way, and {most} may be");
+        let most = self.limits.in_flight_bytes;
+        holds!(bytes <= most || count <= 1, "{bytes} bytes are under way, and {most} may be");
+        let (reported, missing) = (self.reported, self.missing.len());
+        holds!(reported <= missing, "of {missing} gaps {reported} were told");
+    }
+
     pub(super) fn in_flight(&self) -> usize {
         self.sent.len()
     }
@@ -111,6 +134,11 @@ impl Session {
         if first > missing.last {
             return;
         }
+        holds!(
+            self.missing.last().is_none_or(|last| last.last < first),
+            "missing numbers are noted in order, {first} behind {:?}",
+            self.missing.last()
+        );
         self.missing.push(MissingNumbers { first, ..missing });
         self.expected = missing.last + 1;
     }
@@ -134,6 +162,7 @@ impl Session {
         batch.items.push(Item { seq, sum, message: Some(message), missing });
         batch.bytes += len;
         self.last = Some((seq, sum));
+        holds!(seq >= self.expected, "message {seq} was not read before {}", self.expected);
         self.expected = seq + 1;
     }
 
@@ -161,6 +190,7 @@ impl Session {
             }
         }
         self.sent_bytes += batch.bytes;
+        check!(self.check());
     }
 
     /// Notes that the far side has acknowledged everything below `until`. Returns how many messages
@@ -174,6 +204,7 @@ impl Session {
             self.sent.pop_front();
             count += 1;
         }
+        check!(self.check());
         count
     }
 }

@@ -47,6 +47,7 @@ impl<F: StorageFile> AcksRow<F> {
             }
             _ => {}
         }
+        holds!(from <= place, "acknowledgements are stored from {from}, not behind {place}");
         self.from = Some(from);
         if self.next_from.is_none() {
             self.next_from = Some((place, self.syncs.ticket()));
@@ -118,6 +119,7 @@ impl<S: Storage> Index<S> {
             next_from: None,
         };
         extents.acks_rows[at] = Some(owner);
+        check!(extents.check());
         Some(acks_row)
     }
 
@@ -150,6 +152,7 @@ impl<S: Storage> Index<S> {
         if let Some(at) = attempts {
             self.clear_attempts(&mut extents, at, then);
         }
+        check!(extents.check());
         drop(extents);
         if planted!(SeekNotSynced) { Ok(()) } else { self.sync() }
     }

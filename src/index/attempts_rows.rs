@@ -77,7 +77,10 @@ impl<S: Storage> Index<S> {
             owner: row,
             number: stored.number,
         };
-        Some((attempts_row, stored.clone()))
+        holds!(stored.owner == row, "the row of counts at {at} is that of consumer {row}");
+        let stored = stored.clone();
+        check!(extents.check());
+        Some((attempts_row, stored))
     }
 
     /// Applies the end of the run before to the consumer's attempts: the message that was in flight

@@ -32,6 +32,11 @@ impl<S: Storage> Index<S> {
         }
         let mut next = checkpoints.newest;
         change(&mut next);
+        holds!(
+            checkpoints.newest_is_durable,
+            "the newest checkpoint is on the disk before the other slot is written (R1)"
+        );
+        check!(next.check_behind(&checkpoints.newest));
         self.say_begun(&next);
         let run = *self.run.lock();
         if (next.position, next.seq) != (checkpoints.newest.position, checkpoints.newest.seq) {
@@ -50,6 +55,17 @@ impl<S: Storage> Index<S> {
         next.number = checkpoints.number;
         next.nonce = self.nonce;
         let bytes: [u8; CHECKPOINT_LEN] = next.encode(&self.queue_id);
+        holds!(
+            checkpoints.number > checkpoints.newest.number,
+            "a checkpoint is numbered above the newest, {}, as {}",
+            checkpoints.newest.number,
+            checkpoints.number
+        );
+        holds!(
+            checkpoints.newest_in.other().offset() != checkpoints.newest_in.offset(),
+            "the slot of the newest checkpoint is not overwritten: {:?}",
+            checkpoints.newest_in
+        );
         self.sheet.copy_in(checkpoints.newest_in.other().offset(), &bytes);
         checkpoints.newest_in = checkpoints.newest_in.other();
         checkpoints.newest = next;

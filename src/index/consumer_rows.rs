@@ -35,6 +35,10 @@ impl<F: StorageFile> PlaceRow<F> {
         let slot = self.number & 1;
         let slot = self.at.pair + slot as usize * PLACE_SLOT_LEN;
         self.sheet.store_row(slot, place.words(), place.crc(self.seed));
+        holds!(
+            newest_place(&self.sheet, self.at, self.seed) == Some(place),
+            "the place that was stored last counts: {place:?}"
+        );
         if place.number.is_multiple_of(COPIED_EVERY) {
             self.store_copy(place);
         }
@@ -121,7 +125,17 @@ impl<S: Storage> Index<S> {
             sheet.copy_in(at.copy, &wanted);
             place_row.store_copy(Place { number: place_row.number, ..place });
         }
+        holds!(
+            known.is_some() || !extents.consumers.contains(&row) || name.is_empty(),
+            "the row {row}, which {name:?} gets, was free"
+        );
+        holds!(
+            newest_place(sheet, at, seed).is_some_and(|stored| stored.spot() == place.spot()),
+            "the place of {name:?} is stored in row {row}, at {:?}",
+            place.spot()
+        );
         extents.consumers.insert(row);
+        check!(extents.check());
         Ok((row, place_row))
     }
 
@@ -197,6 +211,7 @@ impl<S: Storage> Index<S> {
             }
             sheet.copy_in(at.copy, &[0; PLACE_PAIR_LEN]);
         }
+        holds!(extents.consumers.contains(&row), "the consumer {name:?}, in row {row}, was there");
         extents.consumers.remove(&row);
         extents.removed.insert(row, self.syncs.ticket());
     }

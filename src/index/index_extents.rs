@@ -26,6 +26,37 @@ pub(super) struct Extents<F> {
 }
 
 impl<F> Extents<F> {
+    /// Extents lie in the file and apart, and each row has one owner.
+    #[cfg(any(test, debug_assertions, fuzzing))]
+    pub(super) fn check(&self) {
+        let file_len = self.file_len;
+        let mut extents: Vec<Extent> = self.sheets.iter().map(|(extent, _)| *extent).collect();
+        extents.sort_unstable_by_key(|extent| extent.offset);
+        for extent in &extents {
+            let end = extent.end();
+            holds!(end <= file_len, "an extent ends in the file, of {file_len} bytes: {extent:?}");
+            holds!(extent.rows > 0, "an extent has rows: {extent:?}");
+        }
+        for (extent, next) in extents.iter().zip(extents.iter().skip(1)) {
+            let (end, begin) = (extent.end(), u64::from(next.offset));
+            holds!(end <= begin, "an extent ends at {end}, before {begin}, where another begins");
+        }
+        let rows = rows_of(&self.sheets, ExtentKind::Consumers);
+        let last = self.consumers.last().copied();
+        holds!(last.is_none_or(|last| last < rows), "consumers have rows, {last:?} of {rows}");
+        let mut owners: Vec<u32> =
+            self.acks_rows.iter().flatten().map(|owner| owner.consumer).collect();
+        owners.sort_unstable();
+        holds!(owners.is_sorted_by(|a, b| a < b), "a consumer has one row of acks: {owners:?}");
+        let rows = rows_of(&self.sheets, ExtentKind::Acks) as usize;
+        let owned = self.acks_rows.iter().rposition(Option::is_some);
+        holds!(owned.is_none_or(|row| row < rows), "owned rows of acks are there: {owned:?}");
+        let mut owners: Vec<u32> =
+            self.attempts_rows.iter().flatten().map(|stored| stored.owner).collect();
+        owners.sort_unstable();
+        holds!(owners.is_sorted_by(|a, b| a < b), "a consumer has one row of counts: {owners:?}");
+    }
+
     pub(super) fn of(
         image: &IndexImage,
         sheets: Vec<(Extent, Sheet<F>)>,

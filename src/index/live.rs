@@ -76,6 +76,8 @@ impl<S: Storage> Index<S> {
         self.sheet.store_u64(at + 8, seq);
         self.sheet.store_u64(at, position);
         self.sheet.store_u64(at + 16, format::tail_check(self.key, position, seq));
+        holds!(self.mark(older) == Some(spot), "the durable mark that is stored is {spot:?}");
+        holds!(older != other, "the newer of the two marks stays while {spot:?} is stored");
         other
     }
 
@@ -171,6 +173,10 @@ impl<S: Storage> Index<S> {
         // The first copy is whole before the second one is overwritten.
         fence(Ordering::SeqCst);
         self.sheet.copy_in(index_at::LIVE + live_at::RUN_B, &bytes);
+        holds!(
+            run.next.is_none_or(|next| next.reserved <= next.gap && next.gap <= next.seq),
+            "the run record names numbers that are missing: {run:?}"
+        );
     }
 
     /// Changes the run record and stores it.
@@ -193,6 +199,10 @@ impl<S: Storage> Index<S> {
     /// Stores how the next segment begins, after the last one was closed. This stays until the next
     /// call: the segment that states it may be lost until it is durable.
     pub(crate) fn set_next(&self, next: Option<Next>) {
+        holds!(
+            next.is_none_or(|next| next.reserved <= next.gap && next.gap <= next.seq),
+            "the numbers missing before the next segment are numbers: {next:?}"
+        );
         self.change_run(|run| run.next = next);
     }
 
@@ -202,6 +212,7 @@ impl<S: Storage> Index<S> {
         self.change_run(|run| {
             before = run.reservation;
             run.reservation = run.reservation.max(seq);
+            holds!(before <= run.reservation, "a reservation to {before} is not cut to {seq}");
         });
         before
     }
@@ -225,7 +236,14 @@ impl<S: Storage> Index<S> {
 
     /// Stores up to which numbers messages were evicted, and why.
     pub(crate) fn set_evicted(&self, evicted: &Evicted) {
-        self.change_run(|run| run.evicted = *evicted);
+        self.change_run(|run| {
+            holds!(
+                run.evicted.dropped <= evicted.dropped && run.evicted.expired <= evicted.expired,
+                "what was evicted stays evicted: {:?} is followed by {evicted:?}",
+                run.evicted
+            );
+            run.evicted = *evicted;
+        });
     }
 
     /// Declares the rows of segments invalid until [`set_rows_are`](Self::set_rows_are). The caller
@@ -244,6 +262,11 @@ impl<S: Storage> Index<S> {
             return Ok(());
         }
         self.try_change_run(|run| {
+            holds!(
+                run.next_life <= next_life,
+                "the next life does not fall, from {} to {next_life}",
+                run.next_life
+            );
             run.next_life = next_life;
             run.flags |= FLAG_CHANGING;
         })

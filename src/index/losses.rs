@@ -43,6 +43,7 @@ impl Evicted {
         } else {
             self.dropped = end;
         }
+        holds!(self.end() == end, "all below {end} was evicted, by {self:?}");
     }
 
     /// Why `seq` was evicted, and the first number after it that was not, or has another cause.
@@ -51,6 +52,7 @@ impl Evicted {
         let marks = [(self.dropped, GapCause::Dropped), (self.expired, GapCause::Expired)];
         let (end, cause) =
             marks.into_iter().filter(|(mark, _)| seq < *mark).min_by_key(|(mark, _)| *mark)?;
+        holds!(seq < end && end <= self.end(), "message {seq} lies before {end}, in {self:?}");
         Some((cause, end))
     }
 }

@@ -147,6 +147,11 @@ impl<S: Storage> Index<S> {
             clear_consumer(&sheets, *row);
         }
         let file_len = len.max(index_at::END as u64);
+        holds!(
+            image.extents.iter().all(|extent| extent.end() <= file_len),
+            "the extents lie in the index file, of {file_len} bytes: {:?}",
+            image.extents
+        );
         Ok(Index {
             sheets: whole,
             queue_id,

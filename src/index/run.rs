@@ -67,6 +67,10 @@ impl Run {
         }
         let crc = !crc32c(crc32c(u32::MAX, queue_id), &bytes[..at::RUN_CRC]);
         LittleEndian::write_u32(&mut bytes[at::RUN_CRC..], crc);
+        holds!(
+            Run::decode(&bytes, queue_id).is_none_or(|read| read == *self),
+            "a run record that is written is read as it was, if a queue can have it: {self:?}"
+        );
         bytes
     }
 

@@ -41,6 +41,10 @@ impl<S: Storage> Index<S> {
         let Some((sheet, offset)) = row_of(&extents.sheets, ExtentKind::Segments, slot) else {
             return false;
         };
+        holds!(
+            header.is_none_or(|header| header.allocated <= header.length),
+            "the row of segment {slot} promises no more bytes than there are: {header:?}"
+        );
         let bytes = header.map_or([0; SEGMENT_ROW_LEN], SegmentHeader::encode);
         sheet.copy_in(offset, &bytes);
         true
@@ -86,6 +90,7 @@ impl<S: Storage> Index<S> {
         extents.sheets.push((extent, sheet));
         extents.file_len = offset + len;
         self.len.store(extents.file_len, Ordering::Relaxed);
+        check!(extents.check());
         Ok(())
     }
 }

@@ -33,6 +33,10 @@ impl Syncs {
 
     /// Notes that the sync with this number succeeded.
     pub(crate) fn end(&self, number: u64) {
+        check!(let begun = self.begun.load(Ordering::SeqCst));
+        check!(let done = self.done.load(Ordering::SeqCst));
+        holds!(number <= begun, "sync {number} was begun, as {begun} were");
+        holds!(done < number, "syncs end one after the other, {number} behind {done}");
         self.done.store(number, Ordering::Release);
     }
 

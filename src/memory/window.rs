@@ -150,6 +150,7 @@ impl Window {
             self.weight += BULK;
         }
         self.weight -= 1;
+        holds!(self.weight > 0, "who shares a window keeps a reference of its own");
         self.same(1)
     }
 
@@ -157,6 +158,12 @@ impl Window {
     #[inline]
     pub(crate) fn clone_shared(&self) -> Window {
         self.mapping().references.add(1);
+        holds!(
+            self.references() > self.weight,
+            "of {} references {} are here, and one is new",
+            self.references(),
+            self.weight
+        );
         self.same(1)
     }
 
@@ -214,6 +221,7 @@ impl Window {
             let Ok(mut copy) = MmapOptions::new().len(self.len).map_anon() else {
                 return;
             };
+            holds!(valid <= self.len, "of a window of {} bytes {valid} are kept", self.len);
             copy[..valid].copy_from_slice(self.bytes(0, valid));
             // SAFETY: both ranges are whole mappings of `len` bytes (rounded up to pages alike):
             // that of `copy`, and this window's. For a thread that reads there, the exchange is one

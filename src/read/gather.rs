@@ -59,6 +59,7 @@ impl Scratch {
 
     /// Marks the first `len` bytes as the payload of the record `seq`.
     fn complete(&mut self, len: usize, seq: u64) {
+        holds!(len <= self.bytes.len(), "the message {seq}, of {len} bytes, was gathered whole");
         self.bytes.truncate(len);
         self.seq = Some(seq);
     }
@@ -223,6 +224,7 @@ impl<S: Storage> Chain<'_, S> {
             }
         }
         self.checksum = words.crc();
+        holds!(self.position < end, "a fragment at {} ends behind it, at {end}", self.position);
         self.len += len;
         self.position = end;
         Ok(Some(fragment.kind))

@@ -82,6 +82,29 @@ impl<F: StorageFile> Cursor<F> {
         }
     }
 
+    /// The cursor stands in its open segment, and sees no more than is visible.
+    #[cfg(any(test, debug_assertions, fuzzing))]
+    fn check<S: Storage<File = F>>(&self, core: &Core<S>) {
+        let end = core.committed.spot();
+        let (limit, spot) = (self.limit, self.spot);
+        holds!(limit <= end.position, "what is read, to {limit}, is committed, to {end:?}");
+        holds!(spot.seq <= end.seq, "the cursor at {spot:?} does not pass the end, {end:?}");
+        if let Some(segment) = &self.segment {
+            let (base, end) = (segment.header.base, segment.header.end());
+            holds!(
+                base <= spot.position && spot.position <= end,
+                "the cursor at {spot:?} stands in its segment, from {base} to {end}"
+            );
+        }
+        if let Some(record) = &self.found {
+            let (seq, end) = (record.seq, record.end);
+            holds!(seq == spot.seq, "the record at the cursor, {spot:?}, has the number {seq}");
+            holds!(spot.position < end, "the record at {spot:?} ends behind it, at {end}");
+            holds!(end <= limit, "the record at {spot:?} ends at {end}, before {limit}");
+        }
+        self.view.check();
+    }
+
     #[inline(always)]
     pub(crate) fn spot(&self) -> Spot {
         self.spot
@@ -175,6 +198,11 @@ impl<F: StorageFile> Cursor<F> {
     /// Steps over the record at the spot.
     #[inline(always)]
     pub(crate) fn step_over(&mut self, record: Record) {
+        holds!(
+            record.seq == self.spot.seq && record.end > self.spot.position,
+            "the cursor at {:?} steps over the record there: {record:?}",
+            self.spot
+        );
         self.found = None;
         self.spot = Spot { position: record.end, seq: record.seq + 1 };
         let is_behind = |segment: &Arc<Segment<F>>| segment.header.end() <= record.end;
@@ -190,6 +218,12 @@ impl<F: StorageFile> Cursor<F> {
         if self.found.is_none() {
             self.found = Some(record);
         }
+        holds!(
+            record.seq == self.spot.seq,
+            "the record that is remembered, {}, is at the cursor, {:?}",
+            record.seq,
+            self.spot
+        );
     }
 
     /// Whether the payload of the last record was verified.

@@ -95,6 +95,10 @@ impl<F: StorageFile> Cursor<F> {
 
     /// Leaves the segment that ends at `end`.
     pub(super) fn cross(&mut self, end: u64) {
+        holds!(
+            self.segment.as_ref().is_none_or(|segment| segment.header.end() <= end),
+            "the segment that is left behind ends at {end}"
+        );
         self.spot.position = self.spot.position.max(end);
         self.crossed = true;
         self.release();

@@ -22,6 +22,7 @@ pub(super) fn pass_to(
     let (cause, below) = stated.map_or_else(known, |cause| (cause, u64::MAX));
     let next = seq.min(below);
     let gap = Gap { first: spot.seq, last: next - 1, cause };
+    holds!(spot.seq < next && next <= seq, "a gap to {seq} begins with {gap:?}");
     spot.seq = next;
     Err(Error::Gap(gap))
 }

@@ -40,6 +40,7 @@ impl Pause {
         } else if came.saturating_mul(TRICKLE) < spins {
             self.spins = (self.spins / 2).max(SHORTEST);
         }
+        holds!((SHORTEST..=LONGEST).contains(&self.spins), "a pause has {} spins", self.spins);
     }
 }
 

@@ -26,7 +26,10 @@ impl<F: StorageFile> Cursor<F> {
     ) -> Result<bool, Box<Error>> {
         let check = if check == Check::Never { Check::Never } else { Check::Now };
         self.found = None;
-        self.found = self.search(core, check)?;
+        let searched = self.search(core, check);
+        check!(self.check(core));
+        self.found = searched?;
+        check!(self.check(core));
         Ok(self.found.is_some())
     }
 
@@ -240,6 +243,11 @@ impl<F: StorageFile> Cursor<F> {
                 Err(error) => return Err(error),
             }
         }
+        holds!(
+            begin.position <= cursor.spot.position,
+            "a seek to {seq} begins at {begin:?} and ends behind it, at {:?}",
+            cursor.spot
+        );
         Ok(Some(cursor.spot))
     }
 }

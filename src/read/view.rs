@@ -49,6 +49,24 @@ pub(super) enum Needs {
 }
 
 impl View {
+    /// What is seen lies in the window, of which there is one if anything is seen.
+    #[cfg(any(test, debug_assertions, fuzzing))]
+    pub(super) fn check(&self) {
+        let has_window = self.window.is_some();
+        holds!(
+            has_window == (self.backing != Backing::Nothing),
+            "a view of {:?} has a window or none: {has_window}",
+            self.backing
+        );
+        let (len, seen) = (self.window.as_ref().map_or(0, Window::len) as u64, self.end);
+        let bytes = seen.wrapping_sub(self.base);
+        holds!(
+            seen == 0 || bytes <= len,
+            "what is seen, from {} to {seen}, lies in a window of {len} bytes",
+            self.base
+        );
+    }
+
     pub(super) fn new() -> View {
         View {
             window: None,

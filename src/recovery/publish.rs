@@ -29,6 +29,7 @@ pub(super) fn publish<S: Storage>(
     let (reservation, evicted) =
         (reservation(&known.image, known.belief), evicted(&known.image, known.belief));
     let known_gaps = missing_numbers(&known.rows.live, next);
+    check!(check_end(&known.rows.live, tail, durable, next_life));
     let retained_from = known
         .image
         .checkpoint
@@ -100,6 +101,33 @@ pub(super) fn publish<S: Storage>(
         consumers: known.image.consumers,
         index: known.index,
     })
+}
+
+/// What an opening found agrees with itself.
+#[cfg(any(test, debug_assertions, fuzzing))]
+fn check_end(live: &[Row], tail: PlacedTail, durable: Spot, next_life: u64) {
+    let PlacedTail { spot, next } = tail;
+    holds!(
+        durable.position <= spot.position && durable.seq <= spot.seq,
+        "the durable mark, {durable:?}, does not pass the tail, {spot:?}"
+    );
+    holds!(
+        live.iter().all(|row| row.header.life < next_life),
+        "the next life, {next_life}, was never used: {live:?}"
+    );
+    holds!(
+        live.last().is_none_or(|row| row.header.base <= spot.position),
+        "the last segment begins before the tail, {spot:?}: {:?}",
+        live.last()
+    );
+    holds!(
+        next.is_none_or(|next| next.missing.is_sound(next.seq)),
+        "the numbers that the next segment is to state are numbers: {next:?}"
+    );
+    holds!(
+        next.is_none_or(|next| next.seq == spot.seq && spot.position <= next.base),
+        "the next segment, {next:?}, begins at the tail or behind it: {spot:?}"
+    );
 }
 
 /// The durable mark to store. It stays before the numbers that are missing before the `next`
@@ -193,6 +221,10 @@ fn without_overlap(stated: impl Iterator<Item = Gap>) -> Vec<Gap> {
             gaps.push(Gap { first, ..gap });
         }
     }
+    holds!(
+        gaps.windows(2).all(|gaps| gaps[0].last < gaps[1].first),
+        "gaps are in order and do not overlap: {gaps:?}"
+    );
     gaps
 }
 

@@ -189,6 +189,16 @@ impl Rows {
             }
         }
         self.live = kept;
+        holds!(
+            self.live.windows(2).all(|rows| rows[0].header.life < rows[1].header.life),
+            "lives grow with positions: {:?}",
+            self.live
+        );
+        holds!(
+            self.live.windows(2).all(|rows| rows[0].header.end() <= rows[1].header.base),
+            "live segments do not overlap: {:?}",
+            self.live
+        );
     }
 }
 

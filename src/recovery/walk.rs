@@ -126,6 +126,7 @@ pub(super) fn walk<S: Storage>(
         walk.go_through(row, &mut scan, |bytes| events::recovering(storage.path(), bytes))
             .map_err(fail)?;
     }
+    check!(walk.walked.check(start));
     Ok(walk.walked)
 }
 
@@ -222,6 +223,11 @@ impl Walk {
                         && self.unit.seal_holds(&seen, scan)? =>
                 {
                     let end = Spot { position: seen.end(), seq: self.at.seq };
+                    holds!(
+                        self.at.position < end.position,
+                        "a walk at {:?} goes on behind the fragment there, to {end:?}",
+                        self.at
+                    );
                     self.unit.add_to_seal(&seen);
                     self.at = self.unit.add(&seen.fragment, self.at, end, &mut self.walked);
                     self.chain = seen.checksum();

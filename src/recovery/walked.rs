@@ -16,3 +16,35 @@ pub(super) struct Walked {
     pub(super) published: u64,
     pub(super) units_behind: u64,
 }
+
+impl Walked {
+    /// A walk from `start` has a tail behind it, and between them holes that do not overlap.
+    #[cfg(any(test, debug_assertions, fuzzing))]
+    pub(super) fn check(&self, start: Spot) {
+        let (tail, holes) = (self.tail, &self.holes);
+        holds!(
+            start.position <= tail.position && start.seq <= tail.seq,
+            "a walk from {start:?} ends behind it, at {tail:?}"
+        );
+        for hole in holes {
+            let (from, to) = (hole.start, hole.end);
+            holds!(
+                from.position < to.position && from.seq <= to.seq,
+                "a hole ends behind its beginning: {hole:?}"
+            );
+            holds!(
+                start.position <= from.position && to.position <= tail.position,
+                "a hole lies between the start, {start:?}, and the tail, {tail:?}: {hole:?}"
+            );
+        }
+        holds!(
+            holes.windows(2).all(|holes| holes[0].end.position <= holes[1].start.position),
+            "holes are in order and do not overlap: {holes:?}"
+        );
+        holds!(
+            self.empty.iter().all(|empty| empty.start.position < empty.end.position),
+            "space without records has bytes: {:?}",
+            self.empty
+        );
+    }
+}

@@ -94,6 +94,7 @@ impl<F: StorageFile> List<F> {
                 behind = behind.min(created);
             }
         }
+        holds!(count <= self.live.len(), "of {} segments {count} are too old", self.live.len());
         count
     }
 }
@@ -111,6 +112,7 @@ impl<S: Storage> Segments<S> {
         list.expired_from.get_or_insert(from);
         (0..count).for_each(|_| list.drain_front());
         self.note_passed();
+        check!(list.check());
         let retained_from = list.first_seq()?;
         context.evicted.lock().note(GapCause::Expired, retained_from);
         Some(retained_from)
@@ -146,6 +148,7 @@ impl<S: Storage> Segments<S> {
         row.header = header;
         let row = *row;
         list.write_row(context, &row);
+        holds!(created <= until || until == 0, "messages are written from {created} to {until}");
         Ok(())
     }
 }

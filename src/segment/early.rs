@@ -64,6 +64,11 @@ impl<F: StorageFile> List<F> {
             row.header.disk = disk_bytes(&segment.file, 0, cut);
             self.write_row(context, &row);
         }
+        holds!(
+            (segment.header.base..=segment.header.end()).contains(&segment.allocated_end()),
+            "a segment that is cut at {cut} ends in itself: {:?}",
+            segment.header
+        );
         self.live[at - 1] = row;
         self.note_store(&segment);
     }
@@ -84,6 +89,7 @@ impl<F: StorageFile> List<F> {
             let row = *row;
             self.write_row(context, &row);
         }
+        check!(self.check());
     }
 }
 

@@ -60,6 +60,11 @@ impl<F: StorageFile> Segment<F> {
     /// Returns the file offset of a position of this segment.
     #[inline]
     pub(crate) fn offset(&self, position: u64) -> u64 {
+        check!(let (base, end) = (self.header.base, self.header.end()));
+        holds!(
+            base <= position && position <= end,
+            "position {position} lies in the segment from {base} to {end}"
+        );
         SEGMENT_HEADER_LEN + (position - self.header.base)
     }
 
@@ -96,6 +101,8 @@ impl<F: StorageFile> Segment<F> {
     /// slower.
     pub(crate) fn fill(&self, end: u64) {
         let from = self.filled();
+        check!(let allocated = self.allocated());
+        holds!(end <= allocated, "fresh space is filled to {end}, within {allocated}");
         if from < end {
             let _ = self.file.write_zeros_at(from, end - from);
             self.filled.store(end, Ordering::Relaxed);

@@ -90,6 +90,14 @@ impl Geometry {
         let cap = max_mapped_arenas.map(|arenas| u64::from(arenas).saturating_mul(arena_size));
         let max_mapped = cap.unwrap_or(u64::MAX);
         let window_len = if max_mapped / most_len < 3 { arena_size } else { most_len };
+        holds!(
+            least_len <= usual_len && usual_len <= most_len,
+            "segments have lengths from {least_len} by {usual_len} to {most_len}"
+        );
+        holds!(
+            window_len <= most_len.max(arena_size) && window_len.is_multiple_of(page),
+            "a window of {window_len} bytes is a whole segment of {most_len} or an arena"
+        );
         Geometry { least_len, usual_len, most_len, drops_ahead, window_len, max_mapped }
     }
 
@@ -119,7 +127,14 @@ impl Geometry {
         if present > length && backlog >= length {
             length *= 2;
         }
-        length.min(most)
+        let length = length.min(most);
+        holds!(
+            self.least_len <= length && length <= self.most_len,
+            "a segment of {length} bytes has a length between {} and {}",
+            self.least_len,
+            self.most_len
+        );
+        length
     }
 }
 

@@ -121,7 +121,12 @@ impl<F: StorageFile> List<F> {
             self.open.push((row.header.life, Arc::downgrade(segment)));
             self.note_store(segment);
             self.write_row(context, &row);
+            holds!(
+                segment.header.base == plan.base && segment.header.first_seq == plan.first_seq,
+                "a segment begins as planned: {plan:?}"
+            );
         }
+        check!(self.check());
         context.index.set_rows_are(self.rows_are());
         made.map(|(segment, _)| segment)
     }
@@ -137,6 +142,8 @@ impl<F: StorageFile> List<F> {
         let life = self.names.next_life;
         context.begin_life(life + 1)?;
         self.names.next_life += 1;
+        check!(let mut rows = self.live.iter().chain(self.recycling.rows()));
+        holds!(rows.all(|row| row.header.life < life), "the life {life} was never used");
         Ok(SegmentHeader {
             version: context.index.version(),
             state,
@@ -191,6 +198,10 @@ impl<F: StorageFile> List<F> {
             context.index.set_rows_are(self.rows_are());
         }
         let allocated = got?;
+        holds!(
+            have <= allocated && exact <= allocated && allocated <= length,
+            "a file of {length} bytes that had {have} has {exact} now, and not {allocated}"
+        );
         segment.allocated.store(allocated, Ordering::Release);
         context.pool.grown(segment.header.life, allocated);
         if let Some(row) =
@@ -201,6 +212,7 @@ impl<F: StorageFile> List<F> {
             let row = *row;
             self.write_row(context, &row);
         }
+        check!(self.check());
         Ok(())
     }
 
@@ -221,7 +233,12 @@ impl<F: StorageFile> List<F> {
         let first = if have == 0 { overhead(length) } else { 0 };
         let left = limit.saturating_sub(self.limited_bytes() + context.index.len() + first);
         let page = crate::memory::page_size();
-        end.min(have + left / page * page)
+        let within = end.min(have + left / page * page);
+        holds!(
+            within <= have || self.limited_bytes() + context.index.len() + within - have <= limit,
+            "a file that grows from {have} to {within} stays within {limit}"
+        );
+        within
     }
 
     /// Allocates the range of a segment file of that length, if the limits allow it. Returns the
@@ -238,6 +255,7 @@ impl<F: StorageFile> List<F> {
         // The list does not count a file that is being made.
         let first = if have == 0 { overhead(length) } else { 0 };
         let needed = end - have + first;
+        holds!(have < end && end <= length, "bytes {have} to {end} lie in a file of {length}");
         let index = context.index.len();
         let used = self.limited_bytes() + index;
         // A queue that drops its oldest messages ahead of need begins a segment only when all of it

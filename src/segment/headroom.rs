@@ -64,6 +64,8 @@ impl<S: Storage> Segments<S> {
             return RoomAhead::Little;
         }
         list.headroom = (list.headroom + 1).min(MOST_HEADROOM);
+        check!(let headroom = list.headroom);
+        holds!(headroom <= MOST_HEADROOM, "the headroom is of {headroom} segments, a few");
         RoomAhead::Nothing
     }
 
@@ -91,6 +93,7 @@ impl<S: Storage> Segments<S> {
         self.note_passed();
         let first_held = list.first_seq()?;
         context.evicted.lock().note(GapCause::Dropped, first_held);
+        check!(list.check());
         Some(first_held)
     }
 }

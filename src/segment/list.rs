@@ -51,6 +51,87 @@ pub(crate) struct List<F> {
 }
 
 impl<F: StorageFile> List<F> {
+    /// The live segments are in order, and each segment is in one place. Where files were found
+    /// under other names, or are lost, their names are not looked at.
+    #[cfg(any(test, debug_assertions, fuzzing))]
+    pub(super) fn check(&self) {
+        self.check_live();
+        self.check_open();
+        let rows = || self.live.iter().chain(self.recycling.rows());
+        let next_life = self.names.next_life;
+        for Row { slot, header, .. } in rows() {
+            let (life, allocated, length) = (header.life, header.allocated, header.length);
+            holds!(life < next_life, "segment {slot} has the life {life}, below {next_life}");
+            holds!(allocated <= length, "segment {slot} has {allocated} bytes of {length}");
+            let is_named = self.names.slots.0.get(*slot as usize).is_some_and(|taken| *taken);
+            holds!(is_named || self.names.are_doubtful, "the name of segment {slot} is taken");
+        }
+        let mut lives: Vec<u64> = rows().map(|row| row.header.life).collect();
+        lives.sort_unstable();
+        holds!(lives.is_sorted_by(|a, b| a < b), "each segment is listed once: {lives:?}");
+        let mut slots: Vec<u32> = rows().map(|row| row.slot).collect();
+        slots.sort_unstable();
+        let apart = slots.is_sorted_by(|a, b| a < b);
+        holds!(apart || self.names.are_doubtful, "each name has one segment: {slots:?}");
+        self.recycling.check();
+        let (oldest, retained_from) = (self.first_seq(), self.recycling.retained_from);
+        holds!(
+            oldest.is_none_or(|oldest| retained_from <= oldest),
+            "the disk says that all below {retained_from} is given back, and {oldest:?} is held"
+        );
+        let headroom = self.headroom;
+        holds!(headroom > 0, "there is headroom, of {headroom} segments");
+    }
+
+    #[cfg(any(test, debug_assertions, fuzzing))]
+    fn check_live(&self) {
+        for (row, next) in self.live.iter().zip(self.live.iter().skip(1)) {
+            let (row, next) = (&row.header, &next.header);
+            let (end, base) = (row.end(), next.base);
+            holds!(end <= base, "a live segment ends at {end}, where the next is to begin: {base}");
+            let (life, later) = (row.life, next.life);
+            holds!(life < later, "the live segment behind that of life {life} is later: {later}");
+            let (first, seq) = (row.first_seq, next.first_seq);
+            holds!(first <= seq, "numbers do not fall, from {first} to {seq}");
+        }
+        for row in &self.live {
+            let (life, early) = (row.header.life, row.early_end);
+            holds!(
+                early.is_none_or(|early| early.life < life),
+                "the segment that ends before that of life {life} is an older one: {early:?}"
+            );
+            let header = &row.header;
+            holds!(
+                header.missing.is_sound(header.first_seq),
+                "the numbers missing before {header:?} are numbers, the reserved among them"
+            );
+        }
+    }
+
+    /// What the list keeps open is live, and is not synced or was handed on.
+    #[cfg(any(test, debug_assertions, fuzzing))]
+    fn check_open(&self) {
+        let row = |life: u64| self.live.iter().find(|row| row.header.life == life);
+        for life in self.kept_open.iter().map(|open| open.header.life) {
+            let row = row(life);
+            holds!(
+                row.is_some_and(|row| row.unsynced_store != 0),
+                "the segment of life {life} is kept open until it is synced: {row:?}"
+            );
+        }
+        for life in self.handed_on.iter().map(|open| open.header.life) {
+            holds!(row(life).is_some(), "the segment of life {life}, which stays open, is live");
+        }
+        let mut lives: Vec<u64> = self.kept_open.iter().map(|open| open.header.life).collect();
+        lives.sort_unstable();
+        holds!(lives.is_sorted_by(|a, b| a < b), "a segment is kept open once: {lives:?}");
+        let mut open: Vec<u64> = self.open.iter().map(|(life, _)| *life).collect();
+        open.sort_unstable();
+        open.dedup();
+        let many = (open.len(), self.open.len());
+        holds!(many.1 <= 2 * many.0 + 64, "what is closed is forgotten: {many:?} are open");
+    }
+
     /// Returns all disk bytes except the index's: [`limited_bytes`](Self::limited_bytes) and the
     /// bytes of removed files that readers still have open.
     pub(crate) fn disk_bytes(&self) -> u64 {

@@ -126,6 +126,8 @@ impl<S: Storage> Segments<S> {
                         other_bytes: found.other_bytes,
                         directory_changes: 1,
                         rows_complete: found.rows_complete,
+                        #[cfg(any(test, debug_assertions, fuzzing))]
+                        are_doubtful: false,
                     },
                 },
             ),
@@ -227,6 +229,7 @@ impl<S: Storage> Segments<S> {
             any = true;
         }
         self.passed.fetch_add(u64::from(any), Ordering::Relaxed);
+        check!(list.check());
         any
     }
 
@@ -240,6 +243,7 @@ impl<S: Storage> Segments<S> {
         list.drain_front();
         let first_held = list.first_seq()?;
         context.evicted.lock().note(GapCause::Dropped, first_held);
+        check!(list.check());
         Some(first_held)
     }
 
@@ -255,6 +259,7 @@ impl<S: Storage> Segments<S> {
             list.drain(row);
             any = true;
         }
+        check!(list.check());
         any
     }
 
@@ -290,6 +295,12 @@ impl<S: Storage> Segments<S> {
             open.end_at(tail.position);
         }
         list.drain_front();
+        check!(let (base, end) = (header.base, header.end()));
+        holds!(
+            base <= tail.position,
+            "the tail {tail:?} lies in the only segment, which goes, or behind it: {base} to {end}"
+        );
+        check!(list.check());
         Some(header.end())
     }
 

@@ -14,6 +14,7 @@ impl Slots {
             self.0.resize(slot + 1, false);
         }
         self.0[slot] = true;
+        holds!(self.lowest_free() as usize != slot, "slot {slot}, which is taken, is not free");
     }
 
     pub(super) fn remove(&mut self, slot: &u32) {
@@ -49,6 +50,9 @@ pub(crate) struct Names {
     pub(super) directory_changes: u64,
     /// Whether every segment has its row in the index.
     pub(super) rows_complete: bool,
+    /// A file was looked for under other names: two rows may have one.
+    #[cfg(any(test, debug_assertions, fuzzing))]
+    pub(super) are_doubtful: bool,
 }
 
 #[cfg(test)]

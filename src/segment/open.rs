@@ -70,6 +70,7 @@ impl<S: Storage> Segments<S> {
                 list.kept_open.push(segment);
             }
         }
+        check!(list.check());
     }
 
     /// Closes the files that the list keeps open, when the queue closes.
@@ -104,6 +105,12 @@ impl<F: StorageFile> List<F> {
             return Ok(open);
         }
         let segment = open_life(storage, row.slot, &row.header)?.segment_of(row);
+        holds!(
+            self.live.iter().any(|live| live.header.life == life),
+            "the segment of life {life}, which is opened, is live"
+        );
+        check!(let (allocated, length) = (segment.allocated(), segment.header.length));
+        holds!(allocated <= length, "of the file {allocated} bytes are used, of {length} at most");
         self.open.retain(|(_, open)| open.strong_count() > 0);
         self.open.push((life, Arc::downgrade(&segment)));
         Ok(segment)
@@ -123,6 +130,7 @@ impl<F: StorageFile> List<F> {
         {
             self.kept_open.push(Arc::clone(segment));
         }
+        check!(self.check());
     }
 
     /// Returns the base of the first segment that a flush from `position` on must consider: the
@@ -175,6 +183,7 @@ impl<F: StorageFile> List<F> {
             row.unsynced_store = 0;
             self.kept_open.retain(|open| open.header.life != life);
         }
+        check!(self.check());
     }
 
     /// Opens the live segment `row`, and searches the directory for its file if it is not under its
@@ -240,6 +249,12 @@ impl<F: StorageFile> List<F> {
         // The index keeps its segment rows, marked as possibly wrong: the next opening reads the
         // headers instead.
         self.names.rows_complete = false;
+        check!(self.names.are_doubtful = true);
+        check!(self.check());
+        holds!(
+            found == self.live.iter().any(|row| row.header.life == life),
+            "the segment of life {life} is live if its file was found, and it was not or was"
+        );
         found
     }
 }

@@ -133,6 +133,16 @@ impl Pool {
             mapped.lending = true;
         }
         let window = mapped.window.clone_shared();
+        holds!(
+            (key.1 * unit..key.1 * unit + key.2).contains(&offset),
+            "the window {key:?} has the offset {offset}, in units of {unit}"
+        );
+        holds!(
+            mapped.allocated <= file_len,
+            "of a file of {file_len} bytes {} are allocated",
+            mapped.allocated
+        );
+        check!(windows.check(&self.geometry));
         Ok(Some(Granted { window, start: key.1 * unit, lending: may_lend }))
     }
 
@@ -152,6 +162,7 @@ impl Pool {
         for (_, mapped) in windows.mapped.iter_mut().filter(|(key, _)| key.0 == life) {
             mapped.allocated = mapped.allocated.min(allocated);
         }
+        check!(windows.check(&self.geometry));
     }
 
     /// Returns whether only the pool refers to the segment's windows.
@@ -168,9 +179,14 @@ impl Pool {
         for key in keys {
             if let Some(mut mapped) = windows.mapped.remove(&key) {
                 (mapped.lending, mapped.is_unwanted) = (false, false);
+                holds!(
+                    !mapped.is_in_use(),
+                    "nobody refers to the window {key:?} of a segment that is used again"
+                );
                 windows.mapped.insert((new_life, key.1, key.2), mapped);
             }
         }
+        check!(windows.check(&self.geometry));
     }
 
     /// Unmaps the segment's windows. A window still in use stays mapped, and counts. Once the last
@@ -210,6 +226,25 @@ impl Pool {
 }
 
 impl Windows {
+    /// What is mapped stays within the cap, and each window is what its key says.
+    #[cfg(any(test, debug_assertions, fuzzing))]
+    fn check(&self, geometry: &Geometry) {
+        let (bytes, most) = (self.mapped_bytes(), geometry.max_mapped);
+        holds!(bytes <= most, "{bytes} bytes are mapped, and {most} may be");
+        for ((life, arena, len), mapped) in &self.mapped {
+            let (mapped_len, used) = (mapped.window.len() as u64, mapped.last_used);
+            holds!(mapped_len == *len, "the window of life {life} at {arena} has {len} bytes");
+            holds!(used <= self.clock, "a window was used at {used}, and not after {}", self.clock);
+            let (all, own) = (mapped.window.references(), mapped.window.weight());
+            holds!(own <= all, "of {all} references to a window the pool has {own}");
+            holds!(own > 0, "the pool has a reference to the window of life {life} at {arena}");
+            holds!(
+                !mapped.lending || memory::CAN_DETACH,
+                "messages are lent from the window of life {life} where it can be detached"
+            );
+        }
+    }
+
     fn mapped_bytes(&self) -> u64 {
         self.mapped.values().map(|mapped| mapped.window.len() as u64).sum()
     }
@@ -239,6 +274,10 @@ impl Windows {
         loop {
             let start = offset / wanted * wanted;
             let len = wanted.min(file_len - start);
+            holds!(
+                start <= offset && offset < start + len && start + len <= file_len,
+                "the window at {start}, of {len} bytes, has {offset} and lies in {file_len}"
+            );
             if self.mapped_bytes().saturating_add(len) <= geometry.max_mapped {
                 return Some((start, len));
             }
@@ -258,6 +297,10 @@ impl Windows {
         let Some(key) = idle.min_by_key(|(_, mapped)| mapped.last_used).map(|(key, _)| *key) else {
             return false;
         };
+        holds!(
+            self.mapped.get(&key).is_some_and(|mapped| !mapped.is_in_use()),
+            "nobody refers to the window {key:?}, which is unmapped"
+        );
         self.mapped.remove(&key);
         true
     }

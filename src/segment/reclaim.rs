@@ -69,6 +69,7 @@ impl<S: Storage> Segments<S> {
         if !transfers.iter().any(|transfer| transfer.becomes_spare) {
             transfers.extend(list.take_spare_to_mark());
         }
+        check!(list.check());
         drop(list);
         self.transfer(context, transfers);
         Ok(())
@@ -115,6 +116,7 @@ impl<S: Storage> Segments<S> {
         for transfer in transfers {
             list.finish_transfer(context, transfer);
         }
+        check!(list.check());
         context.index.set_rows_are(list.rows_are());
     }
 
@@ -172,6 +174,7 @@ impl<S: Storage> Segments<S> {
             Err(_) if name_is_free => list.names.slots.remove(&slot),
             Err(_) => {}
         }
+        check!(list.check());
         context.index.set_rows_are(list.rows_are());
     }
 
@@ -192,6 +195,10 @@ impl<S: Storage> Segments<S> {
         }
         reached!("before the directory is synced");
         index.heed("", || storage.sync_directory())?;
+        holds!(
+            needed <= changes,
+            "a sync of the directory covers the {needed} changes that it is for, of {changes}"
+        );
         self.synced_changes.store(changes, Ordering::Release);
         Ok(())
     }

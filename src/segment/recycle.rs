@@ -29,6 +29,10 @@ impl<F: StorageFile> List<F> {
         self.kept_open.retain(|open| open.header.life != life);
         self.handed_on.retain(|open| open.header.life != life);
         self.recycling.drained.push(Drained { row });
+        check!(let is_live = self.live.iter().any(|row| row.header.life == life));
+        holds!(!is_live, "the segment of life {life}, which is drained, is live no more");
+        check!(let is_open = self.kept_open.iter().any(|open| open.header.life == life));
+        holds!(!is_open, "a drained segment, of life {life}, is not synced any more");
     }
 
     /// Begins the transfer of a drained segment. It becomes a spare, unless there are enough spares
@@ -119,7 +123,10 @@ impl<F: StorageFile> List<F> {
     ) {
         let mut row = transfer.row;
         let life = row.header.life;
+        check!(let count = self.recycling.in_transit.len());
         self.recycling.in_transit.retain(|other| other.header.life != life);
+        check!(let left = count - self.recycling.in_transit.len());
+        holds!(left == 1, "the segment of life {life} was in transit once, and not {left} times");
         let gives_back = transfer.becomes_spare && !transfer.was_spare || transfer.is_removed;
         self.recycling.given_back += u64::from(gives_back);
         if transfer.becomes_spare {
@@ -136,6 +143,7 @@ impl<F: StorageFile> List<F> {
             // The removal failed: the segment still counts, and the next `reclaim` tries again.
             self.recycling.drained.push(Drained { row });
         }
+        check!(self.check());
     }
 
     /// Removes a spare to free its space. Returns false when there is none, or the removal failed.
@@ -154,6 +162,7 @@ impl<F: StorageFile> List<F> {
         self.names.directory_changes += 1;
         self.names.slots.remove(&spare.row.slot);
         context.index.write_segment_row(spare.row.slot, None, 0);
+        check!(self.check());
         true
     }
 
@@ -212,6 +221,11 @@ impl<F: StorageFile> List<F> {
             let disk = known.map_or_else(
                 || disk_bytes(&file, row.header.disk, allocated),
                 |known| known.max(allocated),
+            );
+            holds!(
+                allocated <= header.length && fresh_from <= allocated.max(SEGMENT_HEADER_LEN),
+                "a spare has {allocated} bytes of {}, fresh from {fresh_from}",
+                header.length
             );
             let segment = Segment {
                 slot: row.slot,

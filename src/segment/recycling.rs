@@ -115,6 +115,22 @@ pub(crate) struct Recycling<F> {
 }
 
 impl<F> Recycling<F> {
+    /// Files that are kept open are those of drained segments.
+    #[cfg(any(test, debug_assertions, fuzzing))]
+    pub(super) fn check(&self) {
+        let is_drained = |life| self.drained.iter().any(|drained| drained.row.header.life == life);
+        for life in self.drained_files.iter().map(|open| open.header.life) {
+            holds!(is_drained(life), "the file of life {life}, which is kept open, is drained");
+        }
+        for Spare { row, is_fresh, .. } in &self.spares {
+            let store = row.unsynced_store;
+            holds!(
+                store == 0 || !is_fresh,
+                "a spare that was never used has no store, nor {store}"
+            );
+        }
+    }
+
     pub(super) fn new(drained: Vec<Row>, spares: Vec<Row>, retained_from: u64) -> Recycling<F> {
         Recycling {
             drained_files: Vec::new(),

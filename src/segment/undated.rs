@@ -22,6 +22,7 @@ impl Undated {
         let has_more = tail > self.tail;
         let until = if has_more { now } else { self.until.min(now) };
         let begun = self.begun.min(now);
+        holds!(begun <= until, "the first look at a segment, {begun}, was before that at {until}");
         Undated { tail: tail.max(self.tail), begun, until, ..self }
     }
 }

@@ -26,6 +26,11 @@ impl SharedTail {
         if planted!(PositionBeforeNumber) {
             self.position.store(spot.position, Ordering::Release);
         }
+        check!(let before = self.spot());
+        holds!(
+            before.position <= spot.position && before.seq <= spot.seq,
+            "the end of the queue does not go back, from {before:?} to {spot:?}"
+        );
         self.seq.store(spot.seq, Ordering::Relaxed);
         self.position.store(spot.position, Ordering::Release);
     }

@@ -62,6 +62,7 @@ impl<S: Storage> State<S> {
     pub(crate) fn flush_or_wait(&self, spot: Spot, began: Option<Began>) -> Result<()> {
         let mut durable = self.durable.lock();
         durable.want(spot);
+        check!(durable.check());
         while durable.spot.position < spot.position {
             if self.has_run_ended() || self.is_poisoned() {
                 drop(durable);
@@ -82,6 +83,7 @@ impl<S: Storage> State<S> {
     /// Leads a flush: syncs up to [`Durable::wanted`], and every full segment. The caller has
     /// checked that there is no other leader.
     fn lead<'a>(&'a self, mut durable: MutexGuard<'a, Durable>) -> Result<MutexGuard<'a, Durable>> {
+        holds!(!durable.has_leader, "one thread leads a flush at a time");
         durable.has_leader = true;
         let stretch = Stretch { from: durable.spot, to: durable.wanted };
         let target = stretch.to;
@@ -103,6 +105,7 @@ impl<S: Storage> State<S> {
         let mut waiters = 0;
         // A failed sync has poisoned the queue; after any other error the next leader tries again.
         if result.is_ok() || planted!(FailedFlushIsDone) {
+            check!(durable.check_move(target, self.committed.spot()));
             durable.spot = target;
             self.index.set_synced(target);
             if self.durable_only {
@@ -111,6 +114,8 @@ impl<S: Storage> State<S> {
             }
         }
         durable.failures += u64::from(result.is_err());
+        check!(durable.check());
+        check!(self.check_visible(durable.spot));
         if !planted!(FlushEndWakesNobody) {
             self.flushed.notify_all();
         }
@@ -285,6 +290,7 @@ impl<S: Storage> State<S> {
         } else {
             self.index.sync()?;
         }
+        holds!(*synced <= moves, "{moves} moves are on the disk, and were before: {}", *synced);
         *synced = if planted!(MovesCountedAfterSync) { self.places.moves() } else { moves };
         Ok(())
     }
@@ -328,6 +334,7 @@ impl<S: Storage> State<S> {
         // After an error the writer has assigned no number beyond the earlier reservation, and
         // never will.
         written.inspect_err(|_| self.index.take_reservation_back(before))?;
+        check!(self.check_reserved(end, reserved));
         self.reserved.store(reserved, Ordering::Release);
         Ok(())
     }
@@ -441,6 +448,7 @@ impl<S: Storage> State<S> {
         let header = &segment.header;
         let offset = |position: u64| segment.offset(position.clamp(header.base, header.end()));
         let (start, end) = (offset(stretch.from.position), offset(found_to));
+        holds!(start <= end, "what was found in a segment is stored again, {start} to {end}");
         store_again(&segment.file, start, end.min(segment.allocated()))
             .map_err(|error| Error::io("write", self.storage.path().join(segment.name()), error))
     }

@@ -39,6 +39,14 @@ pub(crate) struct Gaps {
 
 impl Gaps {
     pub(crate) fn new(known: Vec<Gap>, evicted: Evicted) -> Gaps {
+        holds!(
+            known.iter().all(|gap| gap.first <= gap.last),
+            "each gap that is known has a number: {known:?}"
+        );
+        holds!(
+            known.windows(2).all(|gaps| gaps[0].last < gaps[1].first),
+            "known gaps are in order and do not overlap: {known:?}"
+        );
         Gaps {
             has_known: AtomicU32::new(u32::from(!known.is_empty())),
             known: Mutex::new(known),
@@ -78,7 +86,12 @@ impl Gaps {
         }
         let gaps = self.known.lock();
         let overlap = |gap: &Gap| (gap.last + 1).min(to).saturating_sub(gap.first.max(from));
-        gaps.iter().map(overlap).sum()
+        let missing = gaps.iter().map(overlap).sum();
+        holds!(
+            missing <= to.saturating_sub(from),
+            "of the numbers {from} to {to} no more are missing than there are, as {missing} are"
+        );
+        missing
     }
 
     /// Returns where a new consumer begins when there is no segment: at `end`, or at the first lost
@@ -100,6 +113,10 @@ impl Gaps {
         // The segment that will state this gap begins one word behind the lost bytes.
         let position =
             if lost < end.seq { end.position.saturating_sub(format::ALIGN) } else { end.position };
+        holds!(
+            position <= end.position && lost <= end.seq,
+            "what was lost at the tail, from {lost} on, lies before {end:?}"
+        );
         Spot { position, seq: lost }
     }
 
@@ -113,6 +130,7 @@ impl Gaps {
         while let Some((cause, end)) = evicted.cause_of(*counted) {
             let count = end - *counted - self.known_missing(*counted, end);
             let total = if cause == GapCause::Expired { &self.expired } else { &self.dropped };
+            holds!(count <= end, "of the messages below {end} {count} were evicted");
             total.fetch_add(count, Ordering::Relaxed);
             events::evicted(path, &Gap { first: *counted, last: end - 1, cause });
             *counted = end;
@@ -127,6 +145,7 @@ impl Gaps {
         let mut counted = self.counted.lock();
         let evicted = self.evicted.lock().end();
         let from = start.max(*counted).max(evicted);
+        holds!(start <= end, "the messages {start} to {end} were not claimed");
         // A thread that has dropped some messages but not counted them yet will start at `counted`.
         if evicted <= *counted {
             *counted = end.max(*counted);

@@ -87,9 +87,38 @@ pub(crate) struct Durable {
 }
 
 impl Durable {
+    /// Everything that is durable was wanted.
+    #[cfg(any(test, debug_assertions, fuzzing))]
+    pub(super) fn check(&self) {
+        let Durable { spot, wanted, .. } = self;
+        holds!(
+            spot.position <= wanted.position && spot.seq <= wanted.seq,
+            "the durable mark, {spot:?}, does not pass what is wanted, {wanted:?}"
+        );
+    }
+
+    /// The mark moves ahead to a spot that is committed.
+    #[cfg(any(test, debug_assertions, fuzzing))]
+    pub(super) fn check_move(&self, to: Spot, committed: Spot) {
+        holds!(
+            self.spot.position <= to.position && self.spot.seq <= to.seq,
+            "the durable mark does not go back, from {:?} to {to:?}",
+            self.spot
+        );
+        holds!(
+            to.position <= committed.position && to.seq <= committed.seq,
+            "what is durable, {to:?}, does not pass what is committed, {committed:?}"
+        );
+    }
+
     /// Asks the next flush leader to make everything before `spot` durable.
     pub(crate) fn want(&mut self, spot: Spot) {
         if spot.position > self.wanted.position {
+            holds!(
+                spot.seq >= self.wanted.seq,
+                "positions and numbers grow together, from {:?} to {spot:?}",
+                self.wanted
+            );
             self.wanted = spot;
         }
     }
@@ -229,9 +258,44 @@ impl<S: Storage> State<S> {
             write_times: Mutex::default(),
             found_tail: parts.tail,
         };
+        check!(let (tail, durable) = (parts.tail, parts.durable));
+        holds!(
+            durable.position <= tail.position && durable.seq <= tail.seq,
+            "what is durable, {durable:?}, does not pass what was found, {tail:?}"
+        );
+        holds!(parts.oldest_seq <= tail.seq, "the oldest number does not pass the tail, {tail:?}");
         state.committed.publish(parts.tail);
         state.visible.publish(parts.tail);
         state
+    }
+
+    /// Numbers to `reserved` are reserved on the disk now, as was asked for those below `end`.
+    #[cfg(any(test, debug_assertions, fuzzing))]
+    pub(super) fn check_reserved(&self, end: u64, reserved: u64) {
+        let (before, next) = (self.reserved.load(Ordering::Acquire), self.committed.spot());
+        holds!(before <= reserved, "a reservation to {before} is not cut to {reserved}");
+        holds!(
+            end == 0 || next.seq <= reserved,
+            "numbers to {reserved} are reserved, and the next one is not above: {next:?}"
+        );
+    }
+
+    /// What is visible is committed, and durable where only that is to be seen.
+    #[cfg(any(test, debug_assertions, fuzzing))]
+    pub(crate) fn check_visible(&self, durable: Spot) {
+        let (visible, committed) = (self.visible.spot(), self.committed.spot());
+        holds!(
+            visible.position <= committed.position && visible.seq <= committed.seq,
+            "what is visible, {visible:?}, does not pass what is committed, {committed:?}"
+        );
+        let most = durable.max(self.found_tail);
+        holds!(
+            !self.durable_only || visible.position <= most.position,
+            "what is visible, {visible:?}, is durable or was found: {most:?}"
+        );
+        let oldest = self.oldest_seq.load(Ordering::Acquire);
+        let end = self.committed.seq.load(Ordering::Acquire);
+        holds!(oldest <= end, "the oldest number, {oldest}, does not pass the next one, {end}");
     }
 
     pub(crate) fn context(&self) -> Context<'_, S> {
@@ -285,6 +349,8 @@ impl<S: Storage> State<S> {
             span => span.saturating_sub(self.gaps.known_missing(from, end)),
         };
         let done = done.map(|range| there(range.first.max(from), (range.last + 1).min(end)));
-        there(from, end).saturating_sub(done.sum())
+        let (all, done): (u64, u64) = (there(from, end), done.sum());
+        holds!(all <= end.saturating_sub(from), "of the numbers {from} to {end} {all} are there");
+        all.saturating_sub(done)
     }
 }

@@ -123,6 +123,9 @@ impl Places {
         let mut cells = self.cells.write();
         self.removed_moves.fetch_add(cell.moves.load(Ordering::Acquire) + 1, Ordering::AcqRel);
         self.removed_taken.fetch_add(cell.taken.load(Ordering::Acquire), Ordering::AcqRel);
+        check!(let count = cells.len());
         cells.retain(|other| !Arc::ptr_eq(other, cell));
+        check!(let left = count - cells.len());
+        holds!(left == 1, "a consumer that goes was listed once, and not {left} times");
     }
 }

@@ -96,6 +96,7 @@ impl<S: Storage> State<S> {
             return;
         }
         let now = Figures { number: last.number + 1, stored_at: self.storage.now(), ..now };
+        holds!(now.number > last.number, "figures are numbered upwards, from {}", last.number);
         if self.index.offer_figures(&now) {
             *last = now;
         }

@@ -166,6 +166,7 @@ impl<S: Storage> State<S> {
     /// consumer, all retained bytes.
     pub(crate) fn backlog(&self, end: u64) -> u64 {
         let held = self.segments.list().live.front().map_or(end, |row| row.header.base);
+        holds!(held <= end, "the oldest segment begins at {held}, before the end, {end}");
         end.saturating_sub(self.places.lowest().unwrap_or(0).max(held))
     }
 

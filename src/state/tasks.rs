@@ -44,6 +44,8 @@ impl Tasks {
         };
         let outcome = flush();
         let mut rounds = self.rounds.lock();
+        check!(let (begun, ended) = (rounds.begun, rounds.ended));
+        holds!(begun == round && ended < round, "round {round} ends after {ended}, as of {begun}");
         rounds.ended = round;
         if let Err(error) = outcome {
             rounds.failed = Some((round, error.to_string().into()));

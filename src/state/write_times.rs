@@ -33,6 +33,24 @@ impl WriteTimes {
         if self.0.len() > MOST {
             self.merge();
         }
+        check!(self.check());
+    }
+
+    /// The marks are few, and in the order of their numbers.
+    #[cfg(any(test, debug_assertions, fuzzing))]
+    fn check(&self) {
+        let count = self.0.len();
+        holds!(count <= MOST, "{count} marks are kept, and at most {MOST} are to be");
+        holds!(
+            self.0.iter().zip(self.0.iter().skip(1)).all(|(mark, next)| mark.first < next.first),
+            "marks of write times lie in the order of their numbers: {:?}",
+            self.0
+        );
+        holds!(
+            self.0.iter().all(|mark| mark.begun <= mark.until),
+            "each mark ends after it began: {:?}",
+            self.0
+        );
     }
 
     /// Merges the two neighbours whose merging loses the least precision relative to their age.

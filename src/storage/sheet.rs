@@ -78,6 +78,10 @@ impl LateBytes {
     fn add<F>(&mut self, sheet: &Sheet<F>, offset: usize, len: usize) {
         let at = sheet.at + offset as u64;
         if !self.list.iter().any(|other| other.at == at && other.len == len) {
+            holds!(
+                offset + len <= sheet.window.len(),
+                "late bytes, {offset} and {len} more, lie in their sheet"
+            );
             self.list.push(Late { window: sheet.window.clone_shared(), offset, len, at });
         }
     }
@@ -334,6 +338,11 @@ impl<F: StorageFile> Calls<F> {
         let refused = list.iter().enumerate().find_map(|(at, late)| Some((at, write(late).err()?)));
         let (written, error) = refused.map_or((list.len(), None), |(at, error)| (at, Some(error)));
         list.drain(..written);
+        holds!(
+            error.is_some() || list.is_empty(),
+            "what is late stays only when a call was refused: {} pieces",
+            list.len()
+        );
         match error {
             None => Ok(()),
             Some(error) => Err(io::Error::new(error.kind(), Unwritten(error))),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::consume::step::Read;
 use crate::engine::Engine;
 use crate::engine::reading::{self, AsMessage};
-use crate::format::Spot;
+use crate::format::Batch;
 use crate::options::Options;
 use crate::storage::Stores;
 use crate::tests::in_parts;
@@ -87,8 +87,13 @@ fn a_failed_flush_is_reported_once_while_no_lock_is_held() {
         // Begins a segment: the directory is synced.
         ("enqueue_batch", |engine| drop(engine.enqueue_batch(&[[1; 9000]; 9]))),
         ("a flush that is waited for, then a refusal", |engine| {
-            let tail = engine.core.committed_spot();
-            let _ = engine.core.flush_to(Spot { position: tail.position + 1, ..tail });
+            let core = &*engine.core;
+            let committed = {
+                let mut writer = core.writer.lock();
+                let pushed = writer.push(core, b"a message", Batch::default());
+                pushed.and_then(|()| writer.commit(core))
+            };
+            let _ = committed.map(|spot| core.flush_to(spot));
             let _ = engine.enqueue_batch(&[b"none"]);
         }),
         ("dequeue", |engine| {

@@ -82,7 +82,14 @@ impl Worker<StorageRequests> {
     #[cold]
     pub(crate) fn ask(&self, request: Request) -> Option<Result<()>> {
         check_wait_for_storage_worker();
-        if !self.request(|wanted| wanted.asked = Awaited::For(request)) {
+        let ask = |wanted: &mut StorageRequests| {
+            holds!(
+                matches!(wanted.asked, Awaited::Nothing),
+                "one producer asks the storage worker at a time, for {request:?}"
+            );
+            wanted.asked = Awaited::For(request);
+        };
+        if !self.request(ask) {
             return None;
         }
         let mut requests = self.requests();

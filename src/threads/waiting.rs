@@ -74,6 +74,7 @@ impl Waiters {
         let mut line = self.line.lock();
         line.last += 1;
         let ticket = (row, line.last);
+        holds!(!line.waiters.contains_key(&ticket), "the ticket {ticket:?} is new");
         line.waiters.insert(ticket, Some(signal));
         ticket
     }
@@ -93,7 +94,10 @@ impl Waiters {
 
     /// Removes the waiter from the line.
     pub(crate) fn leave(&self, ticket: Ticket) {
-        let waiter = self.line.lock().waiters.remove(&ticket);
+        let mut line = self.line.lock();
+        holds!(line.waiters.contains_key(&ticket), "who leaves the line, {ticket:?}, was in it");
+        let waiter = line.waiters.remove(&ticket);
+        drop(line);
         drop(waiter);
     }
 
@@ -170,7 +174,12 @@ impl Waiters {
 
     /// Registers a consumer's descriptor, which news from now on makes readable.
     pub(crate) fn add_ready(&self, row: u32, ready: &Arc<Ready>) {
-        self.line.lock().ready.push((row, Arc::clone(ready)));
+        let mut line = self.line.lock();
+        holds!(
+            line.ready.iter().all(|(other, _)| *other != row),
+            "the consumer in row {row} has one descriptor"
+        );
+        line.ready.push((row, Arc::clone(ready)));
     }
 
     /// Removes a consumer's descriptor. Returns false when there was none.

@@ -99,6 +99,12 @@ impl Clock {
     /// Notes that the tail's segment takes messages from now on; its header has the span `stated`.
     pub(super) fn go_on(&mut self, stated: Span) {
         (self.span, self.begun) = (self.new_span(), stated.created);
+        holds!(
+            self.span.until == 0 || self.span.created <= self.span.until,
+            "messages are written from {} on and before {}",
+            self.span.created,
+            self.span.until
+        );
     }
 
     /// Returns whether the tail's segment takes no more messages, because its time span is over, or

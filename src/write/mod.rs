@@ -70,6 +70,30 @@ pub(crate) struct Writer<F> {
 }
 
 impl<F: StorageFile> Writer<F> {
+    /// What is committed is what others see as committed, and what is written lies behind it. The
+    /// caller holds the producers' lock.
+    #[cfg(any(test, debug_assertions, fuzzing))]
+    fn check<S: Storage<File = F>>(&self, state: &State<S>) {
+        self.tail.check();
+        let (own, others) = (self.tail.committed, state.committed.spot());
+        holds!(own == others, "what is committed, {own:?}, is what others see: {others:?}");
+        let next = self.pending_segment.next();
+        holds!(
+            next.is_none_or(|next| own.position <= next.base && own.seq <= next.seq),
+            "the next segment, {next:?}, begins behind what is committed: {own:?}"
+        );
+        holds!(
+            next.is_none_or(|next| next.reserved <= next.gap && next.gap <= next.seq),
+            "the numbers that the next segment is to state are numbers: {next:?}"
+        );
+        let reserved = self.numbers.reservation().filter(|_| self.numbers.have_begun());
+        holds!(
+            reserved.is_none_or(|end| self.tail.at.seq <= end),
+            "the next number, in {:?}, is not above those reserved, {reserved:?}",
+            self.tail.at
+        );
+    }
+
     pub(crate) fn new(
         tail: Spot,
         next: Option<Next>,
@@ -188,7 +212,9 @@ impl<F: StorageFile> Writer<F> {
         self.place(state, payload.len(), batch, |writer, piece, range| {
             chain = writer.store(state, &piece, &payload[range], chain, whole)?;
             Ok(())
-        })
+        })?;
+        check!(self.check(state));
+        Ok(())
     }
 
     /// Reads the clock. Closes the fast path when the tail's segment takes no more messages, and
@@ -229,6 +255,7 @@ impl<F: StorageFile> Writer<F> {
             state.visible.publish(tail);
             reached!("published");
         }
+        check!(self.check(state));
         Ok(tail)
     }
 
@@ -271,6 +298,7 @@ impl<F: StorageFile> Writer<F> {
         }
         // Recovery would cut off an incomplete record at the tail. Clear its header all the same.
         self.uncleared = !planted!(RefusedHeaderStays) && !self.clear_tail(state);
+        check!(self.check(state));
     }
 
     /// Returns whether the tail has no bytes that a reader could take for a record. Tries again to

@@ -148,6 +148,10 @@ impl<F: StorageFile> Writer<F> {
     /// Fills the segment with padding, from the tail to the segment's end.
     fn close<S: Storage<File = F>>(&self, state: &State<S>, segment: &Segment<F>) -> Result<()> {
         let (from, end) = (self.tail.at.position, segment.header.end());
+        holds!(
+            segment.header.base <= from && from <= end,
+            "the segment that is closed has the tail, {from}, and ends at {end}"
+        );
         // Where no space is allocated for the padding's header, the file ends there, which means
         // the same to readers.
         if end - from >= FRAGMENT_HEADER_LEN
@@ -194,6 +198,12 @@ impl<F: StorageFile> Writer<F> {
             until: span.until,
         };
         let segment = state.append(plan)?;
+        holds!(
+            self.tail.at.position <= next.base,
+            "a segment begins at {} behind the tail, {:?}",
+            next.base,
+            self.tail.at
+        );
         self.pending_segment.follow();
         self.tail.at.position = next.base;
         self.enter(segment, span);
@@ -202,6 +212,7 @@ impl<F: StorageFile> Writer<F> {
 
     fn enter(&mut self, segment: Arc<Segment<F>>, span: Span) {
         self.tail.enter(segment);
+        check!(self.tail.check());
         self.clock.enter(span);
     }
 }

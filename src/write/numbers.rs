@@ -29,6 +29,11 @@ impl Numbers {
         Numbers { reservation, has_begun: false }
     }
 
+    #[cfg(any(test, debug_assertions, fuzzing))]
+    pub(super) fn reservation(&self) -> Option<u64> {
+        self.reservation
+    }
+
     pub(super) fn have_begun(&self) -> bool {
         self.has_begun
     }
@@ -73,6 +78,11 @@ impl Numbers {
         if reserved < seq + most {
             state.have_reserved(seq + RESERVATION)?;
             self.reservation = Some(state.reserved.load(Ordering::Acquire));
+            holds!(
+                self.reservation >= Some(seq + most),
+                "numbers are reserved for a stride behind {seq}, to {:?}",
+                self.reservation
+            );
         } else if is_low(reserved) {
             state.storage_worker.request(|wanted| wanted.reservation = Some(seq + RESERVATION));
         }

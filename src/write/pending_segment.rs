@@ -24,7 +24,9 @@ impl PendingSegment {
     /// Returns the sequence number behind the last message in the tail's segment. Numbers from it
     /// on may be missing; the next segment's header will list them.
     pub(super) fn retained_end(&self, committed: Spot) -> u64 {
-        self.next.map_or(committed.seq, |next| next.missing.first(next.seq))
+        let end = self.next.map_or(committed.seq, |next| next.missing.first(next.seq));
+        holds!(end <= committed.seq, "what is held ends at {end}, before the tail, {committed:?}");
+        end
     }
 
     /// Notes that the tail's segment was evicted and that the one behind it must begin as in
@@ -51,6 +53,7 @@ impl PendingSegment {
     /// value to store in the index.
     pub(super) fn take_back(&mut self, committed: u64) -> Option<Next> {
         let next = self.followed.take_if(|next| next.base > committed)?;
+        holds!(self.next.is_none(), "one segment is to follow, {next:?} or {:?}", self.next);
         self.next = Some(next);
         self.next
     }

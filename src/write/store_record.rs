@@ -69,6 +69,7 @@ impl<F: StorageFile> Writer<F> {
             };
             let piece = self
                 .make_room(state, Fragment { kind, sealed: whole.sealed && to == len, ..whole })?;
+            holds!(from < to && to <= len, "a piece of {len} bytes, {from} to {to}, is not empty");
             put(self, piece, from..to)?;
             (from, part) = (to, Part::Rest);
         }
@@ -86,6 +87,12 @@ impl<F: StorageFile> Writer<F> {
             Piece { segment: self.tail.opened(state)?, position: self.tail.at.position, header };
         let total = header.total_len();
         state.extend(&piece.segment, piece.offset() + total)?;
+        holds!(
+            piece.offset() + total <= piece.segment.allocated(),
+            "there is space for {total} bytes at {}, where {} are allocated",
+            piece.offset(),
+            piece.segment.allocated()
+        );
         // The tail moves before the store: a call that fails may have stored everything, and a
         // rollback clears it only if the tail has moved.
         self.tail.at.position += total;

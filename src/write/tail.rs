@@ -54,6 +54,37 @@ impl Quick {
 }
 
 impl<F: StorageFile> Tail<F> {
+    /// The tail stands in its open segment, and what may be stored quickly lies there too.
+    #[cfg(any(test, debug_assertions, fuzzing))]
+    pub(super) fn check(&self) {
+        let Tail { at, committed, .. } = self;
+        holds!(
+            committed.position <= at.position && committed.seq <= at.seq,
+            "what is committed, {committed:?}, does not pass what is written, {at:?}"
+        );
+        let Some(segment) = &self.segment else {
+            holds!(self.quick.is_none(), "nothing is stored quickly where no segment is open");
+            return;
+        };
+        let (base, end) = (segment.header.base, segment.header.end());
+        holds!(
+            base <= at.position && at.position <= end,
+            "the tail {at:?} lies in the open segment, from {base} to {end}"
+        );
+        if let Some(quick) = &self.quick {
+            let (from, to) = (quick.start, quick.end);
+            holds!(to <= end, "records are stored quickly to {to}, in a segment to {end}");
+            holds!(quick.base == base, "checksums are of the segment at {base}: {quick:?}");
+            let len = quick.window.len() as u64;
+            holds!(
+                to.wrapping_sub(from) <= len,
+                "records that are stored quickly, {from} to {to}, lie in a window of {len} bytes"
+            );
+            let (needed, allocated) = (segment.offset(to), segment.allocated());
+            holds!(needed <= allocated, "there is space for records to {needed} of {allocated}");
+        }
+    }
+
     pub(super) fn new(at: Spot) -> Tail<F> {
         Tail { at, committed: at, segment: None, quick: None }
     }
@@ -136,6 +167,12 @@ impl<F: StorageFile> Tail<F> {
         });
         self.at.position += total;
         self.at.seq += 1;
+        check!(let end = self.quick.as_ref().map_or(0, |quick| quick.end));
+        holds!(
+            self.at.position <= end,
+            "a record that is stored quickly ends before {end}, and not at {:?}",
+            self.at
+        );
         true
     }
 
@@ -199,8 +236,14 @@ impl<F: StorageFile> Tail<F> {
         let header = &segment.header;
         let start = header.base.wrapping_sub(SEGMENT_HEADER_LEN).wrapping_add(first);
         let end = start.wrapping_add(usable - first).min(header.end());
+        holds!(
+            window.len() as u64 >= usable - first && usable <= segment.allocated(),
+            "a window at {first}, of {} bytes, may be stored to up to {usable}",
+            window.len()
+        );
         self.quick =
             Some(Quick { window, start, end, longest, seed: segment.seed, base: header.base });
+        check!(self.check());
         Ok(())
     }
 }

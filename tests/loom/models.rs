@@ -33,6 +33,15 @@ macro_rules! planted {
     };
 }
 
+// What a check loads would be more to try.
+macro_rules! holds {
+    ($($check:tt)+) => {};
+}
+
+macro_rules! check {
+    ($($check:tt)+) => {};
+}
+
 mod format {
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
     pub struct Spot {

@@ -76,6 +76,7 @@ fn what_was_found_and_may_not_be_on_the_disk_is_held_as_far_as_descriptors_go() 
     let live = bench.segments.list().live.clone();
     let found = Found {
         live: live.iter().map(|row| Row::new(row.slot, row.header)).collect(),
+        next_life: bench.segments.next_life(),
         ..Found::default()
     };
     let segments: Segments<SimStorage> = Segments::new(found, Vec::new());

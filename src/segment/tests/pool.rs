@@ -154,6 +154,8 @@ fn windows_that_overlap_count_both() {
     assert_eq!((pool.mapped_bytes(), long.window.len() as u64), (3 * WINDOW, 2 * WINDOW));
     drop(long);
     assert!(get(&pool, &file, 1, 2, User::Reader).unwrap().window.len() as u64 == WINDOW);
+    assert!(!pool.is_idle(1));
+    drop(short);
     pool.renew(1, 9);
-    assert!(!pool.is_idle(9) && pool.mapped_bytes() == 3 * WINDOW);
+    assert!(pool.is_idle(9) && pool.mapped_bytes() == 3 * WINDOW);
 }

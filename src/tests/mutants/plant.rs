@@ -73,6 +73,11 @@ impl Mutant {
         Mutant::planted() == Some(self)
     }
 
+    /// Whether a test has planted a bug in the calling thread, to see itself find it.
+    pub(crate) fn is_planted_here() -> bool {
+        HERE.get().is_some()
+    }
+
     /// Plants a bug, or pulls it out again.
     pub(crate) fn plant(mutant: Option<Mutant>) {
         HERE.set(mutant);

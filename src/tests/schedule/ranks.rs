@@ -35,8 +35,9 @@ fn held() -> Vec<Held> {
     RETAINED_FROM.try_with(|held| held.borrow()[FROM.get()..].to_vec()).unwrap_or_default()
 }
 
+/// Fails the test, whichever thread this is.
 #[track_caller]
-fn refuse(what: &str) -> ! {
+pub(crate) fn refuse(what: &str) -> ! {
     let held: Vec<String> =
         held().iter().map(|held| format!("{:?} since {}", held.rank, held.at)).collect();
     let text = format!("{what} at {}; the thread holds {held:?}", Location::caller());
