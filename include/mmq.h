@@ -382,7 +382,7 @@ typedef struct mmq_iter mmq_iter;
  *
  * When the next message of the fresh lane is no longer fresh (mmq_lane_options), the lane jumps to
  * the end of the queue. The skipped messages become a stretch of the backlog. A message that was
- * delivered before the jump and returned also belongs to the backlog.
+ * delivered before the jump and must be delivered again also belongs to the backlog.
  *
  * The queue stores only acknowledgements (mmq_delivery_ack): after an opening, the unacknowledged
  * messages between acknowledged ones are the backlog. So each unfinished stretch costs a stored
@@ -457,7 +457,7 @@ typedef struct mmq_lane_options {
   mmq_backlog_order order;
 } mmq_lane_options;
 
-/** Sequence numbers that the fresh lane skipped in one jump: first and above, below end. */
+/** A stretch of the backlog: the sequence numbers from first on that are below end. */
 typedef struct mmq_stretch {
   /** The first sequence number. */
   uint64_t first;

@@ -174,7 +174,7 @@ impl<S: Storage> Index<S> {
         fence(Ordering::SeqCst);
         self.sheet.copy_in(index_at::LIVE + live_at::RUN_B, &bytes);
         holds!(
-            run.next.is_none_or(|next| next.reserved <= next.gap && next.gap <= next.seq),
+            run.next.is_none_or(|next| next.missing.is_sound(next.seq)),
             "the run record names numbers that are missing: {run:?}"
         );
     }
@@ -200,7 +200,7 @@ impl<S: Storage> Index<S> {
     /// call: the segment that states it may be lost until it is durable.
     pub(crate) fn set_next(&self, next: Option<Next>) {
         holds!(
-            next.is_none_or(|next| next.reserved <= next.gap && next.gap <= next.seq),
+            next.is_none_or(|next| next.missing.is_sound(next.seq)),
             "the numbers missing before the next segment are numbers: {next:?}"
         );
         self.change_run(|run| run.next = next);

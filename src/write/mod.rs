@@ -83,7 +83,7 @@ impl<F: StorageFile> Writer<F> {
             "the next segment, {next:?}, begins behind what is committed: {own:?}"
         );
         holds!(
-            next.is_none_or(|next| next.reserved <= next.gap && next.gap <= next.seq),
+            next.is_none_or(|next| next.missing.is_sound(next.seq)),
             "the numbers that the next segment is to state are numbers: {next:?}"
         );
         let reserved = self.numbers.reservation().filter(|_| self.numbers.have_begun());

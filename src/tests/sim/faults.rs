@@ -51,11 +51,6 @@ impl Gate {
         }
     }
 
-    /// Whether a call has come to it.
-    pub(crate) fn is_visited(&self) -> bool {
-        self.state.lock().0
-    }
-
     pub(crate) fn open(&self) {
         self.state.lock().1 = true;
         self.changed.notify_all();
