@@ -42,8 +42,8 @@
  * some. mmq_last_error gives this thread's last error in full; like errno, it is not changed by
  * calls that succeed. errno itself means nothing after a call, and may have changed.
  *
- * Gaps. Some messages will never come: damaged, lost by a power cut, dropped, too old, or rejected.
- * MMQ_GAP reports them once to each consumer, where they would have come; mmq_last_gap has the
+ * Gaps. Some messages are missing: damaged, lost by a power cut, dropped, too old, or rejected.
+ * MMQ_GAP reports them once to each consumer, in their place; mmq_last_gap has the
  * numbers, mmq_last_error the text. The next read goes on behind them, so do not end a loop at
  * MMQ_GAP: while (mmq_dequeue(...) == MMQ_OK) takes the first damaged message for an empty queue
  * and leaves all the rest unread. The loop of the program above does it right.
@@ -52,7 +52,7 @@
  * exception is the length with MMQ_BUFFER_TOO_SMALL.
  *
  * Invalid arguments. NULL where it is not allowed, an impossible count and an unknown number for an
- * enum are answered MMQ_INVALID_ARGUMENT, never by a crash. So is a handle of another kind, and a
+ * enum return MMQ_INVALID_ARGUMENT and never crash. So does a handle of another kind, and a
  * handle that was closed or freed, as long as fewer than 32 others of its kind were closed or freed
  * after it (for messages: by the same thread). That check helps to find bugs; it is no promise.
  *
@@ -78,7 +78,7 @@
  * thread may close or free a handle while another thread uses it. A message that one thread took
  * may be read and freed by another.
  *
- * Processes. One process at a time owns a queue; a second opener is answered MMQ_LOCKED. The lock
+ * Processes. One process at a time owns a queue; a second opener gets MMQ_LOCKED. The lock
  * dies with its holder, so there is nothing to clean up after a crash. After fork() the child
  * cannot use its parent's queue (MMQ_FORKED). It may free all handles, also messages and
  * deliveries, but must not read the bytes of a message or a delivery that was taken before the

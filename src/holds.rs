@@ -1,5 +1,6 @@
 //! Invariants that run: what must hold where data is changed is asked there, so that a bug shows
-//! at its cause. In tests, in builds with debug assertions and under a fuzzer; a release has none.
+//! at its cause. In unit tests, under a fuzzer and with `RUSTFLAGS=--cfg mmq_holds`. No other build
+//! has any: a look at values that threads change must not end a user's program.
 //!
 //! A type with several invariants has them all in one method `check`, beside its fields, that each
 //! method calls at its end that changes the type. Such a method stands under the same `cfg` as the
@@ -23,7 +24,7 @@ macro_rules! holds {
     };
 }
 
-#[cfg(all(not(test), any(debug_assertions, fuzzing)))]
+#[cfg(all(not(test), any(fuzzing, mmq_holds)))]
 macro_rules! holds {
     ($condition:expr, $($sentence:tt)+) => {
         assert!(
@@ -34,28 +35,28 @@ macro_rules! holds {
     };
 }
 
-#[cfg(not(any(test, debug_assertions, fuzzing)))]
+#[cfg(not(any(test, fuzzing, mmq_holds)))]
 macro_rules! holds {
     ($condition:expr, $($sentence:tt)+) => {};
 }
 
 /// Does something for checks alone: calls a method that checks a whole value, or names what the
 /// next `holds!` looks at.
-#[cfg(any(test, debug_assertions, fuzzing))]
+#[cfg(any(test, fuzzing, mmq_holds))]
 macro_rules! check {
     ($($call:tt)+) => {
         $($call)+;
     };
 }
 
-#[cfg(not(any(test, debug_assertions, fuzzing)))]
+#[cfg(not(any(test, fuzzing, mmq_holds)))]
 macro_rules! check {
     ($($call:tt)+) => {};
 }
 
 /// Whether a check that looks at `count` things is to be made now: always where they are few, else
 /// now and then.
-#[cfg(any(test, debug_assertions, fuzzing))]
+#[cfg(any(test, fuzzing, mmq_holds))]
 pub(crate) fn are_looked_at(count: usize) -> bool {
     use std::cell::Cell;
     thread_local! {

@@ -295,7 +295,7 @@ impl<S: Storage> LockedState<S> {
     }
 
     /// The place is where the cursor is, or before it, and before all that is open or left.
-    #[cfg(any(test, debug_assertions, fuzzing))]
+    #[cfg(any(test, fuzzing, mmq_holds))]
     pub(super) fn check_place(&self, core: &Core<S>, cell: &PlaceCell) {
         let (place, at) = (self.stored, self.cursor.spot());
         let published = cell.spot();
@@ -304,9 +304,10 @@ impl<S: Storage> LockedState<S> {
             place.position <= at.position && place.seq <= at.seq,
             "the place {place:?} is not behind the cursor, which is at {at:?}"
         );
+        // The end moves on meanwhile, so it is loaded last.
+        let oldest = core.oldest_seq.load(Ordering::Acquire);
         let end = core.committed.seq.load(Ordering::Acquire);
         holds!(at.seq <= end, "the cursor at {at:?} does not pass {end}, the end of the queue");
-        let oldest = core.oldest_seq.load(Ordering::Acquire);
         holds!(oldest <= end, "the oldest number, {oldest}, does not pass {end}, the next one");
         let Some(ledger) = &self.ledger else {
             holds!(self.lanes.is_none(), "a consumer that is read in lanes has a ledger");

@@ -23,7 +23,7 @@ pub(crate) mod existence;
 mod find_next;
 pub(crate) mod lane_choice;
 pub(crate) mod ledger;
-#[cfg(any(test, debug_assertions, fuzzing))]
+#[cfg(any(test, fuzzing, mmq_holds))]
 mod ledger_checks;
 mod ranges;
 pub(crate) mod redelivery_state;

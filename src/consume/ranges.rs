@@ -10,7 +10,7 @@ pub(super) struct Ranges(BTreeMap<u64, u64>);
 
 impl Ranges {
     /// Looks at the range that holds `seq`, or that begins behind it, and at its neighbours.
-    #[cfg(any(test, debug_assertions, fuzzing))]
+    #[cfg(any(test, fuzzing, mmq_holds))]
     fn check_around(&self, seq: u64) {
         let before = self.0.range(..seq).next_back();
         let own = self.0.range(seq..).next();

@@ -123,7 +123,7 @@ impl<F> Default for Redeliveries<F> {
 
 impl<F: StorageFile> Redeliveries<F> {
     /// What is stored agrees with what is known.
-    #[cfg(any(test, debug_assertions, fuzzing))]
+    #[cfg(any(test, fuzzing, mmq_holds))]
     fn check(&self) {
         let below = self.stored_below;
         holds!(
@@ -346,7 +346,7 @@ impl<F: StorageFile> Redeliveries<F> {
         self.timers.first().map(|(due, _)| *due)
     }
 
-    #[cfg(any(test, debug_assertions, fuzzing))]
+    #[cfg(any(test, fuzzing, mmq_holds))]
     pub(super) fn count_timers(&self) -> usize {
         self.timers.len()
     }

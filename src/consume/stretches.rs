@@ -29,7 +29,7 @@ pub(crate) struct Stretches {
 
 impl Stretches {
     /// The stretches are sorted, do not overlap, and are the backlog's.
-    #[cfg(any(test, debug_assertions, fuzzing))]
+    #[cfg(any(test, fuzzing, mmq_holds))]
     fn check(&self) {
         for left in &self.list {
             let (first, end, fresh_from) = (left.spot.seq, left.end, self.fresh_from);
@@ -57,7 +57,7 @@ impl Stretches {
     }
 
     /// The number behind the last message that was left.
-    #[cfg(any(test, debug_assertions, fuzzing))]
+    #[cfg(any(test, fuzzing, mmq_holds))]
     pub(super) fn last_end(&self) -> u64 {
         self.list.back().map_or(0, |left| left.end)
     }

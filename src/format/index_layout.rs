@@ -193,7 +193,7 @@ pub(crate) struct Checkpoint {
 
 impl Checkpoint {
     /// What a checkpoint says grows, but for the reservation.
-    #[cfg(any(test, debug_assertions, fuzzing))]
+    #[cfg(any(test, fuzzing, mmq_holds))]
     pub(crate) fn check_behind(&self, before: &Checkpoint) {
         holds!(
             before.position <= self.position && before.seq <= self.seq,

@@ -88,7 +88,7 @@ impl Session {
     }
 
     /// What is under way was sent in order, after what is acknowledged and before what is not sent.
-    #[cfg(any(test, debug_assertions, fuzzing))]
+    #[cfg(any(test, fuzzing, mmq_holds))]
     fn check(&self) {
         let (acknowledged, unsent, expected) = (self.acknowledged, self.unsent, self.expected);
         holds!(acknowledged <= unsent, "what is acknowledged, {acknowledged}, was sent: {unsent}");

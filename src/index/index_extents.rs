@@ -27,7 +27,7 @@ pub(super) struct Extents<F> {
 
 impl<F> Extents<F> {
     /// Extents lie in the file and apart, and each row has one owner.
-    #[cfg(any(test, debug_assertions, fuzzing))]
+    #[cfg(any(test, fuzzing, mmq_holds))]
     pub(super) fn check(&self) {
         let file_len = self.file_len;
         let mut extents: Vec<Extent> = self.sheets.iter().map(|(extent, _)| *extent).collect();

@@ -15,7 +15,7 @@ pub(crate) type Mutex<T> = lock_api::Mutex<RawLock, T>;
 pub(crate) type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawLock, T>;
 
 const FREE: u32 = 0;
-const RETAINED_FROM: u32 = 1;
+const HELD: u32 = 1;
 /// Locked, and threads may wait for it: the thread that unlocks it wakes one.
 const WAITED_FOR: u32 = 2;
 
@@ -43,7 +43,7 @@ unsafe impl RawMutex for RawLock {
 
     #[inline(always)]
     fn try_lock(&self) -> bool {
-        self.0.compare_exchange(FREE, RETAINED_FROM, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        self.0.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
     #[inline(always)]

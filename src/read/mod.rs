@@ -83,7 +83,7 @@ impl<F: StorageFile> Cursor<F> {
     }
 
     /// The cursor stands in its open segment, and sees no more than is visible.
-    #[cfg(any(test, debug_assertions, fuzzing))]
+    #[cfg(any(test, fuzzing, mmq_holds))]
     fn check<S: Storage<File = F>>(&self, core: &Core<S>) {
         let end = core.committed.spot();
         let (limit, spot) = (self.limit, self.spot);

@@ -50,7 +50,7 @@ pub(super) enum Needs {
 
 impl View {
     /// What is seen lies in the window, of which there is one if anything is seen.
-    #[cfg(any(test, debug_assertions, fuzzing))]
+    #[cfg(any(test, fuzzing, mmq_holds))]
     pub(super) fn check(&self) {
         let has_window = self.window.is_some();
         holds!(

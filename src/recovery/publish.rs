@@ -104,7 +104,7 @@ pub(super) fn publish<S: Storage>(
 }
 
 /// What an opening found agrees with itself.
-#[cfg(any(test, debug_assertions, fuzzing))]
+#[cfg(any(test, fuzzing, mmq_holds))]
 fn check_end(live: &[Row], tail: PlacedTail, durable: Spot, next_life: u64) {
     let PlacedTail { spot, next } = tail;
     holds!(

@@ -19,7 +19,7 @@ pub(super) struct Walked {
 
 impl Walked {
     /// A walk from `start` has a tail behind it, and between them holes that do not overlap.
-    #[cfg(any(test, debug_assertions, fuzzing))]
+    #[cfg(any(test, fuzzing, mmq_holds))]
     pub(super) fn check(&self, start: Spot) {
         let (tail, holes) = (self.tail, &self.holes);
         holds!(

@@ -53,7 +53,7 @@ pub(crate) struct List<F> {
 impl<F: StorageFile> List<F> {
     /// The live segments are in order, and each segment is in one place. Where files were found
     /// under other names, or are lost, their names are not looked at.
-    #[cfg(any(test, debug_assertions, fuzzing))]
+    #[cfg(any(test, fuzzing, mmq_holds))]
     pub(super) fn check(&self) {
         self.check_live();
         self.check_open();
@@ -83,7 +83,7 @@ impl<F: StorageFile> List<F> {
         holds!(headroom > 0, "there is headroom, of {headroom} segments");
     }
 
-    #[cfg(any(test, debug_assertions, fuzzing))]
+    #[cfg(any(test, fuzzing, mmq_holds))]
     fn check_live(&self) {
         for (row, next) in self.live.iter().zip(self.live.iter().skip(1)) {
             let (row, next) = (&row.header, &next.header);
@@ -109,7 +109,7 @@ impl<F: StorageFile> List<F> {
     }
 
     /// What the list keeps open is live, and is not synced or was handed on.
-    #[cfg(any(test, debug_assertions, fuzzing))]
+    #[cfg(any(test, fuzzing, mmq_holds))]
     fn check_open(&self) {
         let row = |life: u64| self.live.iter().find(|row| row.header.life == life);
         for life in self.kept_open.iter().map(|open| open.header.life) {

@@ -126,7 +126,7 @@ impl<S: Storage> Segments<S> {
                         other_bytes: found.other_bytes,
                         directory_changes: 1,
                         rows_complete: found.rows_complete,
-                        #[cfg(any(test, debug_assertions, fuzzing))]
+                        #[cfg(any(test, fuzzing, mmq_holds))]
                         are_doubtful: false,
                     },
                 },

@@ -51,7 +51,7 @@ pub(crate) struct Names {
     /// Whether every segment has its row in the index.
     pub(super) rows_complete: bool,
     /// A file was looked for under other names: two rows may have one.
-    #[cfg(any(test, debug_assertions, fuzzing))]
+    #[cfg(any(test, fuzzing, mmq_holds))]
     pub(super) are_doubtful: bool,
 }
 

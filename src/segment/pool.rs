@@ -227,7 +227,7 @@ impl Pool {
 
 impl Windows {
     /// What is mapped stays within the cap, and each window is what its key says.
-    #[cfg(any(test, debug_assertions, fuzzing))]
+    #[cfg(any(test, fuzzing, mmq_holds))]
     fn check(&self, geometry: &Geometry) {
         let (bytes, most) = (self.mapped_bytes(), geometry.max_mapped);
         holds!(bytes <= most, "{bytes} bytes are mapped, and {most} may be");

@@ -116,7 +116,7 @@ pub(crate) struct Recycling<F> {
 
 impl<F> Recycling<F> {
     /// Files that are kept open are those of drained segments.
-    #[cfg(any(test, debug_assertions, fuzzing))]
+    #[cfg(any(test, fuzzing, mmq_holds))]
     pub(super) fn check(&self) {
         let is_drained = |life| self.drained.iter().any(|drained| drained.row.header.life == life);
         for life in self.drained_files.iter().map(|open| open.header.life) {

@@ -88,7 +88,7 @@ pub(crate) struct Durable {
 
 impl Durable {
     /// Everything that is durable was wanted.
-    #[cfg(any(test, debug_assertions, fuzzing))]
+    #[cfg(any(test, fuzzing, mmq_holds))]
     pub(super) fn check(&self) {
         let Durable { spot, wanted, .. } = self;
         holds!(
@@ -98,7 +98,7 @@ impl Durable {
     }
 
     /// The mark moves ahead to a spot that is committed.
-    #[cfg(any(test, debug_assertions, fuzzing))]
+    #[cfg(any(test, fuzzing, mmq_holds))]
     pub(super) fn check_move(&self, to: Spot, committed: Spot) {
         holds!(
             self.spot.position <= to.position && self.spot.seq <= to.seq,
@@ -270,7 +270,7 @@ impl<S: Storage> State<S> {
     }
 
     /// Numbers to `reserved` are reserved on the disk now, as was asked for those below `end`.
-    #[cfg(any(test, debug_assertions, fuzzing))]
+    #[cfg(any(test, fuzzing, mmq_holds))]
     pub(super) fn check_reserved(&self, end: u64, reserved: u64) {
         let (before, next) = (self.reserved.load(Ordering::Acquire), self.committed.spot());
         holds!(before <= reserved, "a reservation to {before} is not cut to {reserved}");
@@ -281,7 +281,7 @@ impl<S: Storage> State<S> {
     }
 
     /// What is visible is committed, and durable where only that is to be seen.
-    #[cfg(any(test, debug_assertions, fuzzing))]
+    #[cfg(any(test, fuzzing, mmq_holds))]
     pub(crate) fn check_visible(&self, durable: Spot) {
         let (visible, committed) = (self.visible.spot(), self.committed.spot());
         holds!(

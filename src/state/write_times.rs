@@ -37,7 +37,7 @@ impl WriteTimes {
     }
 
     /// The marks are few, and in the order of their numbers.
-    #[cfg(any(test, debug_assertions, fuzzing))]
+    #[cfg(any(test, fuzzing, mmq_holds))]
     fn check(&self) {
         let count = self.0.len();
         holds!(count <= MOST, "{count} marks are kept, and at most {MOST} are to be");

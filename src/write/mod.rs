@@ -72,7 +72,7 @@ pub(crate) struct Writer<F> {
 impl<F: StorageFile> Writer<F> {
     /// What is committed is what others see as committed, and what is written lies behind it. The
     /// caller holds the producers' lock.
-    #[cfg(any(test, debug_assertions, fuzzing))]
+    #[cfg(any(test, fuzzing, mmq_holds))]
     fn check<S: Storage<File = F>>(&self, state: &State<S>) {
         self.tail.check();
         let (own, others) = (self.tail.committed, state.committed.spot());

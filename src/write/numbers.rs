@@ -29,7 +29,7 @@ impl Numbers {
         Numbers { reservation, has_begun: false }
     }
 
-    #[cfg(any(test, debug_assertions, fuzzing))]
+    #[cfg(any(test, fuzzing, mmq_holds))]
     pub(super) fn reservation(&self) -> Option<u64> {
         self.reservation
     }

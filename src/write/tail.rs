@@ -55,7 +55,7 @@ impl Quick {
 
 impl<F: StorageFile> Tail<F> {
     /// The tail stands in its open segment, and what may be stored quickly lies there too.
-    #[cfg(any(test, debug_assertions, fuzzing))]
+    #[cfg(any(test, fuzzing, mmq_holds))]
     pub(super) fn check(&self) {
         let Tail { at, committed, .. } = self;
         holds!(
