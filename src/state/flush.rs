@@ -399,12 +399,7 @@ impl<S: Storage> State<S> {
             let Some(found) = found else {
                 break;
             };
-            let Unsynced { row, is_full, mut opened } = found;
-            if planted!(SyncedWithoutBeingLive) {
-                drop(opened);
-                reached!("between a row and its file");
-                opened = self.segments.list().open(&self.storage, &row);
-            }
+            let Unsynced { row, is_full, opened } = found;
             at = row.header.base + 1;
             let segment = match opened {
                 Ok(segment) => segment,

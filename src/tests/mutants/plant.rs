@@ -9,8 +9,6 @@ use super::Mutant;
 pub(super) const WORLD: &str = "tests::world::whatever_threads_disk_and_death_do_the_promises_hold";
 pub(super) const JOBS: &str = "tests::world::whatever_becomes_of_jobs_the_promises_hold";
 pub(super) const CRASH: &str = "tests::crash::whatever_a_crash_leaves_keeps_the_promises";
-pub(super) const STORED_AGAIN: &str =
-    "tests::together::places::a_flush_that_stores_pages_again_changes_no_message";
 pub(super) const LENT: &str =
     "tests::together::places::what_is_lent_stays_as_it_is_while_segments_are_used_again";
 pub(super) const NEWS_PASSED_ON: &str =
