@@ -294,12 +294,12 @@ impl<S: Storage> LockedState<S> {
         cell.position.store(spot.position, Ordering::Release);
     }
 
-    /// The place is where the cursor is, or before it, and before all that is open or left.
+    /// The place does not pass the cursor, nor any message that is in flight or was skipped.
     #[cfg(any(test, fuzzing, mmq_holds))]
     pub(super) fn check_place(&self, core: &Core<S>, cell: &PlaceCell) {
         let (place, at) = (self.stored, self.cursor.spot());
         let published = cell.spot();
-        holds!(published == place, "others see the place {place:?}, and not {published:?}");
+        holds!(published == place, "other threads see the place {place:?}, and not {published:?}");
         holds!(
             place.position <= at.position && place.seq <= at.seq,
             "the place {place:?} is not behind the cursor, which is at {at:?}"
@@ -313,14 +313,14 @@ impl<S: Storage> LockedState<S> {
             holds!(self.lanes.is_none(), "a consumer that is read in lanes has a ledger");
             return;
         };
-        holds!(self.special, "a consumer with a ledger is read the long way");
+        holds!(self.special, "a consumer with a ledger takes the slow path");
         let lowest = ledger.lowest();
         holds!(
             lowest.is_none_or(|lowest| place.seq <= lowest.seq),
-            "the place {place:?} does not pass what is open or left, from {lowest:?} on"
+            "the place {place:?} does not pass the first open or skipped message, {lowest:?}"
         );
         let left = ledger.stretches.last_end();
-        holds!(left <= at.seq, "what was left behind, to {left}, lies before the cursor at {at:?}");
+        holds!(left <= at.seq, "the skipped ranges, to {left}, end before the cursor at {at:?}");
     }
 
     /// Fails when the consumer does not exist or the queue is closed: its row in the index may then

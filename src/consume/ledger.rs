@@ -174,7 +174,10 @@ impl<F: StorageFile> Ledger<F> {
     ) -> DeliveryToken {
         let mut open = self.opened(seq, position, segment_end);
         let handed = self.begin_attempt(seq, &mut open, now);
-        holds!(!self.open.contains_key(&seq), "message {seq} is handed out, and was not yet");
+        holds!(
+            !self.open.contains_key(&seq),
+            "message {seq} is delivered, and is not in flight already"
+        );
         self.open.insert(seq, open);
         self.out += 1;
         check!(self.check());

@@ -23,7 +23,7 @@ impl<F: StorageFile> Ledger<F> {
         holds!(of(DeliveryState::Back) == returned, "{returned} messages come again");
         holds!(
             self.returned.iter().all(|seq| is(seq, DeliveryState::Back)),
-            "the messages that come again were given back: {:?}",
+            "the messages to be delivered again were returned: {:?}",
             self.returned
         );
         let no_more = || self.rejected.iter().chain(&self.unsendable);

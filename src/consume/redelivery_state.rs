@@ -264,7 +264,7 @@ impl<F: StorageFile> Redeliveries<F> {
             (self.below, self.alone) = (below, alone);
             self.store();
         }
-        holds!(seq < self.below, "message {seq} is handed out, so it lies below {}", self.below);
+        holds!(seq < self.below, "the delivered message {seq} lies below the mark {}", self.below);
         holds!(
             (self.alone == Some(seq)) == (others == 0),
             "message {seq} is stored as alone if none of {others} is with a worker: {:?}",
@@ -287,14 +287,14 @@ impl<F: StorageFile> Redeliveries<F> {
         }
         holds!(
             seq < self.below || self.counts.get(&seq).is_some_and(|count| count & LISTED != 0),
-            "message {seq} is handed out, so it lies below {} or is listed",
+            "the delivered message {seq} lies below the mark {} or is listed",
             self.below
         );
     }
 
     /// Stores the attempt count of a returned message.
     pub(crate) fn note_back(&mut self, seq: u64, attempts: u32) {
-        holds!(attempts > 0, "message {seq}, which is given back, was handed out");
+        holds!(attempts > 0, "the returned message {seq} was delivered before");
         self.set_count(seq, attempts.min(LISTED - 1));
     }
 
@@ -306,7 +306,7 @@ impl<F: StorageFile> Redeliveries<F> {
         }
         let mark = if planted!(RejectionNotStored) { 0 } else { REJECTED };
         self.set_count(seq, attempts | mark);
-        holds!(self.is_spent(seq), "message {seq} was rejected, so it is handed out no more");
+        holds!(self.is_spent(seq), "the rejected message {seq} is not delivered again");
     }
 
     fn set_count(&mut self, seq: u64, count: u32) {

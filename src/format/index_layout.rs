@@ -213,7 +213,7 @@ impl Checkpoint {
         );
         holds!(
             before.retained_from <= self.retained_from,
-            "what was given back stays so, below {} and then {}",
+            "the first retained number does not fall, from {} to {}",
             before.retained_from,
             self.retained_from
         );

@@ -97,7 +97,7 @@ impl<F: StorageFile> Cursor<F> {
     pub(super) fn cross(&mut self, end: u64) {
         holds!(
             self.segment.as_ref().is_none_or(|segment| segment.header.end() <= end),
-            "the segment that is left behind ends at {end}"
+            "the cursor leaves a segment that ends at {end} or before"
         );
         self.spot.position = self.spot.position.max(end);
         self.crossed = true;

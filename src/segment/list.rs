@@ -77,7 +77,7 @@ impl<F: StorageFile> List<F> {
         let (oldest, retained_from) = (self.first_seq(), self.recycling.retained_from);
         holds!(
             oldest.is_none_or(|oldest| retained_from <= oldest),
-            "the disk says that all below {retained_from} is given back, and {oldest:?} is held"
+            "the first retained number on disk, {retained_from}, does not pass the oldest, {oldest:?}"
         );
         let headroom = self.headroom;
         holds!(headroom > 0, "there is headroom, of {headroom} segments");

@@ -25,7 +25,10 @@ impl PendingSegment {
     /// on may be missing; the next segment's header will list them.
     pub(super) fn retained_end(&self, committed: Spot) -> u64 {
         let end = self.next.map_or(committed.seq, |next| next.missing.first(next.seq));
-        holds!(end <= committed.seq, "what is held ends at {end}, before the tail, {committed:?}");
+        holds!(
+            end <= committed.seq,
+            "the end of the retained numbers, {end}, does not pass the tail, {committed:?}"
+        );
         end
     }
 

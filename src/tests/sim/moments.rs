@@ -46,10 +46,9 @@ const NO_STEPS: [&str; 10] = [
     "with the run record unlocked",
 ];
 /// Windows of a few instructions: whoever is there often has to wait for others.
-const TURNS: [&str; 5] = [
+const TURNS: [&str; 4] = [
     "before the directory is synced",
     "before a drained segment's readers are looked at",
-    "between a row and its file",
     "between a segment and its window",
     "between bytes and their store",
 ];
