@@ -92,13 +92,13 @@ impl<S: Storage> Core<S> {
             return false;
         };
         let tail = writer.committed().position;
-        let (retained_from, unread) = (writer.retained_end(), self.unread());
+        let (end, unread) = (writer.messages_end(), self.unread());
         if !self.segments.is_tail_too_old(&self.context(), ages, tail)
-            || !self.drain_tail(writer, GapCause::Expired, retained_from)
+            || !self.drain_tail(writer, GapCause::Expired, end)
         {
             return false;
         }
-        self.note_expired(retained_from, unread);
+        self.note_expired(end, unread);
         true
     }
 
@@ -114,7 +114,7 @@ impl<S: Storage> Core<S> {
         if !writer.is_cleared(self) {
             return false;
         }
-        let tail = Spot { seq: writer.retained_end(), ..writer.committed() };
+        let tail = Spot { seq: writer.messages_end(), ..writer.committed() };
         let Some(end) = self.segments.drain_tail(&self.context(), tail, cause, evicted) else {
             return false;
         };

@@ -63,15 +63,16 @@ impl<S: Storage> State<S> {
             ages,
             self.committed.position.load(Ordering::Acquire),
         );
-        expired.is_some_and(|held| {
-            self.note_expired(held, unread);
+        expired.is_some_and(|retained_from| {
+            self.note_expired(retained_from, unread);
             true
         })
     }
 
-    /// Notes that the messages below `held` expired (see [`note_evicted`](Self::note_evicted)).
-    pub(crate) fn note_expired(&self, held: u64, unread: u64) {
-        self.oldest_seq.fetch_max(held, Ordering::AcqRel);
+    /// Notes that the messages below `retained_from` expired: see
+    /// [`note_evicted`](Self::note_evicted).
+    pub(crate) fn note_expired(&self, retained_from: u64, unread: u64) {
+        self.oldest_seq.fetch_max(retained_from, Ordering::AcqRel);
         self.note_evicted(unread);
     }
 
@@ -165,9 +166,9 @@ impl<S: Storage> State<S> {
     /// Returns how many retained bytes before `end` some consumer has still to read; without a
     /// consumer, all retained bytes.
     pub(crate) fn backlog(&self, end: u64) -> u64 {
-        let held = self.segments.list().live.front().map_or(end, |row| row.header.base);
-        holds!(held <= end, "the oldest segment begins at {held}, before the end, {end}");
-        end.saturating_sub(self.places.lowest().unwrap_or(0).max(held))
+        let oldest = self.segments.list().live.front().map_or(end, |row| row.header.base);
+        holds!(oldest <= end, "the oldest segment begins at {oldest}, before the end, {end}");
+        end.saturating_sub(self.places.lowest().unwrap_or(0).max(oldest))
     }
 
     /// Returns the length of the longest message that fits into the empty queue under its limits.

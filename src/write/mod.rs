@@ -128,8 +128,8 @@ impl<F: StorageFile> Writer<F> {
 
     /// Returns the sequence number behind the last message in the tail's segment. Numbers from it
     /// on may be missing; the next segment's header will list them.
-    pub(crate) fn retained_end(&self) -> u64 {
-        self.pending_segment.retained_end(self.tail.committed)
+    pub(crate) fn messages_end(&self) -> u64 {
+        self.pending_segment.messages_end(self.tail.committed)
     }
 
     /// Returns whether this run has stored a message, or tried to.

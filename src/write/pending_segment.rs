@@ -23,11 +23,11 @@ impl PendingSegment {
 
     /// Returns the sequence number behind the last message in the tail's segment. Numbers from it
     /// on may be missing; the next segment's header will list them.
-    pub(super) fn retained_end(&self, committed: Spot) -> u64 {
+    pub(super) fn messages_end(&self, committed: Spot) -> u64 {
         let end = self.next.map_or(committed.seq, |next| next.missing.first(next.seq));
         holds!(
             end <= committed.seq,
-            "the end of the retained numbers, {end}, does not pass the tail, {committed:?}"
+            "the end of the messages, {end}, does not pass the tail, {committed:?}"
         );
         end
     }
