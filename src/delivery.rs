@@ -80,7 +80,7 @@ impl Delivery {
     /// How often the message was handed out since the queue was opened. The first delivery says 1.
     ///
     /// With a [redelivery](crate::Redelivery) set it counts over openings: how often the message
-    /// was given back, or was alone with a worker when the process died, and this time.
+    /// was given back, or was in flight when the process died, and this time.
     #[inline]
     #[must_use]
     pub fn attempts(&self) -> u32 {

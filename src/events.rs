@@ -279,6 +279,18 @@ pub(crate) fn not_counted(path: &Path, consumer: &str) {
     let _ = (path, consumer);
 }
 
+/// The consumer has more messages with failed attempts than its row in the index has room for. The
+/// counts of the highest numbers are not stored.
+#[inline]
+pub(crate) fn counts_do_not_fit(path: &Path, consumer: &str) {
+    #[cfg(feature = "tracing")]
+    {
+        let consumer = consumer.to_owned();
+        note!(WARN, path, consumer, "attempts are not stored: the row in the index is full");
+    }
+    let _ = (path, consumer);
+}
+
 /// Rejected messages could not go to the queue for dead letters. So many `letters` stay, and are
 /// tried again; those that are too large for that queue come as gaps.
 #[inline]

@@ -18,21 +18,21 @@ use crate::storage::{FileStorage, Storage};
 ///
 /// # Attempts are stored
 ///
-/// From [`set_redelivery`](crate::Consumer::set_redelivery) on it is stored before a message is
-/// handed out that it is, and how often it was given back. After a death of the process, the
-/// messages that had been handed out come again one at a time, until they are done: so a message
-/// whose work ends the process is found out, and only a death with that message alone in flight
-/// counts against it. A power cut counts against none, and may take counts back. Each consumer is
-/// looked at by itself: of two that had one message each with a worker when the process died, both
-/// messages count as tried. So work that may end the process belongs into a process of its own, or
-/// the other consumers' messages need more attempts than it.
+/// From [`set_redelivery`](crate::Consumer::set_redelivery) on, the queue stores before it delivers
+/// a message that the message is in flight, and how often it was given back. The death of the
+/// process counts as one attempt of each message that was in flight, of every consumer. So a
+/// message whose work ends the process each time is rejected after
+/// [`max_attempts`](Redelivery::max_attempts) deaths. The messages that are in flight beside it
+/// each time lose as many attempts: allow more of them than an innocent message may meet such
+/// deaths, or do dangerous work in a process of its own with
+/// [`set_max_in_flight(1)`](crate::Consumer::set_max_in_flight). A close counts against no message,
+/// nor does a power cut, which may also take counts back.
 ///
 /// Four consumers of a queue have a row in the index for this. Those of a fifth are not counted
-/// over openings (an event says so). A row holds the counts of 35 messages at least (fewer where
-/// they were tried 128 times and more), and of about a hundred where their numbers lie close
-/// together. When it is full, no new message is handed out until one of those is done. While a
-/// consumer that is read in [lanes](crate::Lanes) has a backlog, each message in flight takes room
-/// as one that was tried.
+/// over openings (an event says so). A row has room for at least 36 messages that were tried fewer
+/// than 32 times and are not done, and for 110 where their numbers lie close together. Counts
+/// beyond that, those of the highest numbers, are kept in memory only: an opening begins these anew
+/// (an event says so).
 ///
 /// ```
 /// # fn main() -> mmq::Result<()> {

@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 use crate::commit::Core;
 use crate::consume::ledger::Ledger;
 use crate::consume::redelivery_state::DeadLetters;
-use crate::consume::step::{BeginsDefault, Deliver, Existence, Lane, Read, Step};
+use crate::consume::step::{BeginsDefault, Deliver, Existence, Read, Step};
 use crate::consume::two_lanes::TwoLanes;
 use crate::error::{Error, Gap, Result};
 use crate::format::Spot;
@@ -344,13 +344,10 @@ impl<S: Storage> LockedState<S> {
     }
 
     /// Whether every kind of read would return something, also one that receives, which the limit
-    /// on messages in flight and the suspects may prevent.
+    /// on messages in flight may prevent.
     pub(crate) fn has_news(&self, core: &Core<S>) -> bool {
-        let is_allowed = |ledger: &Ledger<S::File>| {
-            ledger.has_rejected_to_report()
-                || ledger.may_hand_out(Lane::Oldest, self.next_spot().seq)
-                || self.has_allowed(core, ledger)
-        };
+        let is_allowed =
+            |ledger: &Ledger<S::File>| ledger.has_rejected_to_report() || ledger.is_below_limit();
         self.is_over(core)
             || self.ledger.as_deref().is_none_or(is_allowed) && self.has_waiting(core)
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::commit::Core;
 use crate::consume::consumer_state::{ConsumerState, LockedState};
-use crate::consume::lane_choice::spots_of_counted;
+use crate::consume::ledger::Ledger;
 use crate::consume::redelivery_state::{DeadLetters, Rules};
 use crate::consume::slow::Done;
 use crate::consume::step::DeliveryToken;
@@ -195,20 +195,14 @@ impl<S: Storage> ConsumerState<S> {
 
     /// Loads this consumer's row of attempts from the index, unless that was done before.
     fn take_up_attempts(&self, core: &Core<S>, locked: &mut LockedState<S>) -> Result<()> {
-        let (place, has_lanes) = (locked.stored.seq, locked.lanes.is_some());
+        let place = locked.stored.seq;
         let ledger = self.ledger(locked);
         if !ledger.redelivery().has_row() {
             self.has_redelivery.store(true, Ordering::Release);
             match core.index.attempts_row(self.row, self.name()) {
-                Some(row) => {
-                    // Read before anything changes. (Without lanes the cursor meets these messages
-                    // in order.)
-                    let is_left = |seq: &u64| *seq >= place && !ledger.is_passed(*seq);
-                    let counted = row.1.counts.iter().map(|(seq, _)| *seq);
-                    let counted = counted.filter(|seq| has_lanes && is_left(seq));
-                    let counted = spots_of_counted(core, counted)?;
-                    ledger.take_up(row, place);
-                    locked.take_back(core, counted);
+                Some((row, stored)) => {
+                    let Ledger { redelivery, done, .. } = ledger;
+                    redelivery.get_or_insert_default().take_up(row, stored, place, done);
                 }
                 None => events::not_counted(core.storage.path(), self.name()),
             }
@@ -374,6 +368,9 @@ impl<S: Storage> ConsumerState<S> {
         if let Some(redelivery) = locked.ledger.as_mut().and_then(|it| it.redelivery.as_mut()) {
             while let Some(seq) = redelivery.take_rejection() {
                 core.count_rejected(&Gap { first: seq, last: seq, cause: GapCause::Rejected });
+            }
+            if redelivery.take_report_full() {
+                events::counts_do_not_fit(core.storage.path(), self.name());
             }
         }
         self.count_in_flight(locked);

@@ -58,8 +58,7 @@ pub(super) fn find_in_lane<S: Storage>(
                 return Err(Error::Gap(gap));
             }
             stretch = next_stretch(ledger, lane, lanes.as_deref());
-            let next = stretch.map_or(cursor.spot(), |(_, stretch)| stretch.spot).seq;
-            if what == Read::Receive && !ledger.may_hand_out(lane, next) {
+            if what == Read::Receive && !ledger.is_below_limit() {
                 return Ok(None);
             }
             match find_again(ledger, core, lane)? {

@@ -37,9 +37,7 @@ impl<S: Storage> ConsumerState<S> {
         let mut locked = self.locked.lock();
         let locked = &mut *locked;
         locked.check(core, self)?;
-        let counted = self.ledger(locked).counted();
-        // Read before anything changes.
-        let counted = spots_of_counted(core, counted.into_iter())?;
+        self.ledger(locked);
         let begun = (core.visible.seq.load(Ordering::Acquire), core.storage.now());
         match &mut locked.lanes {
             Some(lanes) => {
@@ -53,7 +51,6 @@ impl<S: Storage> ConsumerState<S> {
                 locked.lanes = Some(Box::new(TwoLanes::new(rules, begun)));
             }
         }
-        locked.take_back(core, counted);
         locked.note_ready(core);
         Ok(())
     }
@@ -157,19 +154,6 @@ impl<S: Storage> LockedState<S> {
         is_more
     }
 
-    /// Whether a lane has a message that may be delivered, although the oldest one may not.
-    pub(super) fn has_allowed(&self, core: &Core<S>, ledger: &Ledger<S::File>) -> bool {
-        let Some(lanes) = &self.lanes else {
-            return false;
-        };
-        let ahead = self.cursor.spot();
-        let is_ahead = ahead.position < core.visible.position.load(Ordering::Acquire)
-            || ledger.first_returned(Lane::Fresh).is_some();
-        let left = next_stretch(ledger, Lane::Backlog, Some(lanes));
-        is_ahead && ledger.may_hand_out(Lane::Fresh, ahead.seq)
-            || left.is_some_and(|(_, left)| ledger.may_hand_out(Lane::Backlog, left.spot.seq))
-    }
-
     /// Moves the cursor to the end of the visible messages, and makes a stretch of what it skips.
     fn jump(&mut self, core: &Core<S>) -> Range<u64> {
         let (spot, end) = (self.cursor.spot(), core.visible_end());
@@ -227,30 +211,6 @@ impl<S: Storage> LockedState<S> {
         self.cursor.move_to(behind);
         Ok(())
     }
-
-    /// Returns messages that an earlier run counted, so that they come first. While the row of
-    /// counts is full no other message may be delivered, so none may stand before them.
-    pub(super) fn take_back(&mut self, core: &Core<S>, counted: Vec<(u64, Option<Spot>)>) {
-        let (Some(ledger), Some(_)) = (&mut self.ledger, &self.lanes) else {
-            return;
-        };
-        for (seq, spot) in counted {
-            match spot {
-                Some(spot) => ledger.take_back(spot, segment_end(core, spot)),
-                // The message is lost: the read that meets the gap reports it.
-                None => ledger.forget_count(seq),
-            }
-        }
-    }
-}
-
-/// The spots of the messages that an earlier run `counted`; `None` for a lost message.
-pub(super) fn spots_of_counted<S: Storage>(
-    core: &Core<S>,
-    counted: impl Iterator<Item = u64>,
-) -> Result<Vec<(u64, Option<Spot>)>> {
-    let spot = |seq| Ok((seq, spot_of(core, seq)?.filter(|spot| spot.seq == seq)));
-    counted.map(spot).collect()
 }
 
 /// The spot of the message; `None` if the queue no longer retains it. The caller holds the

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use crate::consume::ranges::Ranges;
-use crate::consume::redelivery_state::Redeliveries;
+use crate::consume::redelivery_state::{InFlightBy, Redeliveries};
 use crate::consume::step::{DeliveryToken, Lane};
 use crate::consume::stretches::Stretches;
 use crate::error::Gap;
@@ -68,9 +68,6 @@ pub(crate) struct Ledger<F> {
     pub(super) done: Ranges,
     /// The messages that the cursor skipped.
     pub(super) stretches: Stretches,
-    /// Messages below this number may be open although this run's cursor has not read them: an
-    /// earlier run delivered them. The cursor steps over them, also when they are done.
-    pub(super) taken_back_below: u64,
     /// Reads the returned messages.
     pub(crate) again: Cursor<F>,
     /// Where `done` is stored.
@@ -101,7 +98,6 @@ impl<F: StorageFile> Ledger<F> {
             delayed: 0,
             done: ranges,
             stretches: Stretches::default(),
-            taken_back_below: 0,
             again: Cursor::new(Spot::default()),
             acks_row,
             refused: 0,
@@ -115,19 +111,9 @@ impl<F: StorageFile> Ledger<F> {
         self.open.len() - self.returned.len() - self.delayed
     }
 
-    /// Whether a read may deliver the next message of the lane now: the lane's oldest returned
-    /// message, or else `next`.
-    pub(crate) fn may_hand_out(&self, lane: Lane, next: u64) -> bool {
-        if self.limit.is_some_and(|limit| self.in_flight() >= limit as usize) {
-            return false;
-        }
-        let Some(redelivery) = &self.redelivery else {
-            return true;
-        };
-        match self.first_returned(lane) {
-            Some((seq, _)) => redelivery.may_go(seq, self.out) && redelivery.is_stored(seq),
-            None => redelivery.may_go(next, self.out) && redelivery.has_room(next),
-        }
+    /// Whether the limit allows one more message in flight.
+    pub(crate) fn is_below_limit(&self) -> bool {
+        self.limit.is_none_or(|limit| self.in_flight() < limit as usize)
     }
 
     /// The lane's oldest returned message.
@@ -208,11 +194,9 @@ impl<F: StorageFile> Ledger<F> {
     fn begin_attempt(&mut self, seq: u64, open: &mut Open, now: Option<Instant>) -> DeliveryToken {
         open.attempts = open.attempts.saturating_add(1);
         if let Some(redelivery) = &mut self.redelivery {
-            if self.stretches.is_empty() {
-                redelivery.note_handed_out(seq, self.out);
-            } else {
-                redelivery.list_handed_out(seq, self.out);
-            }
+            let has_skipped = !self.stretches.is_empty();
+            let by = if has_skipped { InFlightBy::Count } else { InFlightBy::Mark };
+            redelivery.note_in_flight(seq, by);
             open.due = now.and_then(|now| now.checked_add(redelivery.rules.lease?));
             redelivery.set_timer(seq, None, open.due);
         }
@@ -297,8 +281,7 @@ impl<F: StorageFile> Ledger<F> {
         if let Some(redelivery) = &mut self.redelivery {
             redelivery.note_done(first, last);
         }
-        let is_to_be_passed = first < self.taken_back_below;
-        if is_to_be_passed || self.lowest().is_some_and(|lowest| lowest.seq < first) {
+        if self.lowest().is_some_and(|lowest| lowest.seq < first) {
             self.done.insert(first, last);
             self.changed = true;
         }
@@ -306,9 +289,10 @@ impl<F: StorageFile> Ledger<F> {
         holds!(open.is_none(), "none of the messages {first} to {last} is open and done: {open:?}");
     }
 
-    /// Whether the cursor steps over the message: it is done, or open.
+    /// Whether the cursor steps over the message: an earlier run made it done.
     pub(crate) fn is_passed(&self, seq: u64) -> bool {
-        self.done.contains(seq) || self.open.contains_key(&seq)
+        holds!(!self.open.contains_key(&seq), "message {seq}, at the cursor, is not open");
+        self.done.contains(seq)
     }
 
     /// Makes the returned messages that `gap` covers done, beginning at its first one and while
@@ -325,13 +309,11 @@ impl<F: StorageFile> Ledger<F> {
         Gap { last, ..*gap }
     }
 
-    /// The pieces of a gap that are neither done (hence not reported yet) nor open.
+    /// The pieces of a gap at the cursor that are not done: nobody has reported them.
     pub(crate) fn unreported_of(&self, gap: Gap) -> Vec<Gap> {
-        let mut passed = self.done.clone();
-        for (seq, _) in self.open.range(gap.first..=gap.last) {
-            passed.insert(*seq, *seq);
-        }
-        let pieces = passed.not_in(gap.first, gap.last).into_iter();
+        check!(let open = self.open.range(gap.first..=gap.last).next());
+        holds!(open.is_none(), "no message of {gap:?}, at the cursor, is open: {open:?}");
+        let pieces = self.done.not_in(gap.first, gap.last).into_iter();
         pieces.map(|NumberRange { first, last }| Gap { first, last, cause: gap.cause }).collect()
     }
 
@@ -363,7 +345,6 @@ impl<F: StorageFile> Ledger<F> {
         (self.out, self.delayed) = (0, 0);
         self.done.clear();
         self.stretches.set(Vec::new(), to);
-        self.taken_back_below = 0;
         if let Some(redelivery) = &mut self.redelivery {
             redelivery.clear();
         }

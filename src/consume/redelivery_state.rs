@@ -1,15 +1,15 @@
 //! Messages that were delivered without an acknowledgement: ends of leases and delays, attempt
 //! counts, and which messages a crashed process had in flight.
 //!
-//! Write-ahead: before a delivery the consumer persists a high-water mark (every message below it
-//! may be in flight), and one attempt count per failed message. So after a crash, each message
-//! between the consumer's place and the mark that is not done is a suspect: it may have killed the
-//! process. The consumer delivers suspects one at a time, and a crash counts as an attempt only for
-//! a message that was in flight alone.
+//! Write-ahead: before a delivery the consumer persists a high-water mark, and one attempt count
+//! per failed message. Of the messages between the consumer's place and the mark that are not done,
+//! those are in flight that have no count, or whose count has the bit `IN_FLIGHT`. So a crash is an
+//! attempt of exactly the messages that were in flight.
 //!
-//! While the cursor has skipped messages, raising the mark would make suspects of them. The mark
-//! stays then, and each message beyond it that is delivered is marked by a bit in its count
-//! (`LISTED`).
+//! While the cursor has skipped messages, the mark would count these. The mark stays then, and each
+//! message beyond it that is delivered gets a count with the bit.
+//!
+//! A count that does not fit into the row is not stored. Nothing waits for that.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use crate::consume::ranges::Ranges;
 use crate::error::Result;
-use crate::format::{Attempts, LISTED, Origin, REJECTED};
+use crate::format::{Attempts, IN_FLIGHT, Origin, REJECTED};
 use crate::index::AttemptsRow;
 use crate::storage::StorageFile;
 
@@ -75,6 +75,15 @@ impl Rules {
     }
 }
 
+/// How the row of attempts says that a message is in flight that has failed no attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum InFlightBy {
+    /// The high-water mark: the cursor has skipped no lower message.
+    Mark,
+    /// A count of 0, with the bit.
+    Count,
+}
+
 /// The part of a ledger for a consumer that uses leases, delays or attempt counts.
 #[derive(Debug)]
 pub(crate) struct Redeliveries<F> {
@@ -85,17 +94,13 @@ pub(crate) struct Redeliveries<F> {
     notified: Option<Instant>,
     /// Messages that are not done, with how often each was delivered without an acknowledgement.
     counts: BTreeMap<u64, u32>,
-    /// The counts from this number on did not fit into the row.
-    stored_below: u64,
     row: Option<AttemptsRow<F>>,
-    /// The persisted high-water mark: messages below this number may have been delivered.
+    /// Some counts do not fit into the row.
+    is_full: bool,
+    /// That some counts do not fit has not been reported yet.
+    to_report_full: bool,
+    /// The persisted high-water mark.
     below: u64,
-    /// The message, as stored, that was delivered while no worker had another one.
-    alone: Option<u64>,
-    /// Messages below this number are suspects (they may have killed a process), and so are those
-    /// in `suspects`: each is delivered alone.
-    suspects_below: u64,
-    suspects: BTreeSet<u64>,
     /// Rejected messages that the statistics do not count yet.
     rejections: Vec<u64>,
     /// Dead letters that another queue took but could not flush, each with that queue's id.
@@ -109,12 +114,10 @@ impl<F> Default for Redeliveries<F> {
             timers: BTreeSet::new(),
             notified: None,
             counts: BTreeMap::new(),
-            stored_below: u64::MAX,
             row: None,
+            is_full: false,
+            to_report_full: false,
             below: 0,
-            alone: None,
-            suspects_below: 0,
-            suspects: BTreeSet::new(),
             rejections: Vec::new(),
             unflushed: BTreeMap::new(),
         }
@@ -125,11 +128,7 @@ impl<F: StorageFile> Redeliveries<F> {
     /// What is stored agrees with what is known.
     #[cfg(any(test, fuzzing, mmq_holds))]
     fn check(&self) {
-        let below = self.stored_below;
-        holds!(
-            self.row.is_none() || below == u64::MAX || self.counts.range(below..).next().is_some(),
-            "the counts from {below} on did not fit into the row, so there is one"
-        );
+        holds!(!self.is_full || !self.counts.is_empty(), "a row without counts is not full");
         if crate::holds::are_looked_at(self.counts.len()) {
             let nothing = self.counts.iter().find(|(_, count)| **count == 0);
             holds!(nothing.is_none(), "a message without a count is not counted: {nothing:?}");
@@ -152,32 +151,26 @@ impl<F: StorageFile> Redeliveries<F> {
         self.row = Some(row);
         let is_left = |seq: u64| seq >= place && !done.contains(seq);
         self.counts.extend(stored.counts.into_iter().filter(|(seq, _)| is_left(*seq)));
-        let listed = self.counts.iter().filter(|(_, count)| **count & LISTED != 0);
-        self.suspects.extend(listed.map(|(seq, _)| *seq));
-        if stored.below > place {
-            self.suspects_below = stored.below;
-        }
-        self.below = self.below.max(stored.below);
+        holds!(stored.below == 0, "the opening has ended the run before");
         self.store();
     }
 
-    /// Stores the mark and the counts. Counts that do not fit stay in memory only; until they fit,
-    /// no message without a stored count is delivered.
+    /// Stores the mark and the counts. Counts that do not fit stay in memory only.
     fn store(&mut self) {
         let counts = self.counts.iter().map(|(seq, count)| (*seq, *count));
         if let Some(row) = &mut self.row {
-            let left_out = row.store(self.below, self.alone, counts);
-            self.stored_below = left_out.unwrap_or(u64::MAX);
+            let was_full = std::mem::replace(&mut self.is_full, !row.store(self.below, counts));
+            self.to_report_full |= self.is_full && !was_full;
         }
         check!(self.check());
     }
 
-    /// Ends the run in order: messages that workers have do not become suspects. Returns the rules,
+    /// Ends the run in order: it counts against no message that workers have. Returns the rules,
     /// which may hold another queue: the caller drops them without holding a lock.
     pub(crate) fn end_run(&mut self) -> Rules {
-        (self.below, self.alone) = (0, None);
+        self.below = 0;
         self.counts.retain(|_, count| {
-            *count &= !LISTED;
+            *count &= !IN_FLIGHT;
             *count != 0
         });
         self.store();
@@ -190,9 +183,7 @@ impl<F: StorageFile> Redeliveries<F> {
     pub(crate) fn clear(&mut self) {
         self.timers.clear();
         self.counts.clear();
-        (self.below, self.alone, self.suspects_below) = (0, None, 0);
-        self.suspects.clear();
-        self.stored_below = u64::MAX;
+        (self.below, self.is_full) = (0, false);
         self.unflushed.clear();
     }
 
@@ -216,14 +207,9 @@ impl<F: StorageFile> Redeliveries<F> {
         self.rules.dead_letters.is_some()
     }
 
-    /// The messages with a count.
-    pub(crate) fn counted(&self) -> impl Iterator<Item = u64> + '_ {
-        self.counts.keys().copied()
-    }
-
     /// How often the message was delivered without an acknowledgement.
     pub(crate) fn count(&self, seq: u64) -> u32 {
-        self.counts.get(&seq).map_or(0, |count| count & !(REJECTED | LISTED))
+        self.counts.get(&seq).map_or(0, |count| count & !(REJECTED | IN_FLIGHT))
     }
 
     /// Whether the message must not be delivered again.
@@ -231,71 +217,36 @@ impl<F: StorageFile> Redeliveries<F> {
         let Some(count) = self.counts.get(&seq) else {
             return false;
         };
-        count & REJECTED != 0 || self.rules.max_attempts.is_some_and(|most| count & !LISTED >= most)
+        count & REJECTED != 0
+            || self.rules.max_attempts.is_some_and(|most| count & !IN_FLIGHT >= most)
     }
 
-    /// Whether the message may be delivered while workers have `out` others.
-    pub(crate) fn may_go(&self, seq: u64, out: usize) -> bool {
-        let suspect_is_out = out > 0 && self.alone.is_some_and(|seq| self.is_suspect(seq));
-        out == 0 || !self.is_suspect(seq) && !suspect_is_out
-    }
-
-    fn is_suspect(&self, seq: u64) -> bool {
-        seq < self.suspects_below || self.suspects.contains(&seq)
-    }
-
-    /// Whether the count of a returned message is stored.
-    pub(crate) fn is_stored(&self, seq: u64) -> bool {
-        seq < self.stored_below
-    }
-
-    /// Whether the message at the cursor may get a count: all present counts fit into the row, or
-    /// the message is a suspect or has a count, and its own count fits.
-    pub(crate) fn has_room(&self, next: u64) -> bool {
-        let comes_again = self.is_suspect(next) || self.counts.contains_key(&next);
-        self.stored_below == u64::MAX || comes_again && self.is_stored(next)
-    }
-
-    /// Write-ahead of a delivery: raises the mark. Workers have `others` more messages.
-    pub(crate) fn note_handed_out(&mut self, seq: u64, others: usize) {
-        let is_alone = others == 0 || planted!(InnocentsBlamed);
-        let (below, alone) = (self.below.max(seq + 1), is_alone.then_some(seq));
-        if (below, alone) != (self.below, self.alone) {
-            (self.below, self.alone) = (below, alone);
-            self.store();
+    /// Write-ahead of a delivery: stores that the message is in flight, by a bit in its count if it
+    /// has one.
+    pub(super) fn note_in_flight(&mut self, seq: u64, without_count: InFlightBy) {
+        if without_count == InFlightBy::Count && seq >= self.below {
+            self.counts.entry(seq).or_default();
         }
-        holds!(seq < self.below, "the delivered message {seq} lies below the mark {}", self.below);
-        holds!(
-            (self.alone == Some(seq)) == (others == 0),
-            "message {seq} is stored as alone if none of {others} is with a worker: {:?}",
-            self.alone
-        );
-    }
-
-    /// Write-ahead of a delivery while the cursor has skipped lower messages: marks this message
-    /// alone as delivered (`LISTED`), and leaves the mark.
-    pub(crate) fn list_handed_out(&mut self, seq: u64, others: usize) {
-        let alone = (others == 0).then_some(seq);
-        let is_new = seq >= self.below && {
-            let count = self.counts.entry(seq).or_default();
-            let before = std::mem::replace(count, *count | LISTED);
-            before != *count
+        if planted!(InFlightNotStored) {
+            return;
+        }
+        let is_new = match self.counts.get_mut(&seq) {
+            Some(count) => std::mem::replace(count, *count | IN_FLIGHT) & IN_FLIGHT == 0,
+            None => {
+                let before = self.below;
+                self.below = before.max(seq + 1);
+                self.below != before
+            }
         };
-        if is_new || alone != self.alone {
-            self.alone = alone;
+        if is_new {
             self.store();
         }
-        holds!(
-            seq < self.below || self.counts.get(&seq).is_some_and(|count| count & LISTED != 0),
-            "the delivered message {seq} lies below the mark {} or is listed",
-            self.below
-        );
     }
 
     /// Stores the attempt count of a returned message.
     pub(crate) fn note_back(&mut self, seq: u64, attempts: u32) {
         holds!(attempts > 0, "the returned message {seq} was delivered before");
-        self.set_count(seq, attempts.min(LISTED - 1));
+        self.set_count(seq, attempts.min(IN_FLIGHT - 1));
     }
 
     /// Stores that the message is rejected.
@@ -311,7 +262,6 @@ impl<F: StorageFile> Redeliveries<F> {
 
     fn set_count(&mut self, seq: u64, count: u32) {
         self.counts.insert(seq, count);
-        self.alone = self.alone.filter(|alone| *alone != seq);
         self.store();
     }
 
@@ -325,7 +275,7 @@ impl<F: StorageFile> Redeliveries<F> {
             self.counts.remove(&seq);
             has_room = true;
         }
-        if has_room && self.stored_below != u64::MAX {
+        if has_room && self.is_full {
             self.store();
         }
         check!(self.check());
@@ -379,6 +329,11 @@ impl<F: StorageFile> Redeliveries<F> {
         }
         self.notified = Some(next);
         Some(next)
+    }
+
+    /// Whether to report now that some counts are not stored.
+    pub(crate) fn take_report_full(&mut self) -> bool {
+        std::mem::take(&mut self.to_report_full)
     }
 
     /// Takes a rejection that the statistics do not count yet.

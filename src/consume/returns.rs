@@ -7,8 +7,6 @@ use crate::consume::ledger::{DeliveryState, Ledger, Open};
 use crate::consume::redelivery_state::Redeliveries;
 use crate::consume::step::DeliveryToken;
 use crate::error::{Error, Gap, GapCause, Result};
-use crate::format::{Attempts, Spot};
-use crate::index::AttemptsRow;
 use crate::storage::StorageFile;
 use crate::threads::now;
 
@@ -16,36 +14,6 @@ impl<F: StorageFile> Ledger<F> {
     /// The state of redelivery; the first call creates it.
     pub(crate) fn redelivery(&mut self) -> &mut Redeliveries<F> {
         self.redelivery.get_or_insert_with(Box::default)
-    }
-
-    /// Takes over the attempts that an earlier run stored in the row.
-    pub(crate) fn take_up(&mut self, (row, stored): (AttemptsRow<F>, Attempts), place: u64) {
-        self.redelivery.get_or_insert_with(Box::default).take_up(row, stored, place, &self.done);
-    }
-
-    /// The messages with a count that this run has not delivered.
-    pub(crate) fn counted(&self) -> Vec<u64> {
-        let counted = self.redelivery.iter().flat_map(|redelivery| redelivery.counted());
-        counted.filter(|seq| !self.is_passed(*seq)).collect()
-    }
-
-    /// Returns a message that an earlier run delivered, or rejects it if that run did.
-    pub(crate) fn take_back(&mut self, spot: Spot, segment_end: u64) {
-        self.taken_back_below = self.taken_back_below.max(spot.seq + 1);
-        if !self.keep_rejected(spot.seq, spot.position, segment_end) {
-            let mut open = self.opened(spot.seq, spot.position, segment_end);
-            open.state = DeliveryState::Back;
-            self.open.insert(spot.seq, open);
-            self.returned.insert(spot.seq);
-        }
-        check!(self.check());
-    }
-
-    /// Drops the count of a lost message.
-    pub(crate) fn forget_count(&mut self, seq: u64) {
-        if let Some(redelivery) = &mut self.redelivery {
-            redelivery.note_done(seq, seq);
-        }
     }
 
     /// Whether a read needs the time.

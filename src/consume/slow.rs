@@ -70,16 +70,7 @@ impl<S: Storage> ConsumerState<S> {
         if_gone: Option<&dyn BeginsDefault>,
     ) -> Step<D::Delivered> {
         match self.existing(locked, if_gone) {
-            Ok(mut locked) => {
-                let step = self.step_slow(&mut locked, core, what, delivery).0;
-                let ended = step.moved || reported(&step.outcome).is_some();
-                drop(locked);
-                if ended && self.has_redelivery.load(Ordering::Acquire) {
-                    // The message is done: one that had to wait for it may be delivered now.
-                    core.wake_reader(self.row);
-                }
-                step
-            }
+            Ok(mut locked) => self.step_slow(&mut locked, core, what, delivery).0,
             Err(error) => Step::of(Err(error.into())),
         }
     }

@@ -47,7 +47,7 @@ use crate::commit::storage_worker;
 use crate::engine::operations::Operations;
 use crate::error::{Error, Result};
 use crate::events;
-use crate::format::{Figures, NumberRange, padded};
+use crate::format::{Figures, padded};
 use crate::memory::page_size;
 use crate::options::Options;
 use crate::recovery::{Ended, Recovered, recover};
@@ -169,10 +169,8 @@ impl<S: Storage> Engine<S> {
         );
         for row in found_consumers {
             // Count an attempt only for the death of a process, not for a close or a power cut.
-            engine.core.index.settle_attempts(row.row, &row.name, |seq| {
-                let is_done = |acks: &NumberRange| (acks.first..=acks.last).contains(&seq);
-                ended == Ended::Killed && seq >= row.place.seq && !row.acks.iter().any(is_done)
-            });
+            let died_with = (ended == Ended::Killed).then(|| row.not_done());
+            engine.core.index.end_attempts(row.row, &row.name, died_with);
             engine.take_up(Some(row.row), &row.name, row.place, &row.acks)?;
         }
         if undurable {

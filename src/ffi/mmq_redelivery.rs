@@ -55,11 +55,10 @@ where
 /// acknowledge. The rules are not stored: each opening begins without them.
 ///
 /// From this call on the queue stores, before it delivers a message, that the message is in flight,
-/// and how often it came back, so that mmq_delivery_attempts also counts earlier openings. After a
-/// death of the process the consumer receives the messages that were in flight one at a time, until
-/// they are done: a death counts as an attempt only for a message that was alone in flight. Four
-/// consumers of a queue have a row in the index for this; for further consumers, attempts of
-/// earlier openings are not counted.
+/// and how often it came back, so that mmq_delivery_attempts also counts earlier openings. The
+/// death of the process counts as one attempt for each message that was in flight. Four consumers
+/// of a queue have a row in the index for this, each with room for at least 36 messages; for
+/// further consumers and messages, attempts of earlier openings are not counted.
 ///
 /// @param queue Not NULL.
 /// @param lease_ms After so many milliseconds without acknowledgement or return, the queue takes

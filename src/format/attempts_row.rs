@@ -1,5 +1,8 @@
 //! A row of attempts: a consumer's delivered messages, and their counts of failed attempts.
 
+use std::collections::BTreeMap;
+use std::ops::Range;
+
 use byteorder::{ByteOrder, LittleEndian};
 
 use super::consumer_row::{put_short, take_short};
@@ -12,19 +15,20 @@ pub(crate) const ATTEMPTS_ROW_LEN: usize = 2 * ATTEMPTS_SLOT_LEN;
 pub(crate) const ATTEMPTS_ROWS: usize = 4;
 /// Set in the count of a message that must not be delivered again.
 pub(crate) const REJECTED: u32 = 1 << 31;
-/// Set in the count of a message that was delivered although it is not below the mark.
-pub(crate) const LISTED: u32 = 1 << 30;
+/// Set in the count of a message that is in flight.
+pub(crate) const IN_FLIGHT: u32 = 1 << 30;
+/// No slot has room for more counts.
+const MOST_COUNTS: usize = (ATTEMPTS_SLOT_LEN - attempts_at::ATTEMPTS_COUNTS) / 2;
 
 /// Offsets in one slot of a row of attempts, in bytes.
 pub(crate) mod attempts_at {
     pub(crate) const ATTEMPTS_NUMBER: usize = 0;
     pub(crate) const ATTEMPTS_BELOW: usize = 8;
-    pub(crate) const ATTEMPTS_ALONE: usize = 16;
-    pub(crate) const ATTEMPTS_FROM: usize = 24;
-    pub(crate) const ATTEMPTS_OWNER: usize = 32;
-    pub(crate) const ATTEMPTS_LEN: usize = 36;
-    pub(crate) const ATTEMPTS_CRC: usize = 40;
-    pub(crate) const ATTEMPTS_COUNTS: usize = 44;
+    pub(crate) const ATTEMPTS_FROM: usize = 16;
+    pub(crate) const ATTEMPTS_OWNER: usize = 24;
+    pub(crate) const ATTEMPTS_LEN: usize = 28;
+    pub(crate) const ATTEMPTS_CRC: usize = 32;
+    pub(crate) const ATTEMPTS_COUNTS: usize = 36;
 }
 
 /// One slot of a row of attempts.
@@ -33,35 +37,34 @@ pub(crate) struct Attempts {
     pub(crate) number: u64,
     /// The consumer's row.
     pub(crate) owner: u32,
-    /// Messages below this number may have been delivered; the others have not (see `LISTED`).
+    /// Of the messages below this number that are not done, those without a count are in flight.
     pub(crate) below: u64,
-    /// The message that was delivered while no other was in flight.
-    pub(crate) alone: Option<u64>,
     /// Messages by number, ascending, each with its number of deliveries without an
-    /// acknowledgement.
+    /// acknowledgement, and perhaps `REJECTED` or `IN_FLIGHT`. (In the file these two are the
+    /// lowest bits, so that a low count takes one byte.)
     pub(crate) counts: Vec<(u64, u32)>,
 }
 
 impl Attempts {
     /// Encodes as many of the counts as fit, the lowest numbers first. Returns the encoded length,
-    /// and the first message whose count did not fit.
+    /// and whether all of them fit.
     pub(crate) fn encode(
         &self,
         counts: impl Iterator<Item = (u64, u32)>,
         seed: u32,
         bytes: &mut [u8; ATTEMPTS_SLOT_LEN],
-    ) -> (usize, Option<u64>) {
+    ) -> (usize, bool) {
         use attempts_at as at;
         let mut len = at::ATTEMPTS_COUNTS;
-        let (mut bounds, mut left_out) = (None, None);
+        let (mut bounds, mut all_fit) = (None, true);
         for (seq, count) in counts {
             let (from, end) = bounds.unwrap_or((seq, seq));
             let behind = u32::try_from(seq - end)
                 .ok()
                 .and_then(|distance| put_short(bytes, len, distance))
-                .and_then(|len| put_short(bytes, len, count));
+                .and_then(|len| put_short(bytes, len, count.rotate_left(2)));
             let Some(behind) = behind else {
-                left_out = Some(seq);
+                all_fit = false;
                 break;
             };
             len = behind;
@@ -69,8 +72,6 @@ impl Attempts {
         }
         LittleEndian::write_u64(&mut bytes[at::ATTEMPTS_NUMBER..], self.number);
         LittleEndian::write_u64(&mut bytes[at::ATTEMPTS_BELOW..], self.below);
-        let alone = self.alone.map_or(0, |seq| seq + 1);
-        LittleEndian::write_u64(&mut bytes[at::ATTEMPTS_ALONE..], alone);
         let from = bounds.map_or(0, |(from, _)| from);
         LittleEndian::write_u64(&mut bytes[at::ATTEMPTS_FROM..], from);
         LittleEndian::write_u32(&mut bytes[at::ATTEMPTS_OWNER..], self.owner);
@@ -80,14 +81,14 @@ impl Attempts {
         LittleEndian::write_u32(&mut bytes[at::ATTEMPTS_CRC..], crc);
         holds!(
             Attempts::decode(bytes, self.owner, seed).is_some_and(|read| {
-                (read.number, read.below, read.alone) == (self.number, self.below, self.alone)
+                (read.number, read.below) == (self.number, self.below)
                     && read.counts.last().map(|(seq, _)| *seq) == bounds.map(|(_, seq)| seq)
             }),
             "counts that are written can be read, number {} of consumer {}",
             self.number,
             self.owner
         );
-        (len, left_out)
+        (len, all_fit)
     }
 
     /// Decodes a slot, if it validates for the consumer in the row `owner` under its `seed`.
@@ -110,24 +111,32 @@ impl Attempts {
         let mut rest = &bytes[at::ATTEMPTS_COUNTS..len];
         while !rest.is_empty() {
             seq = seq.checked_add(take_short(&mut rest)?).filter(|seq| *seq < LIMIT)?;
-            counts.push((seq, u32::try_from(take_short(&mut rest)?).ok()?));
+            let count = u32::try_from(take_short(&mut rest)?).ok()?;
+            counts.push((seq, count.rotate_right(2)));
         }
         let (number, below) = (u64_at(at::ATTEMPTS_NUMBER), u64_at(at::ATTEMPTS_BELOW));
-        let alone = u64_at(at::ATTEMPTS_ALONE).checked_sub(1);
-        let sound = number < LIMIT && below <= LIMIT && alone.is_none_or(|seq| seq < LIMIT);
-        sound.then_some(Attempts { number, owner, below, alone, counts })
+        let sound = number < LIMIT && below <= LIMIT;
+        sound.then_some(Attempts { number, owner, below, counts })
     }
 
-    /// Counts one more failed attempt of the message.
-    pub(crate) fn count_once_more(&mut self, seq: u64) {
-        match self.counts.binary_search_by_key(&seq, |(seq, _)| *seq) {
-            // (The count stays below the bit of a rejection.)
-            Ok(at) => {
-                let count = &mut self.counts[at].1;
-                *count = (*count + 1).min(*count | !REJECTED);
+    /// Ends the run that left this slot: nothing is in flight any more. After a death each message
+    /// that was in flight has failed one more attempt: it `died_with` these messages not done.
+    pub(crate) fn end_run(&mut self, died_with: Option<impl Iterator<Item = Range<u64>>>) {
+        let mut counts: BTreeMap<u64, u32> = self.counts.drain(..).collect();
+        if let Some(open) = died_with {
+            let open = open.flat_map(|open| open.start..open.end.min(self.below));
+            let uncounted = open.filter(|seq| !counts.contains_key(seq)).take(MOST_COUNTS);
+            let uncounted: Vec<u64> = uncounted.collect();
+            counts.extend(uncounted.into_iter().map(|seq| (seq, IN_FLIGHT)));
+            for count in counts.values_mut() {
+                if *count & (REJECTED | IN_FLIGHT) == IN_FLIGHT {
+                    *count = (*count + 1).min(2 * IN_FLIGHT - 1);
+                }
             }
-            Err(at) => self.counts.insert(at, (seq, 1)),
         }
+        let ended = counts.into_iter().map(|(seq, count)| (seq, count & !IN_FLIGHT));
+        self.counts = ended.filter(|(_, count)| *count != 0).collect();
+        self.below = 0;
     }
 
     fn crc(bytes: &[u8], len: usize, seed: u32) -> u32 {

@@ -1,5 +1,7 @@
 //! The rows with each consumer's delivered messages and their counts of failed attempts.
 
+use std::ops::Range;
+
 use crate::format::{
     ATTEMPTS_ROW_LEN, ATTEMPTS_ROWS, ATTEMPTS_SLOT_LEN, Attempts, Place, index_at,
 };
@@ -21,21 +23,16 @@ pub(crate) struct AttemptsRow<F> {
 
 impl<F: StorageFile> AttemptsRow<F> {
     /// Stores the attempts in the older slot: the newer one stays whole until this one is. Returns
-    /// the first message whose count did not fit.
-    pub(crate) fn store(
-        &mut self,
-        below: u64,
-        alone: Option<u64>,
-        counts: impl Iterator<Item = (u64, u32)>,
-    ) -> Option<u64> {
+    /// whether all counts fit.
+    pub(crate) fn store(&mut self, below: u64, counts: impl Iterator<Item = (u64, u32)>) -> bool {
         self.number += 1;
         let (number, owner) = (self.number, self.owner);
-        let attempts = Attempts { number, owner, below, alone, counts: Vec::new() };
+        let attempts = Attempts { number, owner, below, counts: Vec::new() };
         let mut bytes = [0; ATTEMPTS_SLOT_LEN];
-        let (len, left_out) = attempts.encode(counts, self.seed, &mut bytes);
+        let (len, all_fit) = attempts.encode(counts, self.seed, &mut bytes);
         let slot = self.offset + (number & 1) as usize * ATTEMPTS_SLOT_LEN;
         self.sheet.copy_in(slot, &bytes[..len]);
-        left_out
+        all_fit
     }
 }
 
@@ -83,13 +80,12 @@ impl<S: Storage> Index<S> {
         Some((attempts_row, stored))
     }
 
-    /// Applies the end of the run before to the consumer's attempts: the message that was in flight
-    /// alone gets one more failed attempt, if it `is_to_blame`.
-    pub(crate) fn settle_attempts(
+    /// Ends the run before for the consumer's attempts: [`Attempts::end_run`].
+    pub(crate) fn end_attempts(
         &self,
         row: u32,
         name: &str,
-        is_to_blame: impl FnOnce(u64) -> bool,
+        died_with: Option<impl Iterator<Item = Range<u64>>>,
     ) {
         if self.extents.lock().attempts_row_of(row).is_none() {
             return;
@@ -97,14 +93,9 @@ impl<S: Storage> Index<S> {
         let Some((mut attempts_row, mut stored)) = self.attempts_row(row, name) else {
             return;
         };
-        let Some(alone) = stored.alone.take() else {
-            return;
-        };
-        if is_to_blame(alone) {
-            stored.count_once_more(alone);
-        }
+        stored.end_run(died_with);
         // Counts that do not fit are those of the highest numbers, which may be lost.
-        attempts_row.store(stored.below, None, stored.counts.iter().copied());
+        attempts_row.store(stored.below, stored.counts.iter().copied());
         stored.number = attempts_row.number;
         let mut extents = self.extents.lock();
         if let Some(at) = extents.attempts_row_of(row) {
@@ -121,8 +112,8 @@ impl<S: Storage> Index<S> {
     ) {
         if let Some(stored) = extents.attempts_rows.get_mut(at) {
             match stored {
-                Some(Attempts { below, alone, counts, .. }) if then == AcksRowIs::Kept => {
-                    (*below, *alone) = (0, None);
+                Some(Attempts { below, counts, .. }) if then == AcksRowIs::Kept => {
+                    *below = 0;
                     counts.clear();
                 }
                 stored => *stored = None,

@@ -3,6 +3,8 @@
 //! Each part is decoded by itself, and left out if it does not validate. The caller decides what to
 //! believe: the live part, for example, is true only while the storage reports the same token.
 
+use std::ops::Range;
+
 use crate::format::{
     self, ACKS_ROW_LEN, ACKS_ROWS, ACKS_SLOT_LEN, Acks, Attempts, CONSUMER_ROWS, Checkpoint,
     ConsumerAt, EXTENT_ROW_LEN, EXTENT_ROWS, Extent, ExtentKind, LIVE_LEN, NAME_ROW_LEN,
@@ -70,6 +72,17 @@ impl ConsumerRow {
     /// A consumer whose row is unreadable.
     fn unreadable(row: u32) -> ConsumerRow {
         ConsumerRow { row, name: UNREADABLE.to_owned(), place: Place::default(), acks: Vec::new() }
+    }
+
+    /// The numbers from the place on that are not done, without an end.
+    pub(crate) fn not_done(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        let mut next = self.place.seq;
+        let done = self.acks.iter().map(|acks| (acks.first, acks.last + 1));
+        done.chain([(u64::MAX, u64::MAX)]).map(move |(first, end)| {
+            let open = next..first;
+            next = next.max(end);
+            open
+        })
     }
 }
 

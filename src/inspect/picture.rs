@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::format::{
-    self, Attempts, Figures, INDEX_NAME, Invalid, LISTED, LIVE_LEN, NumberRange, REJECTED, Spot,
+    self, Attempts, Figures, IN_FLIGHT, INDEX_NAME, Invalid, LIVE_LEN, NumberRange, REJECTED, Spot,
     Version, index_at,
 };
 use crate::index::image::{ConsumerRow, IndexImage};
@@ -151,17 +151,17 @@ impl Picture {
             let is_done = |acks: &NumberRange| (acks.first..=acks.last).contains(&seq);
             seq >= from && !consumer.acks.iter().any(is_done) && counted(seq) & REJECTED == 0
         };
-        let listed = stored.counts.iter().filter(|(_, count)| count & LISTED != 0);
-        let listed = listed.map(|(seq, _)| *seq).filter(|seq| *seq >= below && is_open(*seq));
-        let listed: Vec<u64> = listed.collect();
-        let first = (from..below).find(|seq| is_open(*seq)).or(listed.first().copied())?;
+        let beyond = stored.counts.iter().filter(|(_, count)| count & IN_FLIGHT != 0);
+        let beyond = beyond.map(|(seq, _)| *seq).filter(|seq| *seq >= below && is_open(*seq));
+        let beyond: Vec<u64> = beyond.collect();
+        let first = (from..below).find(|seq| is_open(*seq)).or(beyond.first().copied())?;
         let is_rejected =
             |(seq, count): &&(u64, u32)| (first..below).contains(seq) && count & REJECTED != 0;
         let not_out = self.gaps.known_missing(first, below)
             + self.done_between(consumer, first, below)
             + stored.counts.iter().filter(is_rejected).count() as u64;
-        let messages = below.saturating_sub(first).saturating_sub(not_out) + listed.len() as u64;
-        Some((messages, first, counted(first) & !(REJECTED | LISTED)))
+        let messages = below.saturating_sub(first).saturating_sub(not_out) + beyond.len() as u64;
+        Some((messages, first, counted(first) & !(REJECTED | IN_FLIGHT)))
     }
 
     /// The bytes of the segments from `position` to the tail, and when the segment there was begun,

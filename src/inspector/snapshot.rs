@@ -145,7 +145,7 @@ pub struct HandedOut {
     pub messages: u64,
     /// The sequence number of the first one.
     pub first_seq: u64,
-    /// How often the first one was given back, or alone with a worker when the process died.
+    /// How often the first one was given back, or was in flight when the process died.
     pub first_in_vain: u32,
 }
 

@@ -1,6 +1,7 @@
 //! The last phase: stores the result of the opening for the next one, and returns it to the queue.
 
 use std::io;
+use std::iter::Empty;
 
 use crate::error::{Error, Gap, Result};
 use crate::format::{
@@ -64,7 +65,7 @@ pub(super) fn publish<S: Storage>(
         // Done before this opening's end can look to the next one like the crash of a run with
         // messages in flight.
         for consumer in &known.image.consumers {
-            known.index.settle_attempts(consumer.row, &consumer.name, |_| false);
+            known.index.end_attempts(consumer.row, &consumer.name, None::<Empty<_>>);
         }
     }
     known.index.begin_run(&live, over);

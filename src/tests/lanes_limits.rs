@@ -73,14 +73,6 @@ fn after_a_death(fresh: u64) -> (Queue, Link) {
 }
 
 #[test]
-fn after_a_death_the_backlog_that_nobody_was_handed_is_not_suspected() {
-    let (queue, link) = after_a_death(0);
-    assert_eq!(seq_of(try_receive(&queue, &link, Some(Lane::Backlog))), Some(0));
-    // 1 was never handed out by any process. Two workers may have it in flight beside 0.
-    assert_eq!(seq_of(try_receive(&queue, &link, Some(Lane::Backlog))), Some(1));
-}
-
-#[test]
 fn after_a_death_the_backlog_gets_its_share_of_a_link_with_two_in_flight() {
     let (queue, link) = after_a_death(300);
     let mut out = std::collections::VecDeque::new();
@@ -311,7 +303,7 @@ fn a_share_of_many_leaves_something_for_the_backlog() {
 /// An earlier run handed out as many messages in vain as are counted, of one stretch. They lie
 /// behind those of the other.
 #[test]
-fn what_an_earlier_run_counted_does_not_stand_behind_what_may_not_go_out() {
+fn what_an_earlier_run_counted_comes_again_in_either_order_of_the_stretches() {
     let options = Options::new().arena_size(64 << 10);
     for (youngest_first, lanes_come_first) in [(true, false), (true, true), (false, false)] {
         let lanes = LaneRules { youngest_first, ..rules(Within::Manual, (1, 1)) };
@@ -331,7 +323,7 @@ fn what_an_earlier_run_counted_does_not_stand_behind_what_may_not_go_out() {
             queue.nack(&link, seq, handed, Some(Duration::from_secs(3600)));
             counted += 1;
         }
-        assert!(counted < 200, "the row of counts is not full: {counted}");
+        assert_eq!(counted, 400, "the row of counts, which is full, holds nothing back");
         queue.close().unwrap();
 
         let queue = open(queue.core.storage.process_kill(), &options);

@@ -206,12 +206,12 @@ mutants! {
         audit: "T3", JOBS, 2199023255553,
     /// A close returns while another one is under way.
     CloseNotWaitedFor => "after a close all is durable",
-    /// An opening that dies after a power cut counts against the message that was alone before it.
+    /// An opening that dies after a power cut counts against what was in flight before it.
     CutTakenForDeath => "a power cut counts against no message",
     /// That a message was rejected is not stored.
     RejectionNotStored => "what is rejected is handed out no more, by no later run",
-    /// A death counts against the message that was handed out last, whoever else was out.
-    InnocentsBlamed => "only a death with a message alone in flight counts against it",
+    /// That a message is in flight is not stored.
+    InFlightNotStored => "a death counts as an attempt for each message in flight",
     /// A dead letter is acknowledged before it is durable.
     DeadLettersNotFlushed => "a dead letter is never lost",
     /// The windows of a drained segment are looked at before its references (audit A3).

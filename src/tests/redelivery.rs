@@ -63,11 +63,6 @@ struct Model {
     /// How often each message was handed out in vain.
     fails: BTreeMap<u64, u32>,
     out: BTreeMap<u64, DeliveryToken>,
-    /// The message that was handed out last, if no other was with a worker.
-    alone: Option<u64>,
-    handed_below: u64,
-    /// They may have ended the process.
-    suspects: BTreeSet<u64>,
 }
 
 impl Model {
@@ -79,22 +74,14 @@ impl Model {
         }
     }
 
-    fn leave(&mut self, seq: u64) {
-        self.out.remove(&seq);
-        self.alone = self.alone.filter(|alone| *alone != seq);
-    }
-
     fn is_left(&self, seq: u64) -> bool {
         !self.done.contains(&seq) && !self.rejected.contains(&seq)
     }
 
-    fn death(&mut self, counts: bool) {
-        if let Some(alone) = self.alone.filter(|seq| counts && self.out.contains_key(seq)) {
-            self.fail(alone);
+    fn death(&mut self) {
+        for seq in std::mem::take(&mut self.out).into_keys() {
+            self.fail(seq);
         }
-        self.out.clear();
-        self.alone = None;
-        self.suspects = (0..self.handed_below).filter(|seq| self.is_left(*seq)).collect();
     }
 }
 
@@ -125,21 +112,12 @@ impl Run {
         let Some((message, handed)) = received else {
             let is_waiting = |seq: &u64| model.is_left(*seq) && !model.out.contains_key(seq);
             let next = (0..MESSAGES).find(is_waiting);
-            let suspect_is_out = model.out.keys().any(|seq| model.suspects.contains(seq));
-            let is_held = next.is_none_or(|next| {
-                !model.out.is_empty() && (model.suspects.contains(&next) || suspect_is_out)
-            });
-            assert!(is_held, "{next:?} does not come");
+            assert!(next.is_none(), "{next:?} does not come");
             return;
         };
         let seq = message.seq();
         assert!(model.is_left(seq), "{seq} comes again");
         assert_eq!(handed.attempts, model.fails.get(&seq).copied().unwrap_or(0) + 1, "{seq}");
-        let is_with_suspect = model.out.keys().any(|seq| model.suspects.contains(seq));
-        let is_suspect = model.suspects.contains(&seq);
-        assert!(model.out.is_empty() || !is_suspect && !is_with_suspect, "{seq} is not alone");
-        model.alone = model.out.is_empty().then_some(seq);
-        model.handed_below = model.handed_below.max(seq + 1);
         assert!(model.out.insert(seq, handed).is_none());
     }
 
@@ -150,7 +128,7 @@ impl Run {
             return self.receive();
         }
         let (seq, handed) = outs[rng.below(outs.len() as u64) as usize];
-        self.model.leave(seq);
+        self.model.out.remove(&seq);
         match act {
             5..8 => {
                 self.queue.ack(&self.workers, seq, handed).unwrap();
@@ -175,7 +153,6 @@ impl Run {
             self.model.done.insert(seq.0);
         }
         for _ in 0..MESSAGES {
-            self.model.alone = None;
             self.receive();
             for (seq, handed) in std::mem::take(&mut self.model.out) {
                 self.queue.ack(&self.workers, seq, handed).unwrap();
@@ -185,8 +162,7 @@ impl Run {
         // Dead letters that were refused are tried again at once after an opening.
         self.queue.close().unwrap();
         let storage = self.queue.core.storage.process_kill();
-        let Run { dead_letters, mut model, .. } = self;
-        (model.handed_below, model.suspects) = (0, BTreeSet::new());
+        let Run { dead_letters, model, .. } = self;
         self = Run::begin(open(storage), &dead_letters, model);
         self.receive();
         assert_eq!(self.workers.len(&self.queue.core), 0, "seed {seed}");
@@ -216,7 +192,7 @@ impl Run {
 /// Whatever order of calls, deaths and ends of runs: each message is done or a dead letter, and
 /// counts are those that a model has.
 #[test]
-fn counts_outlive_deaths_and_no_message_is_lost_or_blamed_for_another() {
+fn counts_outlive_deaths_and_no_message_is_lost() {
     for seed in 0..600 {
         let mut rng = Rng(seed);
         let dead_letters = Arc::new(DeadLetterQueue {
@@ -232,17 +208,15 @@ fn counts_outlive_deaths_and_no_message_is_lost_or_blamed_for_another() {
             match rng.below(40) {
                 0 => {
                     let storage = run.queue.core.storage.process_kill();
-                    run.model.death(true);
+                    run.model.death();
                     let Run { model, .. } = run;
                     run = Run::begin(open(storage), &dead_letters, model);
                 }
                 1 => {
-                    // The run ends in order: nobody is blamed, and nobody suspected.
+                    // The run ends in order: that is an attempt of no message.
                     run.queue.close().unwrap();
                     let storage = run.queue.core.storage.process_kill();
-                    run.model.death(false);
-                    run.model.suspects.clear();
-                    run.model.handed_below = 0;
+                    run.model.out.clear();
                     let Run { model, .. } = run;
                     run = Run::begin(open(storage), &dead_letters, model);
                 }
@@ -311,9 +285,9 @@ fn a_late_acknowledgement_says_so_and_dead_letters_do_not_go_round() {
     assert!(matches!(own, Err(Error::InvalidArgument { .. })));
 }
 
-/// Nobody reads: the dead letter goes when the run says where to, and that it reads in lanes.
+/// The dead letter goes when the reader comes to it.
 #[test]
-fn what_an_earlier_run_rejected_goes_to_its_dead_letters_before_it_is_read_again() {
+fn what_an_earlier_run_rejected_goes_to_its_dead_letters_and_is_not_read_again() {
     let dead = open(disk(12));
     let dead_letters =
         Arc::new(DeadLetterQueue { queue: dead, is_full: crate::threads::AtomicBool::new(true) });
@@ -338,5 +312,7 @@ fn what_an_earlier_run_rejected_goes_to_its_dead_letters_before_it_is_read_again
     let queue = open(queue.core.storage.process_kill());
     dead_letters.is_full.store(false, std::sync::atomic::Ordering::Relaxed);
     let link = begin(&queue);
+    let received = queue.receive_in_lanes(&link, reading::AsMessage, None, &mut None).unwrap();
+    assert!(received.is_none());
     assert_eq!((link.len(&queue.core), dead_letters.queue.len()), (0, 1));
 }

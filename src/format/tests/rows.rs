@@ -39,12 +39,11 @@ fn a_row_of_attempts_reads_as_written_and_only_as_written() {
         number: 7,
         owner: 3,
         below: 1 << 41,
-        alone: Some(1 << 40),
         counts: vec![(5, 1), (6, 300), (1 << 20, REJECTED | 2), ((1 << 20) + 9, !REJECTED)],
     };
     let mut bytes = [0; ATTEMPTS_SLOT_LEN];
-    let (len, left_out) = row.encode(row.counts.iter().copied(), seed, &mut bytes);
-    assert_eq!(left_out, None);
+    let (len, all_fit) = row.encode(row.counts.iter().copied(), seed, &mut bytes);
+    assert!(all_fit);
     assert_eq!(Attempts::decode(&bytes, 3, seed).as_ref(), Some(&row));
     assert_eq!(Attempts::decode(&bytes, 4, seed), None);
     assert_eq!(Attempts::decode(&bytes, 3, Place::seed(b"0123456789abcdef", b"nama")), None);
@@ -54,13 +53,43 @@ fn a_row_of_attempts_reads_as_written_and_only_as_written() {
         assert_eq!(Attempts::decode(&damaged, 3, seed), None, "byte {at}");
     }
     // As many as fit, the lowest first; a count too far from the one before is left out.
-    for (apart, fit) in [(1, 106), (200, 71), (20_000, 53), (3_000_000, 43), (1 << 31, 36)] {
+    for (apart, fit) in [(1, 110), (200, 73), (20_000, 55), (3_000_000, 44), (1 << 31, 37)] {
         let counts = (0..200).map(|n| (apart * n, 3));
-        let (_, left_out) = row.encode(counts.clone(), seed, &mut bytes);
-        assert_eq!(left_out, Some(apart * fit));
+        let (_, all_fit) = row.encode(counts.clone(), seed, &mut bytes);
+        assert!(!all_fit);
         let read = Attempts::decode(&bytes, 3, seed).unwrap();
         assert_eq!(read.counts, counts.take(fit as usize).collect::<Vec<_>>());
     }
     let counts = [(0, 1), (1 << 40, 1)];
-    assert_eq!(row.encode(counts.into_iter(), seed, &mut bytes).1, Some(1 << 40));
+    assert!(!row.encode(counts.into_iter(), seed, &mut bytes).1);
+}
+
+#[test]
+fn a_death_counts_for_each_message_in_flight_and_another_end_for_none() {
+    let row = Attempts {
+        number: 7,
+        owner: 3,
+        below: 20,
+        counts: vec![
+            (5, IN_FLIGHT),
+            (11, 2),
+            (12, 2 | IN_FLIGHT),
+            (13, 2 | REJECTED),
+            (30, IN_FLIGHT),
+            (31, (IN_FLIGHT - 1) | IN_FLIGHT),
+        ],
+    };
+    let mut ended = row.clone();
+    ended.end_run(None::<std::iter::Empty<_>>);
+    let counts = vec![(11, 2), (12, 2), (13, 2 | REJECTED), (31, IN_FLIGHT - 1)];
+    assert_eq!(ended, Attempts { below: 0, counts, ..row.clone() });
+
+    let mut died = row.clone();
+    died.end_run(Some([10..15, 17..18, 19..u64::MAX].into_iter()));
+    let of_the_mark = [10, 14, 17, 19].map(|seq| (seq, 1));
+    let mut counts =
+        vec![(5, 1), (11, 2), (12, 3), (13, 2 | REJECTED), (30, 1), (31, IN_FLIGHT - 1)];
+    counts.extend(of_the_mark);
+    counts.sort_unstable();
+    assert_eq!(died, Attempts { below: 0, counts, ..row });
 }

@@ -10,7 +10,7 @@ fn attempts_of_a_removed_consumer_are_not_those_of_one_of_its_name() {
     let (storage, index) = made(Stores::ByMap);
     let (row, _) = index.add_consumer(None, "c", begin(1), 0).unwrap();
     let (mut attempts_row, _) = index.attempts_row(row, "c").unwrap();
-    attempts_row.store(9, Some(8), [(3, 2)].into_iter());
+    attempts_row.store(9, [(3, 2)].into_iter());
     let at = index_at::ATTEMPTS..index_at::ATTEMPTS + ATTEMPTS_ROW_LEN;
     let before = storage.read_file(INDEX_NAME)[at.clone()].to_vec();
     index.clear_acks(row, AcksRowIs::Free).unwrap();

@@ -7,8 +7,6 @@ use std::time::Duration;
 
 use super::Reported::Message;
 use super::{Queue, receive};
-use crate::consume::redelivery_state::Rules;
-use crate::consume::step::Read;
 use crate::engine::{Background, Engine, reading};
 use crate::error::Error;
 use crate::options::Options;
@@ -184,28 +182,4 @@ fn a_waker_may_call_the_queue() {
             engine.leave(&consumer, ticket);
         }
     }
-}
-
-/// Counts fill the row, and the count of one that came back does not fit any more. A read that
-/// takes that one makes room for the next.
-#[test]
-fn a_read_that_ends_a_count_wakes_whoever_it_held_up() {
-    let queue = Queue::new(Options::new().arena_size(64 << 10));
-    let (engine, consumer) = (&queue.engine, &queue.consumer());
-    engine.set_redelivery(consumer, Rules::default()).unwrap();
-    queue.put(0..250);
-    let receive = || engine.receive(consumer, reading::AsMessage).unwrap();
-    // One more than there is room for.
-    let handed: Vec<_> = std::iter::from_fn(receive).take(107).collect();
-    let (last, again) = handed.last().unwrap();
-    for (message, handed) in &handed[..handed.len() - 1] {
-        engine.nack(consumer, message.seq(), *handed, Some(Duration::from_secs(600)));
-    }
-    engine.nack(consumer, last.seq(), *again, None);
-    assert!(receive().is_none());
-    let waits = Counting::new(|| ());
-    engine.join(consumer, waits.signal()).unwrap();
-    let taken = reading::next(engine, consumer, Read::Take).unwrap().unwrap();
-    assert_eq!((taken.seq(), waits.woken()), (last.seq(), 1));
-    assert_eq!(receive().unwrap().0.seq(), last.seq() + 1);
 }

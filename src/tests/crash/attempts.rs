@@ -45,15 +45,8 @@ pub(super) struct Attempts {
     pub(super) stored: Stored,
     /// All that ever was: a power cut may bring back any of it.
     pub(super) ever: Stored,
-    /// Messages below the first number were handed out, by runs that a death ended and by this one;
-    /// below the second perhaps.
-    pub(super) handed_below: (u64, u64),
-    /// The highest that it ever was. A close in a run that stored no message syncs no row.
-    pub(super) ever_below: u64,
-    /// It was handed out while no other was with a worker.
-    pub(super) alone: Option<u64>,
-    /// In this run those below the first number go out alone; below the second perhaps.
-    pub(super) suspects_below: (u64, u64),
+    /// They are with workers.
+    pub(super) in_flight: BTreeSet<u64>,
     /// They come again in a later run.
     pub(super) delayed: BTreeSet<u64>,
     /// Rejected, and not reported yet.
@@ -84,22 +77,11 @@ impl Attempts {
     /// The first receive of a run asks for redelivery, or does without.
     pub(super) fn ask(&mut self, asked: Asked) {
         self.asked = asked;
-        self.suspects_below = if self.are_counted() { self.handed_below } else { (0, 0) };
     }
 
-    /// Whether the message must stay, and whether it may, while others are with workers.
-    pub(super) fn must_stay(&self, seq: u64, out: &[u64]) -> (bool, bool) {
-        let is_suspect =
-            |below: u64| !out.is_empty() && (seq < below || out.iter().any(|out| *out < below));
-        (is_suspect(self.suspects_below.0), is_suspect(self.suspects_below.1))
-    }
-
-    pub(super) fn hand_out(&mut self, seq: u64, is_alone: bool) {
+    pub(super) fn hand_out(&mut self, seq: u64) {
         if self.are_counted() {
-            self.alone = is_alone.then_some(seq);
-            let (surely, perhaps) = self.handed_below;
-            self.handed_below = (surely.max(seq + 1), perhaps.max(seq + 1));
-            self.ever_below = self.ever_below.max(seq + 1);
+            self.in_flight.insert(seq);
         }
     }
 
@@ -108,7 +90,7 @@ impl Attempts {
         if self.are_counted() {
             self.stored.note(seq, attempts);
             self.ever.note(seq, attempts);
-            self.alone = self.alone.filter(|alone| *alone != seq);
+            self.in_flight.remove(&seq);
             if self.is_spent(seq) {
                 self.reject(seq, attempts);
                 return false;
@@ -123,7 +105,7 @@ impl Attempts {
             stored.rejected.insert(seq);
         }
         self.unreported.insert(seq);
-        self.alone = self.alone.filter(|alone| *alone != seq);
+        self.in_flight.remove(&seq);
     }
 
     /// It is reported as rejected: perhaps an earlier run has handed it out too often.
@@ -137,14 +119,7 @@ impl Attempts {
         self.stored.rejected.retain(is_left);
         self.delayed.retain(is_left);
         self.unreported.retain(is_left);
-        self.alone = self.alone.filter(is_left);
-    }
-
-    /// The run ends: in order, it leaves nobody under suspicion.
-    pub(super) fn end_in_order(&mut self) {
-        if self.are_counted() {
-            (self.handed_below, self.alone) = ((0, 0), None);
-        }
+        self.in_flight.retain(is_left);
     }
 
     /// Another run begins.
@@ -152,15 +127,11 @@ impl Attempts {
         self.asked = Asked::NotYet;
         self.delayed.clear();
         self.unreported.clear();
-        self.alone = None;
+        self.in_flight.clear();
     }
 
-    /// What an opening found is what was `stored`, after a crash between two moments.
-    pub(super) fn resume(&mut self, before: &Attempts, bounds: &Bounds<'_>, stored: Stored) {
-        let (a, b) = (before.handed_below, self.handed_below);
-        self.ever_below = self.ever_below.max(before.ever_below);
-        self.handed_below =
-            if bounds.cut { (0, self.ever_below) } else { (a.0.min(b.0), a.1.max(b.1)) };
+    /// What an opening found is what was `stored`.
+    pub(super) fn resume(&mut self, stored: Stored) {
         stored.counts.iter().for_each(|(seq, count)| self.ever.note(*seq, *count));
         self.stored = stored;
         self.begin_run();
@@ -229,8 +200,8 @@ impl Bounds<'_> {
         let seqs: BTreeSet<u64> = [&before.stored, &after.stored, found]
             .iter()
             .flat_map(|stored| stored.counts.keys().chain(&stored.rejected))
-            .chain(&before.alone)
-            .chain(&after.alone)
+            .chain(&before.in_flight)
+            .chain(&after.in_flight)
             .copied()
             .collect();
         for seq in seqs {
@@ -249,7 +220,7 @@ impl Bounds<'_> {
             let is_there = sent
                 .is_some_and(|sent| sent.fate == Fate::Acknowledged && !self.is_evicted(seq, sent));
             if blame == Blame::Surely && is_there {
-                let expected = stored + u32::from(before.alone == Some(seq));
+                let expected = stored + u32::from(before.in_flight.contains(&seq));
                 let was_rejected = before.stored.rejected.contains(&seq);
                 ensure!(is_rejected == was_rejected, "{seq} was rejected, and comes again");
                 ensure!(

@@ -125,8 +125,7 @@ impl ConsumerModel {
 
     /// A message is handed out, once more or for the first time.
     pub(super) fn hand_out(&mut self, seq: u64, handed: DeliveryToken) {
-        let is_alone = self.out().is_empty();
-        self.attempts.hand_out(seq, is_alone);
+        self.attempts.hand_out(seq);
         if !self.returned.remove(&seq) {
             self.cursor = seq + 1;
         }

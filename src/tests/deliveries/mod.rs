@@ -82,4 +82,4 @@ fn planted_bugs_of_redelivery_are_found() {
 
 /// What the comparison finds.
 const FOUND: [Mutant; 3] =
-    [Mutant::InnocentsBlamed, Mutant::RejectionNotStored, Mutant::EpochNotAsked];
+    [Mutant::InFlightNotStored, Mutant::RejectionNotStored, Mutant::EpochNotAsked];

@@ -109,38 +109,28 @@ pub(super) struct Oracle {
     pub(super) limit: Option<u32>,
     /// `None`: the run asks for no redelivery.
     pub(super) wishes: Option<Wishes>,
-    /// They may have ended a process: each goes out alone.
-    suspects: BTreeSet<u64>,
     /// Of this run.
     pub(super) rejections: u64,
     /// Their dead letters went in, and could not be flushed.
     unflushed: BTreeSet<u64>,
     // What a next run is to know.
     vain: BTreeMap<u64, Vain>,
-    handed_below: u64,
-    alone: Option<u64>,
     /// Of all runs: number and attempts of each dead letter that was put in.
     pub(super) dead_letters: Vec<(u64, u32)>,
     pub(super) mood: Mood,
 }
 
 impl Oracle {
-    /// Another run. After a death, the message that was alone with a worker was handed out in vain.
+    /// Another run. After a death, each message that a worker had was handed out in vain.
     pub(super) fn reopen(&mut self, wishes: Option<Wishes>, is_death: bool) {
-        if !is_death && self.wishes.is_some() {
-            (self.handed_below, self.alone) = (0, None);
+        let open = std::mem::take(&mut self.open).into_iter();
+        for (seq, _) in open.filter(|(_, open)| is_death && matches!(open.is, Is::Out(_))) {
+            if self.wishes.is_some() {
+                self.vain.entry(seq).or_default().count += 1;
+            }
         }
-        let alone = self.alone.take().filter(|alone| is_death && !self.done.contains(alone));
-        if let Some(alone) = alone {
-            self.vain.entry(alone).or_default().count += 1;
-        }
-        self.open.clear();
-        self.suspects.clear();
         self.unflushed.clear();
         (self.limit, self.rejections, self.wishes) = (None, 0, wishes);
-        if wishes.is_some() {
-            self.suspects = (0..self.handed_below).filter(|seq| !self.done.contains(seq)).collect();
-        }
     }
 
     pub(super) fn set_wishes(&mut self, wishes: Wishes) {
@@ -157,9 +147,7 @@ impl Oracle {
         self.open.clear();
         self.done = (0..seq).collect();
         self.vain.clear();
-        self.suspects.clear();
         self.unflushed.clear();
-        (self.handed_below, self.alone) = (0, None);
     }
 
     fn is_spent(&self, seq: u64) -> bool {
@@ -175,7 +163,6 @@ impl Oracle {
     fn finish(&mut self, seq: u64) {
         self.open.remove(&seq);
         self.vain.remove(&seq);
-        self.suspects.remove(&seq);
         self.unflushed.remove(&seq);
         self.done.insert(seq);
     }
@@ -192,7 +179,6 @@ impl Oracle {
         if was.is_none_or(|was| !was.is_rejected) {
             self.rejections += 1;
         }
-        self.alone = self.alone.filter(|alone| *alone != seq);
         self.put(seq, Is::Rejected);
     }
 
@@ -201,7 +187,6 @@ impl Oracle {
         let mut rules_delay = 0;
         if let Some(wishes) = self.wishes {
             self.vain.insert(seq, Vain { count: attempts, is_rejected: false });
-            self.alone = self.alone.filter(|alone| *alone != seq);
             if self.is_spent(seq) {
                 return self.reject_open(seq);
             }
@@ -293,11 +278,6 @@ impl Oracle {
         self.has_dead_letters() && self.open.values().any(|open| open.is == Is::Rejected)
     }
 
-    fn out(&self) -> impl Iterator<Item = u64> + '_ {
-        let out = self.open.iter().filter(|(_, open)| matches!(open.is, Is::Out(_)));
-        out.map(|(seq, _)| *seq)
-    }
-
     fn first(&self, is: Is) -> Option<u64> {
         self.open.iter().find(|(_, open)| open.is == is).map(|(seq, _)| *seq)
     }
@@ -323,15 +303,9 @@ impl Oracle {
             let back = self.first(Is::Back);
             let ahead =
                 (0..self.end).find(|seq| !self.done.contains(seq) && !self.open.contains_key(seq));
-            if want == Want::Receive {
-                if self.limit.is_some_and(|limit| self.in_flight() >= u64::from(limit)) {
-                    return (Given::Nothing, None);
-                }
-                let suspect_is_out = self.out().any(|seq| self.suspects.contains(&seq));
-                let is_suspect = back.or(ahead).is_some_and(|seq| self.suspects.contains(&seq));
-                if self.out().next().is_some() && (is_suspect || suspect_is_out) {
-                    return (Given::Nothing, None);
-                }
+            let is_full = self.limit.is_some_and(|limit| self.in_flight() >= u64::from(limit));
+            if want == Want::Receive && is_full {
+                return (Given::Nothing, None);
             }
             let Some(seq) = back.or(ahead) else {
                 return (Given::Nothing, None);
@@ -359,11 +333,6 @@ impl Oracle {
         let before = vain.map_or(0, |vain| vain.count);
         let attempts = 1 + self.open.get(&seq).map_or(before, |open| open.attempts);
         let lease = self.wishes.and_then(|wishes| wishes.lease);
-        if self.wishes.is_some() {
-            let is_alone = self.out().next().is_none();
-            self.alone = is_alone.then_some(seq);
-            self.handed_below = self.handed_below.max(seq + 1);
-        }
         let due = lease.map(|lease| self.now + lease);
         self.open.insert(seq, Open { attempts, is: Is::Out(due) });
         Ticket { seq, attempts, epoch: self.epoch, is_leased: due.is_some() }

@@ -272,30 +272,21 @@ fn what_is_rejected_without_a_queue_for_it_is_reported_once_as_a_gap() {
 }
 
 #[test]
-fn a_full_table_of_counts_holds_new_messages_back() {
+fn a_full_row_of_counts_holds_no_message_back() {
     let (_dir, queue) = filled(2000);
     let workers = queue.consumer("workers").unwrap();
     workers.set_redelivery(Redelivery::new().backoff(LONG, LONG)).unwrap();
-    let mut held = Vec::new();
+    let mut in_flight = Vec::new();
     for seq in 0..2000 {
-        let Some(delivery) = workers.receive().unwrap() else { break };
+        let delivery = next(&workers);
         assert_eq!(delivery.seq(), seq);
         match seq {
-            0..3 => held.push(delivery),
+            0..3 => in_flight.push(delivery),
             _ => delivery.nack(),
         }
     }
-    let count = 2000 - workers.stats().messages;
-    let waiting = workers.stats().in_flight;
-    assert_eq!((count, waiting), (0, 3));
     nothing(&workers);
-    // Room is made by what is done.
-    drop(held);
-    let other = queue.consumer("other").unwrap();
-    other.set_redelivery(Redelivery::new()).unwrap();
-    assert_eq!(next(&other).seq(), 0);
-    workers.seek(1999).unwrap();
-    assert_eq!(next(&workers).seq(), 1999);
+    assert_eq!(workers.stats().in_flight, 3);
 }
 
 #[test]

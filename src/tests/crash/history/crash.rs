@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use super::{History, IN_RECOVERY, age_of};
 use crate::engine::Engine;
 use crate::error::{Gap, GapCause};
-use crate::tests::crash::attempts::{Attempts, Blame, Stored, attempts_of};
+use crate::tests::crash::attempts::{Blame, Stored, attempts_of};
 use crate::tests::crash::digests::digests_of;
 use crate::tests::crash::examine::{Bounds, Held, Queue, Reported, examine, look_at_all, next_of};
 use crate::tests::crash::held::{Finished, Presence};
@@ -166,9 +166,7 @@ impl History {
             }
             consumer.start_at(found.unwrap_or(0), dealt);
             let stored = attempts.remove(name).unwrap_or_default();
-            let nothing = Attempts::default();
-            let attempts = before.map_or(&nothing, |before| &before.attempts);
-            consumer.attempts.resume(attempts, bounds, stored);
+            consumer.attempts.resume(stored);
             if bounds.cut {
                 continue;
             }

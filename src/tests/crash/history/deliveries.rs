@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{History, Work};
 use crate::consume::redelivery_state::Rules;
-use crate::consume::step::{DeliveryToken, Read};
+use crate::consume::step::DeliveryToken;
 use crate::engine::reading;
 use crate::tests::crash::attempts::{Asked, Attempts};
 use crate::tests::crash::examine::{Queue, consumer_of};
@@ -14,12 +14,6 @@ use crate::tests::crash::model::{Check, ensure};
 const FOR_THE_RUN: Duration = Duration::from_secs(100_000);
 
 impl History {
-    /// Whether a message that waits may be held back: it or another one is under suspicion.
-    pub(super) fn may_stay(&self, name: &str, what: Read, seq: u64) -> bool {
-        let consumer = self.model.consumers.get(name).filter(|_| what == Read::Receive);
-        consumer.is_some_and(|consumer| consumer.attempts.must_stay(seq, &consumer.out()).1)
-    }
-
     /// The first receive of a run asks for redelivery, or does without.
     fn ask(&mut self, queue: &Queue, name: &str) -> Check {
         let consumer = consumer_of(queue, name)?;
@@ -58,19 +52,12 @@ impl History {
                 _ => Ok(()),
             };
             broken?;
-            let Some(reported) = self.reported(
-                queue,
-                name,
-                Read::Receive,
-                found.map(|found| found.map(|(seq, _)| seq)),
-            )?
-            else {
+            let found = found.map(|found| found.map(|(seq, _)| seq));
+            let Some(reported) = self.reported(queue, name, found)? else {
                 break;
             };
             if let Some(seq) = reported {
                 if let Some(consumer) = self.model.consumers.get_mut(name) {
-                    let (must_stay, _) = consumer.attempts.must_stay(seq, &consumer.out());
-                    ensure!(!must_stay, "{name:?} gets {seq} beside a suspect");
                     let before = consumer.open.get(&seq).map(|handed| handed.attempts + 1);
                     let attempts = before.unwrap_or(consumer.attempts.first(seq));
                     ensure!(
@@ -115,7 +102,6 @@ impl History {
         let has_room = model.attempts.stored.counts.len() < Attempts::MOST;
         let way = match self.more.below(4) {
             _ if !model.attempts.are_counted() => 0,
-            // (Back at once, it needs room for its count before it goes out again.)
             _ if !has_room => return Ok(()),
             way => way,
         };

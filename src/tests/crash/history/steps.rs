@@ -90,7 +90,7 @@ impl History {
             Step::Close => {
                 queue.close().map_err(|error| format!("does not close: {error}"))?;
                 let consumers = self.model.consumers.values_mut();
-                consumers.for_each(|consumer| consumer.attempts.end_in_order());
+                consumers.for_each(|consumer| consumer.attempts.in_flight.clear());
                 self.model.claimed = self.model.claimed.max(next_of(&queue));
                 self.model.flush_places();
                 Ok(())
@@ -200,7 +200,7 @@ impl History {
                     None => Ok(None),
                 }),
         };
-        let reported = self.reported(queue, name, what, found)?;
+        let reported = self.reported(queue, name, found)?;
         if let Some(Some(seq)) = reported
             && what != Read::Look
         {
@@ -224,7 +224,6 @@ impl History {
         &mut self,
         queue: &Queue,
         name: &str,
-        what: Read,
         found: Result<Option<u64>>,
     ) -> Check<Option<Option<u64>>> {
         self.model.dropped = self.model.dropped.max(dropped_of(queue));
@@ -240,11 +239,7 @@ impl History {
             }
             Ok(None) => {
                 let next = next_of(queue);
-                let may_stay = self.may_stay(name, what, expected);
-                ensure!(
-                    expected == next || may_stay,
-                    "{name:?} at {expected} finds nothing below {next}"
-                );
+                ensure!(expected == next, "{name:?} at {expected} finds nothing below {next}");
                 // What it has dealt with was passed over.
                 self.model.note_place(name, consumer_of(queue, name)?.seq())?;
                 Ok(None)

@@ -336,11 +336,6 @@ impl Known {
             .chain(put)
             .map(|seq| (seq, state(life, &ended, seq)))
             .collect();
-        // What may have ended a process goes out alone.
-        let is_out = states.iter().any(|(_, state)| *state == State::Out);
-        if is_out && self.lives > 0 {
-            return Ok(());
-        }
         let waiting = states
             .iter()
             .find(|(seq, state)| *state == State::Waits && !self.may_be_rejected(*seq));
