@@ -74,11 +74,6 @@ impl<F: StorageFile> List<F> {
         let apart = slots.is_sorted_by(|a, b| a < b);
         holds!(apart || self.names.are_doubtful, "each name has one segment: {slots:?}");
         self.recycling.check();
-        let (oldest, retained_from) = (self.first_seq(), self.recycling.retained_from);
-        holds!(
-            oldest.is_none_or(|oldest| retained_from <= oldest),
-            "the first retained number on disk, {retained_from}, does not pass the oldest, {oldest:?}"
-        );
         let headroom = self.headroom;
         holds!(headroom > 0, "there is headroom, of {headroom} segments");
     }

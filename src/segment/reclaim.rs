@@ -49,6 +49,12 @@ impl<S: Storage> Segments<S> {
             lives
         };
         list.recycling.retained_from = list.recycling.retained_from.max(retained_from);
+        // (An opening may find older messages: a death came between the sync and this.)
+        check!(let (retained_from, live) = (list.recycling.retained_from, list.live.front()));
+        holds!(
+            live.is_none_or(|row| retained_from <= row.header.first_seq),
+            "the first retained number on disk, {retained_from}, does not pass the oldest: {live:?}"
+        );
         let mut transfers: Vec<Transfer<S::File>> = Vec::with_capacity(lives.len());
         for life in lives {
             let at =
