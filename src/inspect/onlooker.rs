@@ -14,6 +14,7 @@ use crate::format::{
     ALIGN, FRAGMENT_HEADER_LEN, Kind, Origin, SEGMENT_HEADER_LEN, SegmentHeader, Spot,
     segment_name, segment_slot,
 };
+use crate::segment::lies::Lies;
 use crate::segment::scan::{Intact, ReadAhead, Scan};
 use crate::segment::{Lost, Opened, Row, open_life, read_header};
 use crate::state::Gaps;
@@ -261,26 +262,21 @@ impl<F: StorageFile> Onlooker<F> {
         let io = |error| failed(storage, row, error);
         let limit = self.end.position.min(*end);
         let mut scan = Scan::new(&*file, &row.header, limit).reading_on(ahead);
-        let Spot { position, seq } = self.at;
-        let Some(seen) = scan.header_at(position).map_err(io)? else {
-            return self.resynchronise(storage, row);
-        };
-        let number = seen.fragment.seq_from(seq);
-        let is_rest = position == row.header.base && seen.fragment.is_numbered(seq.wrapping_sub(1));
-        match seen.fragment.kind {
-            Kind::Padding if number == seq && scan.payload_holds(&seen).map_err(io)? => {
+        let seq = self.at.seq;
+        match scan.lies_at(self.at).map_err(io)? {
+            Lies::Padding(seen) => {
                 self.at.position = seen.end();
                 Ok(None)
             }
-            Kind::Middle | Kind::Last if is_rest => {
+            Lies::Rest(seen) if seen.fragment.is_numbered(seq.wrapping_sub(1)) => {
                 self.at.position = seen.end();
                 Ok(None)
             }
-            Kind::Gap if scan.payload_holds(&seen).map_err(io)? => {
+            Lies::Gap(seen, number) => {
                 self.at.position = seen.end();
                 Ok(self.pass_to(number, Some(GapCause::Unflushed)))
             }
-            Kind::Whole | Kind::First if number == seq => {
+            Lies::Record(seen) => {
                 let gathered = self.gather(storage, row, seen)?;
                 match gathered {
                     Some((mut payload, end)) => {
@@ -380,21 +376,18 @@ impl<F: StorageFile> Onlooker<F> {
         let Some(open) = &self.open else {
             return Ok(None);
         };
+        let next = self.segment_at(row.header.end());
+        let end = next.map_or(u64::MAX, |next| next.header.first_seq);
         let found = Scan::new(&open.file, &row.header, self.end.position.min(open.end))
-            .search(self.at.position + ALIGN, self.at.seq, self.end.seq)
+            .next_intact(self.at, self.end.seq, || end)
             .map_err(|error| failed(storage, row, error))?;
         // The holder may have reclaimed the segment during the search.
         if self.is_given_back(storage, row) {
             return Ok(self.leave_lost(row));
         }
-        let next = self.segment_at(row.header.end());
-        let end = next.map_or(u64::MAX, |next| next.header.first_seq);
-        let found = found.filter(|(seen, number)| {
-            *number < end || seen.fragment.kind.is_empty() && *number == end
-        });
-        if let Some((seen, number)) = found {
-            self.at.position = seen.position;
-            return Ok(self.pass_to(number, None));
+        if let Some(found) = found {
+            self.at.position = found.position;
+            return Ok(self.pass_to(found.seq, None));
         }
         if row.header.end() <= self.end.position {
             self.cross(row);

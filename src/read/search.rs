@@ -9,7 +9,8 @@ use super::view::failed;
 use super::{Check, Cursor, Record};
 use crate::commit::Core;
 use crate::error::{Error, GapCause, Result};
-use crate::format::{self, FRAGMENT_HEADER_LEN, Kind, Spot};
+use crate::format::{FRAGMENT_HEADER_LEN, Spot};
+use crate::segment::lies::Lies;
 use crate::segment::scan::Scan;
 use crate::segment::{Row, Segment};
 use crate::storage::{Storage, StorageFile};
@@ -112,27 +113,17 @@ impl<F: StorageFile> Cursor<F> {
         let io = |error| failed("read", core, segment, error);
         let limit = self.limit.min(segment.allocated_end());
         let mut scan = Scan::new(&segment.file, &segment.header, limit);
-        let Some(seen) = scan.header_at(self.spot.position).map_err(io)? else {
-            return self.resynchronise(core, segment).map(|()| None);
-        };
-        let Spot { position, seq } = self.spot;
-        let number = seen.fragment.seq_from(seq);
-        let is_rest =
-            position == segment.header.base && seen.fragment.is_numbered(seq.wrapping_sub(1));
-        match seen.fragment.kind {
-            Kind::Padding if number == seq && scan.payload_holds(&seen).map_err(io)? => {
+        match scan.lies_at(self.spot).map_err(io)? {
+            Lies::Padding(seen) => self.spot.position = seen.end(),
+            // An earlier read took that record, or reported it as a gap.
+            Lies::Rest(seen) if seen.fragment.is_numbered(self.spot.seq.wrapping_sub(1)) => {
                 self.spot.position = seen.end();
             }
-            Kind::Middle | Kind::Last if is_rest => {
-                // The rest of a record whose first pieces lie before this segment: an earlier read
-                // took it, or reported it as a gap.
-                self.spot.position = seen.end();
-            }
-            Kind::Gap if scan.payload_holds(&seen).map_err(io)? => {
+            Lies::Gap(seen, number) => {
                 self.spot.position = seen.end();
                 pass_to(&mut self.spot, &core.gaps, number, Some(GapCause::Unflushed))?;
             }
-            Kind::Whole | Kind::First if number == seq => {
+            Lies::Record(_) => {
                 drop(scan);
                 let (first, scratch) = (Arc::clone(segment), &mut self.scratch);
                 let record = gather(core, first, self.spot, self.limit, check, scratch)?;
@@ -157,21 +148,16 @@ impl<F: StorageFile> Cursor<F> {
     ) -> Result<()> {
         let below = core.visible.seq.load(Ordering::Acquire);
         let limit = self.limit.min(segment.allocated_end());
-        let found = Scan::new(&segment.file, &segment.header, limit)
-            .search(self.spot.position + format::ALIGN, self.spot.seq, below)
+        let mut scan = Scan::new(&segment.file, &segment.header, limit);
+        let found = scan
+            .next_intact(self.spot, below, || {
+                let next = core.segments.list().at(segment.header.end());
+                next.map_or(u64::MAX, |row| row.header.first_seq)
+            })
             .map_err(|error| Error::io("read", core.storage.path(), error))?;
-        // Records that begin in this segment have lower numbers than those of the next one. After
-        // padding there may be records of a refused batch: the padding hides them, unless it is
-        // damaged.
-        let next = core.segments.list().at(segment.header.end());
-        let end = next.map_or(u64::MAX, |row| row.header.first_seq);
-        let found = found.filter(|(seen, number)| {
-            let is_empty = seen.fragment.kind.is_empty();
-            *number < end || is_empty && *number == end
-        });
-        if let Some((seen, number)) = found {
-            self.spot.position = seen.position;
-            return pass_to(&mut self.spot, &core.gaps, number, None);
+        if let Some(found) = found {
+            self.spot.position = found.position;
+            return pass_to(&mut self.spot, &core.gaps, found.seq, None);
         }
         if segment.header.end() <= self.limit {
             self.cross(segment.header.end());

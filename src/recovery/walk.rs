@@ -240,12 +240,10 @@ impl Walk {
                 }
                 _ => {
                     self.unit.broken();
-                    let from = self.at.position + format::ALIGN;
-                    let Some((seen, number)) = scan.search(from, self.at.seq, u64::MAX >> 2)?
-                    else {
+                    let Some(found) = scan.next_intact(self.at, u64::MAX >> 2, || u64::MAX)? else {
                         break;
                     };
-                    self.at = Spot { position: seen.position, seq: number };
+                    self.at = found;
                     self.chain = 0;
                     self.unit.begin(self.at);
                 }

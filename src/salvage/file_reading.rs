@@ -6,6 +6,7 @@ use super::missing::{Missing, MissingFor};
 use super::patient::Patient;
 use crate::error::GapCause;
 use crate::format::{ALIGN, FRAGMENT_HEADER_LEN, Fragment, Kind, Seal, Spot};
+use crate::segment::lies::Lies;
 use crate::segment::scan::{Intact, ReadAhead, Scan};
 
 /// A file during a salvage, at a record.
@@ -19,20 +20,6 @@ pub(super) struct FileReading {
     pub(super) spot: Spot,
     /// The header of the record's first piece.
     pub(super) record: Option<Intact>,
-}
-
-/// What is at a spot of a segment.
-enum Lies {
-    /// The beginning of a record.
-    Record(Intact),
-    /// The middle or the end of a record that begins in another segment.
-    Rest(Intact),
-    /// Padding.
-    Padding(Intact),
-    /// A gap fragment: no record has the numbers before this one.
-    Gap(Intact, u64),
-    /// Nothing valid.
-    Nothing,
 }
 
 impl FileReading {
@@ -50,9 +37,10 @@ impl FileReading {
         work(&mut remains.scan(&self.file).reading_on(&mut self.ahead))
     }
 
+    /// What lies at the spot. What cannot be read is nothing.
     fn meet(&mut self, remains: &SegmentRemains) -> Lies {
         let spot = self.spot;
-        self.scanning(remains, |scan| meet(scan, spot, remains.base()))
+        self.scanning(remains, |scan| scan.lies_at(spot)).unwrap_or(Lies::Nothing)
     }
 
     /// Moves to the next record, and returns its number; `None` at the end of the segment.
@@ -164,15 +152,10 @@ impl FileReading {
 
     /// Searches for the next valid fragment.
     fn search(&mut self, wreck: &SalvageSet) -> Option<Spot> {
-        let Spot { position, seq } = self.spot;
+        let spot = self.spot;
         let remains = &wreck.segments[self.at];
         let below = remains.below;
-        let found = self.scanning(remains, |scan| scan.search(position + ALIGN, seq, below));
-        // After damaged padding there may be records of a refused batch.
-        let found = found.ok().flatten().filter(|(seen, number)| {
-            *number < below || seen.fragment.kind.is_empty() && *number == below
-        });
-        found.map(|(seen, number)| Spot { position: seen.position, seq: number })
+        self.scanning(remains, |scan| scan.next_intact(spot, below, || below)).ok().flatten()
     }
 
     /// Ends the segment, and counts numbers up to the next segment's as lost: they belong to this
@@ -193,7 +176,7 @@ impl FileReading {
         // Up to here the loop could follow the batch.
         let mut from = Spot { position: spot.position + ALIGN, ..spot };
         let is_whole = self.scanning(remains, |scan| {
-            while let Lies::Record(seen) = meet(scan, spot, remains.base())
+            while let Ok(Lies::Record(seen)) = scan.lies_at(spot)
                 && seen.fragment.kind == Kind::Whole
             {
                 seal.add(seen.checksum());
@@ -223,21 +206,5 @@ impl FileReading {
             }
             true
         })
-    }
-}
-
-/// Identifies what is at the spot in the segment that begins at `base`.
-fn meet(scan: &mut Scan<'_, Patient>, spot: Spot, base: u64) -> Lies {
-    let Ok(Some(seen)) = scan.header_at(spot.position) else {
-        return Lies::Nothing;
-    };
-    let number = seen.fragment.seq_from(spot.seq);
-    let mut holds = || scan.payload_holds(&seen).unwrap_or(false);
-    match seen.fragment.kind {
-        Kind::Whole | Kind::First if number == spot.seq => Lies::Record(seen),
-        Kind::Middle | Kind::Last if spot.position == base => Lies::Rest(seen),
-        Kind::Padding if number == spot.seq && holds() => Lies::Padding(seen),
-        Kind::Gap if holds() => Lies::Gap(seen, number),
-        _ => Lies::Nothing,
     }
 }

@@ -16,6 +16,7 @@
 //! | `early` | | shortens the files of segments that `max_age` closed early |
 //! | `pool` | mapped windows of segment files | maps, shares and unmaps windows |
 //! | `scan`, `seed` | a read buffer | checks fragments by read calls; recomputes a lost checksum seed |
+//! | `lies` | | says what lies at a spot, and where the next intact fragment does |
 //!
 //! Invariants:
 //!
@@ -36,6 +37,7 @@ mod fill;
 pub(crate) mod geometry;
 mod grow;
 mod headroom;
+pub(crate) mod lies;
 pub(crate) mod list;
 mod names;
 mod open;
