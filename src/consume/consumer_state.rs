@@ -13,7 +13,7 @@ use crate::consume::redelivery_state::DeadLetters;
 use crate::consume::step::{BeginsDefault, Deliver, Existence, Read, Step};
 use crate::consume::two_lanes::TwoLanes;
 use crate::error::{Error, Gap, Result};
-use crate::format::Spot;
+use crate::format::{NumberRange, Spot};
 use crate::index::{AcksRowIs, PlaceRow};
 use crate::read::{Check, Cursor};
 use crate::state::PlaceCell;
@@ -65,6 +65,15 @@ pub(crate) struct ConsumerState<S: Storage> {
     /// The descriptor, once a caller asked for it; `locked` has it too.
     pub(crate) ready: OnceLock<Arc<Ready>>,
     pub(crate) locked: Padded<Mutex<LockedState<S>>>,
+}
+
+/// A snapshot of a consumer.
+#[derive(Debug, Default)]
+pub(crate) struct Stand {
+    pub(crate) place: Spot,
+    /// The numbers that are done beyond the place, and perhaps some before it.
+    pub(crate) done: Vec<NumberRange>,
+    pub(crate) in_flight: u64,
 }
 
 impl<S: Storage> ConsumerState<S> {
@@ -199,6 +208,66 @@ impl<S: Storage> ConsumerState<S> {
         locked.note_ready(core);
         check!(locked.check_place(core, &self.cell));
         Ok(())
+    }
+
+    /// Returns the ledger; the first call creates it.
+    pub(super) fn ledger<'a>(&self, locked: &'a mut LockedState<S>) -> &'a mut Ledger<S::File> {
+        locked.special = true;
+        self.has_ledger.store(true, Ordering::Release);
+        locked.ledger.get_or_insert_with(|| Box::new(Ledger::new(&[], None)))
+    }
+
+    /// The number of messages in flight, read without the lock.
+    pub(crate) fn in_flight(&self, core: &Core<S>) -> u64 {
+        if core.forked() { 0 } else { self.cell.in_flight.load(Ordering::Relaxed) }
+    }
+
+    /// Publishes the number of messages in flight.
+    pub(crate) fn count_in_flight(&self, locked: &LockedState<S>) {
+        let in_flight = locked.ledger.as_ref().map_or(0, |ledger| ledger.in_flight() as u64);
+        self.cell.in_flight.store(in_flight, Ordering::Relaxed);
+    }
+
+    /// The number of visible messages from the place on, without those that are done or known to be
+    /// missing.
+    pub(crate) fn len(&self, core: &Core<S>) -> u64 {
+        if core.forked() {
+            return 0;
+        }
+        let counted = self.glance(|locked| {
+            let done = locked.ledger.iter().flat_map(|ledger| ledger.done());
+            core.len_from(locked.stored.seq, done)
+        });
+        counted.unwrap_or_else(|| core.len_from(self.seq(), std::iter::empty()))
+    }
+
+    /// Takes a snapshot of the consumer.
+    pub(crate) fn stand(&self, core: &Core<S>) -> Stand {
+        let stand = self.glance(|locked| Stand {
+            place: locked.stored,
+            done: locked.ledger.iter().flat_map(|ledger| ledger.done()).collect(),
+            in_flight: locked.ledger.as_ref().map_or(0, |ledger| ledger.in_flight() as u64),
+        });
+        stand.unwrap_or_else(|| Stand {
+            place: self.cell.spot(),
+            done: Vec::new(),
+            in_flight: self.in_flight(core),
+        })
+    }
+
+    /// Runs `look` under the lock if there is a ledger: the number of messages does not follow from
+    /// the place alone then.
+    fn glance<R>(&self, look: impl FnOnce(&LockedState<S>) -> R) -> Option<R> {
+        self.has_ledger.load(Ordering::Acquire).then(|| look(&self.locked.lock()))
+    }
+
+    /// Stores the descriptor, which reads and producers keep up to date from now on.
+    pub(crate) fn set_ready(&self, core: &Core<S>, ready: Arc<Ready>) {
+        let _ = self.ready.set(Arc::clone(&ready));
+        let mut locked = self.locked.lock();
+        locked.ready = Some(ready);
+        locked.special = true;
+        locked.note_ready(core);
     }
 }
 

@@ -11,7 +11,7 @@ use crate::consume::ledger::Ledger;
 use crate::consume::redelivery_state::{DeadLetters, Rules};
 use crate::consume::slow::Done;
 use crate::consume::step::DeliveryToken;
-use crate::error::{Error, Gap, GapCause, Result};
+use crate::error::{Error, Result};
 use crate::events;
 use crate::format::Spot;
 use crate::message::Message;
@@ -360,21 +360,6 @@ impl<S: Storage> ConsumerState<S> {
         if let Some(at) = leads_to.iter().position(|other| other.ptr_eq(&queue)) {
             leads_to.swap_remove(at);
         }
-    }
-
-    /// Updates counters and descriptor after messages were returned or rejected, or a lease has
-    /// ended.
-    pub(super) fn note_change(&self, locked: &mut LockedState<S>, core: &Core<S>) {
-        if let Some(redelivery) = locked.ledger.as_mut().and_then(|it| it.redelivery.as_mut()) {
-            while let Some(seq) = redelivery.take_rejection() {
-                core.count_rejected(&Gap { first: seq, last: seq, cause: GapCause::Rejected });
-            }
-            if redelivery.take_report_full() {
-                events::counts_do_not_fit(core.storage.path(), self.name());
-            }
-        }
-        self.count_in_flight(locked);
-        locked.note_ready(core);
     }
 }
 

@@ -2,10 +2,9 @@
 //!
 //! | File | What it holds | What it does |
 //! |---|---|---|
-//! | `consumer_state` | `ConsumerState`, `LockedState` | reads on the fast path, moves the place |
+//! | `consumer_state` | `ConsumerState`, `LockedState`, `Stand` | reads on the fast path, moves the place |
 //! | `step` | `Read`, `Lane`, `Step`: parameters and result of a read | |
-//! | `slow` | `Stand`: a snapshot of a consumer | reads on the slow path, stores progress |
-//! | `find_next` | | finds the next message on the slow path |
+//! | `slow` | | finds and delivers on the slow path, stores progress |
 //! | `ledger` | `Ledger`: open and done numbers | counts the messages in flight |
 //! | `ranges` | `Ranges`: disjoint number ranges | |
 //! | `deliveries` | `DeadLetter` | acknowledges, extends, returns, rejects deliveries |
@@ -14,20 +13,17 @@
 //! | `two_lanes` | `TwoLanes`: the lane rules | chooses the lane whose turn it is |
 //! | `stretches` | `Stretches`: the skipped messages | |
 //! | `lane_choice` | | reads in lanes, skips a backlog |
-//! | `release` | | closes what a consumer keeps open between reads |
-//! | `existence` | | creates and removes a consumer |
+//! | `existence` | | creates and removes a consumer, closes what it keeps open between reads |
 
 pub(crate) mod consumer_state;
 pub(crate) mod deliveries;
 pub(crate) mod existence;
-mod find_next;
 pub(crate) mod lane_choice;
 pub(crate) mod ledger;
 #[cfg(any(test, fuzzing, mmq_holds))]
 mod ledger_checks;
 mod ranges;
 pub(crate) mod redelivery_state;
-mod release;
 mod returns;
 pub(crate) mod slow;
 pub(crate) mod step;

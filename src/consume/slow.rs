@@ -7,30 +7,19 @@
 //! a part, or messages of a batch come before the gap), the cursor and the stored place stay in
 //! front of the gap. The next read meets it again, also after a close or a kill.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use crate::commit::Core;
 use crate::consume::consumer_state::{ConsumerState, LockedState, reported};
-use crate::consume::find_next::{FoundAt, find_in_lane};
+use crate::consume::lane_choice::next_stretch;
 use crate::consume::ledger::Ledger;
 use crate::consume::step::{BeginsDefault, Deliver, DeliveryToken, Existence, Lane, Read, Step};
-use crate::error::{Error, Gap, Result};
-use crate::format::{NumberRange, Spot};
+use crate::error::{Error, Gap, GapCause, Result};
+use crate::events;
+use crate::format::Spot;
 use crate::read::{Cursor, Record};
 use crate::storage::Storage;
 use crate::threads::MutexGuard;
-use crate::threads::ready::Ready;
-
-/// A snapshot of a consumer.
-#[derive(Debug, Default)]
-pub(crate) struct Stand {
-    pub(crate) place: Spot,
-    /// The numbers that are done beyond the place, and perhaps some before it.
-    pub(crate) done: Vec<NumberRange>,
-    pub(crate) in_flight: u64,
-}
 
 /// What a call has done, for the statistics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -211,63 +200,18 @@ impl<S: Storage> ConsumerState<S> {
         self.step_slow(&mut locked, core, Read::Receive, delivery)
     }
 
-    /// Returns the ledger; the first call creates it.
-    pub(super) fn ledger<'a>(&self, locked: &'a mut LockedState<S>) -> &'a mut Ledger<S::File> {
-        locked.special = true;
-        self.has_ledger.store(true, Ordering::Release);
-        locked.ledger.get_or_insert_with(|| Box::new(Ledger::new(&[], None)))
-    }
-
-    /// The number of messages in flight, read without the lock.
-    pub(crate) fn in_flight(&self, core: &Core<S>) -> u64 {
-        if core.forked() { 0 } else { self.cell.in_flight.load(Ordering::Relaxed) }
-    }
-
-    /// Publishes the number of messages in flight.
-    pub(crate) fn count_in_flight(&self, locked: &LockedState<S>) {
-        let in_flight = locked.ledger.as_ref().map_or(0, |ledger| ledger.in_flight() as u64);
-        self.cell.in_flight.store(in_flight, Ordering::Relaxed);
-    }
-
-    /// The number of visible messages from the place on, without those that are done or known to be
-    /// missing.
-    pub(crate) fn len(&self, core: &Core<S>) -> u64 {
-        if core.forked() {
-            return 0;
+    /// Updates counters and descriptor after messages were returned or rejected, or a lease has
+    /// ended.
+    pub(super) fn note_change(&self, locked: &mut LockedState<S>, core: &Core<S>) {
+        if let Some(redelivery) = locked.ledger.as_mut().and_then(|it| it.redelivery.as_mut()) {
+            while let Some(seq) = redelivery.take_rejection() {
+                core.count_rejected(&Gap { first: seq, last: seq, cause: GapCause::Rejected });
+            }
+            if redelivery.take_report_full() {
+                events::counts_do_not_fit(core.storage.path(), self.name());
+            }
         }
-        let counted = self.glance(|locked| {
-            let done = locked.ledger.iter().flat_map(|ledger| ledger.done());
-            core.len_from(locked.stored.seq, done)
-        });
-        counted.unwrap_or_else(|| core.len_from(self.seq(), std::iter::empty()))
-    }
-
-    /// Takes a snapshot of the consumer.
-    pub(crate) fn stand(&self, core: &Core<S>) -> Stand {
-        let stand = self.glance(|locked| Stand {
-            place: locked.stored,
-            done: locked.ledger.iter().flat_map(|ledger| ledger.done()).collect(),
-            in_flight: locked.ledger.as_ref().map_or(0, |ledger| ledger.in_flight() as u64),
-        });
-        stand.unwrap_or_else(|| Stand {
-            place: self.cell.spot(),
-            done: Vec::new(),
-            in_flight: self.in_flight(core),
-        })
-    }
-
-    /// Runs `look` under the lock if there is a ledger: the number of messages does not follow from
-    /// the place alone then.
-    fn glance<R>(&self, look: impl FnOnce(&LockedState<S>) -> R) -> Option<R> {
-        self.has_ledger.load(Ordering::Acquire).then(|| look(&self.locked.lock()))
-    }
-
-    /// Stores the descriptor, which reads and producers keep up to date from now on.
-    pub(crate) fn set_ready(&self, core: &Core<S>, ready: Arc<Ready>) {
-        let _ = self.ready.set(Arc::clone(&ready));
-        let mut locked = self.locked.lock();
-        locked.ready = Some(ready);
-        locked.special = true;
+        self.count_in_flight(locked);
         locked.note_ready(core);
     }
 }
@@ -319,4 +263,164 @@ impl<S: Storage> LockedState<S> {
         }
         DeliveryToken::default()
     }
+}
+
+/// The cursor that found a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FoundAt {
+    /// The consumer's own cursor.
+    Ahead,
+    /// The lanes' cursor, in the stretch with this index.
+    Behind(usize),
+    /// The ledger's cursor, which reads returned messages.
+    Again,
+}
+
+/// The outcome of reading a returned message again.
+enum Returned {
+    Found(Record),
+    /// The message is lost, with those that follow in the gap.
+    Lost(Gap),
+}
+
+/// The outcome of one search at a cursor's spot.
+enum LookedAt {
+    Found(Record),
+    /// The consumer must not get the message there; the search continues after it.
+    Passed,
+    /// There is no message, or a gap that a later read reports.
+    Nothing,
+}
+
+/// Finds the next message of the lane; `None` when there is none or the limits allow none. Reports
+/// a gap as soon as it meets one, unless the caller must first deliver the messages that it has
+/// ([`Read::TakeMore`]).
+pub(super) fn find_in_lane<S: Storage>(
+    locked: &mut LockedState<S>,
+    core: &Core<S>,
+    what: Read,
+    lane: Lane,
+) -> Result<Option<(FoundAt, Record)>> {
+    let LockedState { cursor, ledger, lanes, .. } = locked;
+    loop {
+        let mut ledger = ledger.as_deref_mut();
+        let mut stretch = None;
+        if let Some(ledger) = &mut ledger {
+            if what != Read::TakeMore
+                && let Some(gap) = ledger.report_rejected()
+            {
+                return Err(Error::Gap(gap));
+            }
+            stretch = next_stretch(ledger, lane, lanes.as_deref());
+            if what == Read::Receive && !ledger.is_below_limit() {
+                return Ok(None);
+            }
+            match find_again(ledger, core, lane)? {
+                Some(Returned::Found(record)) => return Ok(Some((FoundAt::Again, record))),
+                Some(Returned::Lost(_)) if what == Read::TakeMore => return Ok(None),
+                Some(Returned::Lost(gap)) => return Err(Error::Gap(ledger.lose_returned(&gap))),
+                None => {}
+            }
+        }
+        let (at, cursor, end) = match (stretch, lanes.as_deref_mut()) {
+            (Some((at, stretch)), Some(lanes)) => {
+                if lanes.cursor.spot() != stretch.spot {
+                    lanes.cursor.move_to(stretch.spot);
+                }
+                (FoundAt::Behind(at), &mut lanes.cursor, stretch.end)
+            }
+            _ if lane == Lane::Backlog => return Ok(None),
+            _ => (FoundAt::Ahead, &mut *cursor, u64::MAX),
+        };
+        let looked = look_at(cursor, ledger.as_deref_mut(), core, what, end);
+        if let (FoundAt::Behind(at), Some(ledger)) = (at, ledger)
+            && ledger.stretches.advance(at, cursor.spot(), cursor.segment_end())
+        {
+            looked?;
+            continue;
+        }
+        match looked? {
+            LookedAt::Found(record) => return Ok(Some((at, record))),
+            LookedAt::Passed => {}
+            LookedAt::Nothing => return Ok(None),
+        }
+    }
+}
+
+/// Looks for a message at `cursor`. `end`, which lies after the cursor, limits the search: numbers
+/// from `end` on do not belong to the lane.
+fn look_at<S: Storage>(
+    cursor: &mut Cursor<S::File>,
+    ledger: Option<&mut Ledger<S::File>>,
+    core: &Core<S>,
+    what: Read,
+    end: u64,
+) -> Result<LookedAt> {
+    let before = cursor.spot();
+    let found = match what {
+        Read::Skip => cursor.find_header(core),
+        _ => cursor.find(core),
+    };
+    let gap = match found {
+        Ok(Some(record)) if record.seq < end => {
+            let (position, segment_end) = (cursor.spot().position, cursor.segment_end());
+            let is_passed = ledger.is_some_and(|ledger| {
+                ledger.is_passed(record.seq)
+                    || ledger.keep_rejected(record.seq, position, segment_end)
+            });
+            if !is_passed {
+                return Ok(LookedAt::Found(record));
+            }
+            cursor.advance();
+            return Ok(LookedAt::Passed);
+        }
+        Ok(_) => return Ok(LookedAt::Nothing),
+        Err(Error::Gap(gap)) => Gap { last: gap.last.min(end - 1), ..gap },
+        Err(error) => return Err(error),
+    };
+    let (reported, is_all) = match &ledger {
+        None => (gap, true),
+        Some(ledger) => match ledger.unreported_of(gap).as_slice() {
+            [] => return Ok(LookedAt::Passed),
+            [first, rest @ ..] => (*first, rest.is_empty()),
+        },
+    };
+    if (what == Read::TakeMore && !planted!(GapOfABatchNotReported)) || !is_all {
+        // Rewinds, so that the next read meets the gap again.
+        cursor.move_to(before);
+    }
+    if what == Read::TakeMore {
+        return Ok(LookedAt::Nothing);
+    }
+    if let Some(ledger) = ledger {
+        if is_all {
+            ledger.note_done(reported.first, reported.last);
+        } else {
+            ledger.note_piece_reported(&reported);
+        }
+    }
+    Err(Error::Gap(reported))
+}
+
+/// Reads the lane's oldest returned message again.
+fn find_again<S: Storage>(
+    ledger: &mut Ledger<S::File>,
+    core: &Core<S>,
+    lane: Lane,
+) -> Result<Option<Returned>> {
+    let Some((seq, open)) = ledger.first_returned(lane) else {
+        return Ok(None);
+    };
+    let spot = Spot { position: open.position, seq };
+    if ledger.again.spot() != spot {
+        ledger.again.move_to(spot);
+    }
+    let gap = match ledger.again.find(core) {
+        Ok(Some(record)) => return Ok(Some(Returned::Found(record))),
+        Ok(None) => Gap { first: seq, last: seq, cause: core.gaps.cause_of(seq).0 },
+        Err(Error::Gap(gap)) => gap,
+        Err(error) => return Err(error),
+    };
+    ledger.again.release();
+    Ok(Some(Returned::Lost(Gap { first: seq, ..gap })))
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::commit::Core;
 use crate::consume::consumer_state::ConsumerState;
-use crate::consume::slow::Stand;
+use crate::consume::consumer_state::Stand;
 use crate::engine::Engine;
 use crate::error::GapCause;
 use crate::format::Spot;
