@@ -7,6 +7,7 @@ use rustix::io::Errno;
 
 use crate::consume::consumer_state::ConsumerState;
 use crate::consume::step::{DeliveryToken, Read};
+use crate::consume::two_lanes::{LaneRules, Within};
 use crate::engine::{Engine, reading};
 use crate::error::Error;
 use crate::format::INDEX_NAME;
@@ -285,4 +286,18 @@ fn a_message_that_was_given_back_and_cannot_be_read_is_not_lost() {
     assert_eq!((bench.receive().map(|(seq, _)| seq), bench.place()), (Some(1), 0));
     assert_eq!(bench.engine.stats().gaps, 0);
     LENGTH_HERE.set(None);
+}
+
+/// Padding behind the last message has a position and no number: a lane has nothing to leave there.
+#[test]
+fn a_number_that_no_message_has_yet_is_never_too_old() {
+    let bench = Bench::new();
+    let within = Within::Millis(1000);
+    let rules = LaneRules { within, share: (1, 1), rate: None, youngest_first: false };
+    bench.engine.set_lanes(&bench.consumer, rules).unwrap();
+    bench.storage.advance_clock(5000);
+    let mut locked = bench.consumer.locked.lock();
+    let lanes = locked.lanes.as_mut().unwrap();
+    let mut is_too_old = |seq| lanes.is_too_old(&bench.engine.core, seq, 1000);
+    assert_eq!([9, 10].map(&mut is_too_old), [true, false]);
 }

@@ -155,6 +155,10 @@ impl<F: StorageFile> TwoLanes<F> {
             return false;
         }
         let visible = core.visible.seq.load(Ordering::Acquire);
+        if seq >= visible {
+            // Only bytes without a number, such as padding, are visible behind the spot.
+            return false;
+        }
         let known = core.write_times.lock().written_before(seq, visible);
         self.written = known.map(|(numbers, before)| (numbers, before, now));
         holds!(
