@@ -100,11 +100,6 @@
     )
 )]
 
-#[cfg(not(all(unix, target_pointer_width = "64")))]
-compile_error!(
-    "mmq needs a 64-bit Unix: it maps files larger than a 32-bit address space and locks directories"
-);
-
 // The folders, in the order in which a message passes through them. The public types come last.
 
 #[macro_use]

@@ -1,4 +1,5 @@
-//! Installs mmq for C and C++: headers, shared and static library, `mmq.pc`, and a CMake package;
+//! Installs mmq for C and C++: headers (`mmq.cdef.h` is `mmq.h` without directives, for `cffi` of
+//! Python), shared and static library, `mmq.pc`, and a CMake package;
 //! with `--tool` the tool `mmq` as well, its manual and what shells need to complete it.
 //!
 //! ```sh
@@ -19,13 +20,22 @@ const SOURCE: &str = env!("CARGO_MANIFEST_DIR");
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 const MAJOR: &str = env!("CARGO_PKG_VERSION_MAJOR");
 const MINOR: &str = env!("CARGO_PKG_VERSION_MINOR");
-const SHARED: &str = if cfg!(target_os = "macos") { "libmmq.dylib" } else { "libmmq.so" };
-/// Under this name a program looks for the library that it was linked with.
-const SONAME: &str = if cfg!(target_os = "macos") {
-    concat!("libmmq.", env!("CARGO_PKG_VERSION_MAJOR"), ".dylib")
-} else {
-    concat!("libmmq.so.", env!("CARGO_PKG_VERSION_MAJOR"))
-};
+
+/// The name of the shared library, with this version.
+fn shared(version: &str) -> String {
+    match (cfg!(target_os = "macos"), version) {
+        (true, "") => "libmmq.dylib".to_owned(),
+        (true, version) => format!("libmmq.{version}.dylib"),
+        (false, "") => "libmmq.so".to_owned(),
+        (false, version) => format!("libmmq.so.{version}"),
+    }
+}
+
+/// Under this name a program looks for the library that it was linked with. Before 1.0 a new minor
+/// number is a new interface.
+fn soname() -> String {
+    if MAJOR == "0" { shared(&format!("0.{MINOR}")) } else { shared(MAJOR) }
+}
 
 /// How the libraries are built.
 #[derive(Clone, Copy, PartialEq)]
@@ -86,17 +96,59 @@ fn build(target: &Path, profile: &str) -> Result<String, Box<dyn Error>> {
     // LLVM inlines up to a cost of 225 by default. What costs more than 200 makes the library 36 KB
     // longer, and an enqueue with a dequeue not faster.
     command.args(["--", "-Cllvm-args=-inline-threshold=200", "--print", "native-static-libs"]);
-    let output = command.arg(format!("-Clink-arg=-Wl,{named}{SONAME}")).output()?;
+    let output = command.arg(format!("-Clink-arg=-Wl,{named}{}", soname())).output()?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     if output.status.success() { Ok(said) } else { Err(said.into()) }
 }
 
-/// The system libraries that the static library needs, as the compiler tells them.
+/// The system libraries that the static library needs, as the compiler tells them. Not those that
+/// every C compiler links by itself: `-lgcc_s` does not exist for `cc -static`.
 fn system_libraries(said: &str) -> String {
     let reported = said.lines().find_map(|line| line.split_once("native-static-libs: "));
-    reported
-        .map_or("-lgcc_s -lutil -lrt -lpthread -lm -ldl -lc", |(_, libraries)| libraries.trim())
-        .to_owned()
+    let reported = reported.map_or("-lutil -lrt -lpthread -lm -ldl", |(_, libraries)| libraries);
+    let own = |library: &&str| !["-lgcc_s", "-lc"].contains(library);
+    reported.split_whitespace().filter(own).collect::<Vec<_>>().join(" ")
+}
+
+/// The declarations of the header without directives and comments, as `cffi` of Python and other
+/// readers of C take them: `mmq.cdef.h`.
+fn declarations(header: &str) -> String {
+    // Of the conditions, a C compiler of before 2023 takes `#else` and what has no other branch.
+    let (mut declarations, mut skipped) = (String::new(), Vec::new());
+    for line in without_comments(header).lines() {
+        let directive = line.trim_start().strip_prefix('#').map(str::trim_start);
+        match directive.map(|directive| directive.split_whitespace().next().unwrap_or_default()) {
+            Some("if" | "ifdef") => skipped.push(true),
+            Some("ifndef") => skipped.push(false),
+            Some("else") => {
+                if let Some(skips) = skipped.last_mut() {
+                    *skips = !*skips;
+                }
+            }
+            Some("endif") => {
+                skipped.pop();
+            }
+            Some(_) => {}
+            None if skipped.contains(&true) || line.trim().is_empty() => {}
+            None => {
+                declarations.push_str(line.trim_end());
+                declarations.push('\n');
+            }
+        }
+    }
+    declarations
+}
+
+fn without_comments(header: &str) -> String {
+    let mut rest = header;
+    let mut code = String::new();
+    while let Some((before, comment)) = rest.split_once("/*") {
+        code.push_str(before);
+        rest = comment.split_once("*/").map_or("", |(_, behind)| behind);
+    }
+    code.push_str(rest);
+    let lines = code.lines().map(|line| line.split_once("//").map_or(line, |(before, _)| before));
+    lines.map(|line| format!("{line}\n")).collect()
 }
 
 fn pkg_config(libdir: &str, system: &str) -> String {
@@ -276,20 +328,18 @@ fn main() -> Result<(), Box<dyn Error>> {
     for header in ["mmq.h", "mmq.hpp"] {
         fs::copy(Path::new(SOURCE).join("include").join(header), include.join(header))?;
     }
+    let header = fs::read_to_string(include.join("mmq.h"))?;
+    fs::write(include.join("mmq.cdef.h"), declarations(&header))?;
     install_archive(&built, &lib, asked.build)?;
-    let full = if cfg!(target_os = "macos") {
-        format!("libmmq.{VERSION}.dylib")
-    } else {
-        format!("libmmq.so.{VERSION}")
-    };
+    let (full, soname) = (shared(VERSION), soname());
     // A program that runs keeps the file it has: it is replaced, not written over.
     let fresh = lib.join(format!("{full}.new"));
-    fs::copy(built.join(SHARED), &fresh)?;
+    fs::copy(built.join(shared("")), &fresh)?;
     if let Err(error) = strip(&fresh, asked.build) {
         eprintln!("{full} keeps the lines of the source: {error}");
     }
     fs::rename(fresh, lib.join(&full))?;
-    for link in [SONAME, SHARED] {
+    for link in [&soname, &shared("")] {
         let link = lib.join(link);
         if link.is_symlink() || link.exists() {
             fs::remove_file(&link)?;
@@ -297,11 +347,19 @@ fn main() -> Result<(), Box<dyn Error>> {
         std::os::unix::fs::symlink(&full, link)?;
     }
     fs::write(pkgconfig.join("mmq.pc"), pkg_config(&asked.libdir, &system))?;
-    fs::write(cmake.join("mmqConfig.cmake"), cmake_config(&asked.libdir, &full, SONAME, &system))?;
+    fs::write(cmake.join("mmqConfig.cmake"), cmake_config(&asked.libdir, &full, &soname, &system))?;
     fs::write(cmake.join("mmqConfigVersion.cmake"), cmake_version())?;
     if asked.with_tool {
         install_tool(&target, &root)?;
     }
     println!("installed mmq {VERSION} under {}", root.display());
+    let pkgconfig = asked.prefix.join(&asked.libdir).join("pkgconfig");
+    println!("\nBuild a program with it:\n  export PKG_CONFIG_PATH={}", pkgconfig.display());
+    println!(
+        "  cc program.c $(pkg-config --cflags --libs mmq) -Wl,-rpath,$(pkg-config --variable=libdir mmq)"
+    );
+    if asked.with_tool {
+        println!("Look at a queue:\n  {} stat DIR", asked.prefix.join("bin/mmq").display());
+    }
     Ok(())
 }

@@ -4,8 +4,6 @@
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-use memmap2::{MmapOptions, MmapRaw};
-
 /// Distinguishes the process that made it from children forked later, which share the queue's files
 /// but none of its threads and locks. A guard that a child makes itself works in the child.
 #[derive(Debug)]
@@ -94,6 +92,7 @@ fn word_wiped_on_fork() -> Option<&'static AtomicU64> {
     // Miri forks nothing and knows no madvise.
     #[cfg(all(target_os = "linux", not(miri)))]
     {
+        use memmap2::{MmapOptions, MmapRaw};
         use rustix::mm::{Advice, madvise};
         let map = MmapRaw::from(MmapOptions::new().len(size_of::<AtomicU64>()).map_anon().ok()?);
         let word = map.as_mut_ptr();

@@ -381,7 +381,8 @@ fn create_directory(path: &Path, mode: Option<Mode>) -> io::Result<Vec<OwnedFd>>
     parents.extend(open_parent(CWD, &existing.join(".."))?);
     for directory in missing.into_iter().rev() {
         let own = mode.filter(|_| directory == path).map_or(DIRECTORY_BITS, of_directory);
-        match std::fs::DirBuilder::new().mode(own.as_raw_mode()).create(directory) {
+        // (macOS has 16 bits for it.)
+        match std::fs::DirBuilder::new().mode(u32::from(own.bits())).create(directory) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
             _ => parents.extend(open_parent(CWD, &directory.join(".."))?),
         }

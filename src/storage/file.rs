@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::{Errno, retry_on_intr};
 
-use super::{StorageFile, Stores, ZEROS_LEN, system};
+use super::{StorageFile, Stores, system};
 use crate::error::SyncFailed;
 use crate::memory::Window;
 
@@ -127,6 +127,7 @@ impl StorageFile for DiskFile {
 
     #[cfg(target_os = "linux")]
     fn write_zeros_at(&self, offset: u64, len: u64) -> io::Result<()> {
+        use super::ZEROS_LEN;
         const MOST: u64 = 128;
         let zeros = [0; ZEROS_LEN];
         let mut pieces = [IoSlice::new(&zeros); MOST as usize + 1];

@@ -113,7 +113,10 @@ fn what_is_installed_builds_the_examples_through_pkg_config_and_cmake() {
     let place = crate::support::tempdir().unwrap();
     let prefix = place.path().join("prefix");
     install(&prefix, &[]);
-    let soname = format!("libmmq.so.{}", env!("CARGO_PKG_VERSION_MAJOR"));
+    // The CMake package says that a new minor number is a new interface before 1.0.
+    let [major, minor] = [env!("CARGO_PKG_VERSION_MAJOR"), env!("CARGO_PKG_VERSION_MINOR")];
+    let interface = if major == "0" { format!("0.{minor}") } else { major.to_owned() };
+    let soname = format!("libmmq.so.{interface}");
     let full = format!("libmmq.so.{}", env!("CARGO_PKG_VERSION"));
     for link in ["libmmq.so", &soname] {
         assert_eq!(std::fs::read_link(prefix.join("lib").join(link)).unwrap(), Path::new(&full));
@@ -161,6 +164,15 @@ fn what_is_installed_builds_the_examples_through_pkg_config_and_cmake() {
             .env("PKG_CONFIG_PATH", &pkg_config));
         run(compile.args(libraries.split_whitespace().filter(|library| *library != "-lmmq")));
         assert_eq!(without_chance(&run(&mut Command::new(archive))), expected("hello"));
+        // One file that needs no other.
+        let alone = place.path().join("alone");
+        let mut compile = Command::new("cc");
+        compile.arg("-static").arg(root().join("examples/hello.c")).arg("-o").arg(&alone);
+        let words = run(Command::new("pkg-config")
+            .args(["--static", "--cflags", "--libs", "mmq"])
+            .env("PKG_CONFIG_PATH", &pkg_config));
+        run(compile.args(words.split_whitespace()));
+        assert_eq!(without_chance(&run(&mut Command::new(alone))), expected("hello"));
     } else {
         println!("SKIPPED: make or pkg-config is not installed");
     }
