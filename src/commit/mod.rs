@@ -199,7 +199,8 @@ impl<S: Storage> Core<S> {
         if planted!(CheckpointBeforeData) {
             let _ = self.write_clean_end(target);
         }
-        if !self.writer.lock().has_begun() && self.durable.lock().spot.position >= target.position {
+        let is_durable = self.durable.lock().spot.position >= target.position;
+        if is_durable && !self.writer.lock().has_begun() && !self.has_unsynced_files() {
             // This run stored no message, and recovery found none that may exist only in the page
             // cache. At most, consumers have moved and segments were reclaimed.
             return if *self.places.synced_moves.lock() < self.places.moves() {

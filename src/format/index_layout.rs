@@ -96,6 +96,9 @@ pub(crate) mod run_at {
 pub(crate) const RUN_LEN: usize = 128;
 /// Bits of `RUN_FLAGS`.
 pub(crate) const FLAG_CHANGING: u32 = 1;
+/// No run has synced the files that it found here. (Somebody copied them, or they are of an earlier
+/// boot.)
+pub(crate) const FLAG_UNSYNCED_FILES: u32 = 2;
 /// The run has withdrawn the mark of the clean end before it.
 pub(crate) const FLAG_BEGUN: u32 = 4;
 

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::format::{
-    self, Checkpoint, FIGURES_LEN, FLAG_BEGUN, FLAG_CHANGING, Figures, INDEX_NAME, Spot, index_at,
-    live_at,
+    self, Checkpoint, FIGURES_LEN, FLAG_BEGUN, FLAG_CHANGING, FLAG_UNSYNCED_FILES, Figures,
+    INDEX_NAME, Spot, index_at, live_at,
 };
 use crate::index::Index;
 use crate::index::image::{Live, u32_at, u64_at};
@@ -232,6 +232,11 @@ impl<S: Storage> Index<S> {
             false if !planted!(BegunNotSaid) => run.flags |= FLAG_BEGUN,
             _ => {}
         });
+    }
+
+    /// Stores that this run has synced all files that it found.
+    pub(crate) fn note_files_synced(&self) {
+        self.change_run(|run| run.flags &= !FLAG_UNSYNCED_FILES);
     }
 
     /// Stores up to which numbers messages were evicted, and why.

@@ -354,7 +354,7 @@ impl Queue {
         let began = core.began();
         let _events = events::at_end();
         core.check_not_forked()?;
-        if self.durable_seq() > seq {
+        if self.durable_seq() > seq && !core.has_unsynced_files() {
             return Ok(());
         }
         core.check_writable()?;

@@ -5,7 +5,8 @@ use std::iter::Empty;
 
 use crate::error::{Error, Gap, Result};
 use crate::format::{
-    self, FLAG_BEGUN, FLAG_CHANGING, INDEX_NAME, MissingBefore, SegmentHeader, Spot,
+    self, FLAG_BEGUN, FLAG_CHANGING, FLAG_UNSYNCED_FILES, INDEX_NAME, MissingBefore, SegmentHeader,
+    Spot,
 };
 use crate::index::image::Live;
 use crate::index::run::{Next, Run};
@@ -45,7 +46,9 @@ pub(super) fn publish<S: Storage>(
     }
     let changing = if known.rows_from_index { 0 } else { FLAG_CHANGING };
     let begun = if clean_end(&known.image).is_some() { 0 } else { FLAG_BEGUN };
-    let flags = changing | begun;
+    let is_unsynced = is_unsynced_here(&known);
+    let unsynced = if is_unsynced { FLAG_UNSYNCED_FILES } else { 0 };
+    let flags = changing | begun | unsynced;
     // The run record keeps its statement about a segment until that segment is durable.
     let stated_next = next.or(known.image.live.run.and_then(|run| run.next));
     if let (Some(_), Some(stated)) = (next, known.image.live.run.and_then(|run| run.next)) {
@@ -99,6 +102,7 @@ pub(super) fn publish<S: Storage>(
         clean: is_clean || known.made_anew,
         ended,
         places_cached: !was_closed,
+        files_unsynced: is_unsynced,
         consumers: known.image.consumers,
         index: known.index,
     })
@@ -169,6 +173,16 @@ fn write_rows<S: Storage>(known: &Known<S>) -> bool {
         index.set_rows_are(RowsAre::Right);
     }
     complete
+}
+
+/// Whether no run has synced the files in this place. The durable mark says what was on the disk of
+/// the place where it was stored: a copy of the directory may exist only in the page cache. (After
+/// a reboot the place counts as another one, too.)
+fn is_unsynced_here<S: Storage>(known: &Known<S>) -> bool {
+    let live = &known.image.live;
+    let run = live.run.filter(|_| live.token.place == known.token.place);
+    let is_new = known.made_anew && known.rows.is_empty();
+    !is_new && run.is_none_or(|run| run.flags & FLAG_UNSYNCED_FILES != 0)
 }
 
 /// The spot up to which every record is known to be on the disk.

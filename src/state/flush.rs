@@ -19,10 +19,9 @@
 //! asks the storage worker for a flush when [`MOST_BEHIND`] bytes in the queue are not durable.
 //! This bounds what recovery has to walk over.
 
-use std::io;
 use std::sync::atomic::Ordering;
 
-use crate::error::{Error, Result, SyncFailed};
+use crate::error::{Error, Result};
 use crate::format::{self, Checkpoint, Spot};
 use crate::segment::{Lost, Segment, Unsynced};
 use crate::state::{Began, Durable, MOST_BEHIND, State};
@@ -63,7 +62,7 @@ impl<S: Storage> State<S> {
         let mut durable = self.durable.lock();
         durable.want(spot);
         check!(durable.check());
-        while durable.spot.position < spot.position {
+        while durable.spot.position < spot.position || self.has_unsynced_files() {
             if self.has_run_ended() || self.is_poisoned() {
                 drop(durable);
                 return self.check_writable();
@@ -96,7 +95,8 @@ impl<S: Storage> State<S> {
         if planted!(MarkBeforeSync) {
             self.durable.lock().spot = target;
         }
-        let synced = self.sync_data(&stretch);
+        let synced = self.sync_found_files();
+        let synced = synced.and_then(|()| self.sync_data(&stretch));
         let synced = synced.and_then(|()| self.sync_what_drained_rests_on());
         let result = synced.and_then(|()| self.checkpoint_if_overtaken(target));
         self.count_flush(now().saturating_duration_since(began), result.as_ref().err());
@@ -219,14 +219,6 @@ impl<S: Storage> State<S> {
         self.sync_soon(committed)
     }
 
-    /// Rejects a flush, and poisons the queue, when its directory was removed: no later process
-    /// could open the queue, so nothing in it can become durable.
-    pub(crate) fn check_directory(&self) -> Result<()> {
-        let gone =
-            || SyncFailed(io::Error::new(io::ErrorKind::NotFound, "the directory was removed"));
-        self.index.heed("", || if self.storage.is_removed() { Err(gone()) } else { Ok(()) })
-    }
-
     /// Syncs the index if unsynced segments were drained. No flush syncs those any more; the
     /// consumer positions in the index show that no consumer needs their messages, so these
     /// positions must be durable before the mark passes the segments.
@@ -293,13 +285,6 @@ impl<S: Storage> State<S> {
         holds!(*synced <= moves, "{moves} moves are on the disk, and were before: {}", *synced);
         *synced = if planted!(MovesCountedAfterSync) { self.places.moves() } else { moves };
         Ok(())
-    }
-
-    /// Syncs the directory, so that file names are durable: a power cut could otherwise remove a
-    /// synced file's name. So the index's name is durable before the queue relies on anything that
-    /// only the index says.
-    pub(crate) fn sync_directory(&self) -> Result<()> {
-        self.segments.sync_directory(&self.storage, &self.index)
     }
 
     /// Writes a checkpoint at `spot`. Everything before `spot` is on disk.

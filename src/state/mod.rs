@@ -5,6 +5,7 @@
 //! | `mod` | [`State`]: files, pool, tail, options | opens the shared state, counts messages |
 //! | `checks` | | rejects calls on a closed or poisoned queue and in a forked child |
 //! | `committed_tail` | the end of committed records | lets readers see it without a lock |
+//! | `files_here` | | syncs the directory, and the files of a copied queue |
 //! | `flush` | | syncs data, moves the durable mark, writes checkpoints |
 //! | `interrupt` | a count of interrupts | ends every wait without closing the queue |
 //! | `known_gaps` | missing sequence numbers and their causes | counts lost messages |
@@ -33,6 +34,7 @@
 
 mod checks;
 mod committed_tail;
+mod files_here;
 mod flush;
 mod interrupt;
 mod known_gaps;
@@ -191,6 +193,9 @@ pub(crate) struct State<S: Storage> {
     pub(crate) write_times: Mutex<WriteTimes>,
     /// The tail that recovery found. Bytes between the durable mark and this tail are suspect (R4).
     pub(crate) found_tail: Spot,
+    /// No run has synced the files that recovery found. The next flush does, whatever the mark
+    /// says.
+    pub(super) files_unsynced: AtomicBool,
 }
 
 /// The parts from which an opening builds the [`State`].
@@ -206,6 +211,7 @@ pub(crate) struct Parts<S: Storage> {
     pub(crate) tail: Spot,
     pub(crate) durable: Spot,
     pub(crate) places_cached: bool,
+    pub(crate) files_unsynced: bool,
     pub(crate) oldest_seq: u64,
     pub(crate) known_gaps: Vec<Gap>,
     pub(crate) evicted: Evicted,
@@ -257,6 +263,7 @@ impl<S: Storage> State<S> {
             reserved: AtomicU64::new(0),
             write_times: Mutex::default(),
             found_tail: parts.tail,
+            files_unsynced: AtomicBool::new(parts.files_unsynced),
         };
         check!(let (tail, durable) = (parts.tail, parts.durable));
         holds!(

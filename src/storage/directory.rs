@@ -4,7 +4,6 @@ use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -381,9 +380,8 @@ fn create_directory(path: &Path, mode: Option<Mode>) -> io::Result<Vec<OwnedFd>>
     parents.extend(open_parent(CWD, &existing.join(".."))?);
     for directory in missing.into_iter().rev() {
         let own = mode.filter(|_| directory == path).map_or(DIRECTORY_BITS, of_directory);
-        // (macOS has 16 bits for it.)
-        match std::fs::DirBuilder::new().mode(u32::from(own.bits())).create(directory) {
-            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+        match rustix::fs::mkdir(directory, own) {
+            Err(error) if error != Errno::EXIST => return Err(error.into()),
             _ => parents.extend(open_parent(CWD, &directory.join(".."))?),
         }
     }

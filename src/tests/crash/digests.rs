@@ -167,10 +167,11 @@ pub(super) fn digests_of(image: &SimStorage, options: &Options, number: u64) -> 
                     clean,
                     ended: _,
                     places_cached,
+                    files_unsynced,
                 } = found;
                 let words = format!(
                     "{segments:?} {tail:?} {next:?} {durable:?} {reservation} {consumers:?} {known_gaps:?} {evicted:?} \
-                     {clean} {places_cached} {:?} {:?}",
+                     {clean} {places_cached} {files_unsynced} {:?} {:?}",
                     index.checkpoint(),
                     index.queue_id,
                 );

@@ -8,7 +8,8 @@ use crate::consume::step::Read;
 use crate::engine::reading;
 use crate::engine::reading::AsMessage;
 use crate::error::{Error, Gap, GapCause};
-use crate::tests::crash::examine::{next_of, open};
+use crate::storage::{Storage, StorageFile};
+use crate::tests::crash::examine::{Queue, next_of, open};
 use crate::tests::crash::model::{Check, content, ensure};
 use crate::tests::sim::{Call, Mutant, SimStorage};
 
@@ -301,4 +302,79 @@ fn a_copy_whose_opening_failed_is_durable_once_it_is_flushed() {
         let messages: Vec<u64> = reported.iter().flatten().map(|(seq, _)| *seq).collect();
         assert_eq!(messages, [0, 1, 2, 3, 4, 5], "sync {nth}: {reported:?}");
     }
+}
+
+/// What runs do with a copy, before power is cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CopyIs {
+    FlushedWithAMessage,
+    FlushedByARunThatPutsNothing,
+    ClosedByARunThatPutsNothing,
+    FlushedBehindADeath,
+    WaitedFor,
+}
+
+/// Somebody copies the files of a closed queue, and the copy is in the page cache alone. What a
+/// flush or a close of the copy covers outlives a power cut, also what came with the copy.
+#[test]
+fn a_copy_that_was_flushed_or_closed_outlives_a_power_cut() {
+    use CopyIs::*;
+    let options = options().max_bytes(256 << 10);
+    for copy_is in [
+        FlushedWithAMessage,
+        FlushedByARunThatPutsNothing,
+        ClosedByARunThatPutsNothing,
+        FlushedBehindADeath,
+        WaitedFor,
+    ] {
+        let queue = open(disk(1), &options).unwrap();
+        queue.default_consumer().unwrap();
+        for id in 0..12 {
+            queue.enqueue(&content(id, 3000)).unwrap();
+        }
+        queue.close().unwrap();
+        let copy = SimStorage::new(77).with_file_capacity(64 << 10);
+        for (name, bytes) in queue.core.storage.contents() {
+            copy.create(&name).unwrap().write_at(&bytes, 0).unwrap();
+        }
+        let mut queue = open(copy, &options).unwrap();
+        match copy_is {
+            FlushedWithAMessage => drop(queue.enqueue(b"another").unwrap()),
+            FlushedBehindADeath => {
+                queue = open(queue.core.storage.process_kill(), &options).unwrap();
+            }
+            _ => {}
+        }
+        match copy_is {
+            ClosedByARunThatPutsNothing => queue.close().unwrap(),
+            WaitedFor => queue.core.flush_or_wait(queue.core.committed_spot(), None).unwrap(),
+            _ => queue.core.flush().unwrap(),
+        }
+        let cut = queue.core.storage.power_cut_losing_all();
+        let reported = take_all(&open(cut, &options).unwrap()).unwrap();
+        let came: Vec<u64> = reported.iter().flatten().map(|(seq, _)| *seq).collect();
+        assert!(came.starts_with(&(0..12).collect::<Vec<_>>()), "{copy_is:?}: {came:?} came");
+    }
+}
+
+/// The first flush syncs a copy, and no other flush of that run or a later one does.
+#[test]
+fn the_files_of_a_copy_are_synced_once() {
+    let options = options().max_bytes(256 << 10);
+    let queue = open(disk(1), &options).unwrap();
+    for id in 0..12 {
+        queue.enqueue(&content(id, 3000)).unwrap();
+    }
+    queue.close().unwrap();
+    let queue = open(queue.core.storage.copied(), &options).unwrap();
+    let syncs = |queue: &Queue| {
+        let before = queue.core.storage.call_count(Call::SyncFile);
+        queue.core.flush().unwrap();
+        queue.core.storage.call_count(Call::SyncFile) - before
+    };
+    let segments = queue.core.segments.list().live.len() as u64;
+    assert!(segments > 1 && syncs(&queue) > segments, "{segments} segments and the index");
+    assert_eq!(syncs(&queue), 0);
+    let queue = open(queue.core.storage.process_kill(), &options).unwrap();
+    assert!(syncs(&queue) < 3, "a run has synced the files here");
 }

@@ -1,0 +1,62 @@
+//! Syncs what no stretch of a flush has: the directory, and the files of a copied queue.
+
+use std::io;
+use std::sync::atomic::Ordering;
+
+use crate::error::{Error, Result, SyncFailed};
+use crate::format::segment_name;
+use crate::segment::{Lost, Unsynced};
+use crate::state::State;
+use crate::storage::{Storage, StorageFile};
+
+impl<S: Storage> State<S> {
+    /// Rejects a flush, and poisons the queue, when its directory was removed: no later process
+    /// could open the queue, so nothing in it can become durable.
+    pub(crate) fn check_directory(&self) -> Result<()> {
+        let gone =
+            || SyncFailed(io::Error::new(io::ErrorKind::NotFound, "the directory was removed"));
+        self.index.heed("", || if self.storage.is_removed() { Err(gone()) } else { Ok(()) })
+    }
+
+    /// Syncs the directory, so that file names are durable: a power cut could otherwise remove a
+    /// synced file's name. So the index's name is durable before the queue relies on anything that
+    /// only the index says.
+    pub(crate) fn sync_directory(&self) -> Result<()> {
+        self.segments.sync_directory(&self.storage, &self.index)
+    }
+
+    /// Whether no run has synced the files that recovery found.
+    pub(crate) fn has_unsynced_files(&self) -> bool {
+        self.files_unsynced.load(Ordering::Acquire)
+    }
+
+    /// Syncs every file that recovery found, if no run has done so in this place. The leader of a
+    /// flush calls this: what the flush covers includes messages that came here by a copy.
+    pub(super) fn sync_found_files(&self) -> Result<()> {
+        if !self.has_unsynced_files() {
+            return Ok(());
+        }
+        let mut from = 0;
+        loop {
+            let found = self.segments.list().next_live(&self.storage, from);
+            let Some(Unsynced { row, opened, .. }) = found else {
+                break;
+            };
+            from = row.header.base + 1;
+            match opened {
+                Ok(segment) => self.index.heed(&segment.name(), || segment.file.sync())?,
+                // Damage has lost the file, or it was reclaimed: there is nothing to sync.
+                Err(Lost::Gone) => {}
+                Err(Lost::Io(error)) => {
+                    let path = self.storage.path().join(segment_name(row.slot));
+                    return Err(Error::io("open", path, error));
+                }
+            }
+        }
+        self.index.heed("", || self.storage.sync_directory())?;
+        self.index.sync()?;
+        self.files_unsynced.store(false, Ordering::Release);
+        self.index.note_files_synced();
+        Ok(())
+    }
+}
