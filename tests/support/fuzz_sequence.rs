@@ -1,80 +1,51 @@
-//! What the fuzz target `sequence` runs: the whole API as a sequence of operations, with deaths of
-//! the process between them, on real files and against a model; at the end the files are copied
-//! away or damaged.
+//! What the fuzz target `sequence` runs: bytes choose steps, the steps are taken with a queue on
+//! real files, with deaths of the process between them, and the specification says after each step
+//! what must have come and which figures the queue must show. At the end the files are read to the
+//! end, copied away or damaged.
 //!
-//! Each message comes to each consumer once, in order and as it was put in, whatever dies between;
-//! what was flushed is there in a copy of the files; and damaged files open, or the error is the
-//! one that is documented.
+//! A failing sequence is shrunk: steps go for as long as it fails. What is left is printed.
 
+use std::any::Any;
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::IoSlice;
-use std::path::Path;
+use std::mem::take;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind, set_hook, take_hook};
 
-use mmq::{Delivery, Error, Message, Options, Queue, Result};
+use mmq::{Delivery, Error, GapCause, Message, Queue, Result};
 
-use self::place::Place;
-
-/// The first one is the queue's own.
-const NAMES: [&str; 4] = ["", "audit", "mail", "a name of more than sixteen bytes"];
+use self::files::{files, put};
+use self::spec::{Next, Spec};
+use self::steps::{Bytes, Gone, NAMES, Put, Setting, Size, Step, Take};
 
 /// Bytes that say how it ends.
 const END: usize = 24;
-/// Operations of one sequence.
-const MOST: usize = 400;
 
 /// In memory where that is possible: a fuzzer makes thousands of queues a second.
 fn scratch() -> tempfile::TempDir {
     crate::guard::tempdir_in_memory().expect("a scratch directory")
 }
 
-/// The fuzzer's bytes; zeros behind their end.
-struct Bytes<'a>(&'a [u8]);
-
-impl Bytes<'_> {
-    fn below(&mut self, end: usize) -> usize {
-        let count = if end > 256 { 2 } else { 1 };
-        (0..count).fold(0, |sum, _| sum << 8 | usize::from(self.byte())) % end
-    }
-
-    fn byte(&mut self) -> u8 {
-        let (first, rest) = self.0.split_first().unwrap_or((&0, &[]));
-        self.0 = rest;
-        *first
-    }
-
-    fn options(&mut self) -> Options {
-        Options::new()
-            .arena_size(4096 << self.below(3))
-            .max_mapped_arenas([None, Some(3), Some(4)][self.below(3)])
-            .flush_every_ops([None, Some(1), Some(3)][self.below(3)])
-            .max_bytes((128 << 10) << self.below(3))
-    }
-
-    fn len(&mut self) -> usize {
-        match self.below(8) {
-            0..5 => self.below(60),
-            5 | 6 => self.below(1500),
-            _ => self.below(20_000),
-        }
-    }
-}
-
 /// Bytes that say which message they are.
 fn content(seq: u64, len: usize) -> Vec<u8> {
-    (0..len as u64).map(|at| (seq.wrapping_mul(31) ^ at.wrapping_mul(7)) as u8).collect()
+    let words =
+        (0..len.div_ceil(8) as u64).map(|at| (seq << 32 | at).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let mut bytes: Vec<u8> = words.flat_map(|word| (word ^ word >> 29).to_le_bytes()).collect();
+    bytes.truncate(len);
+    bytes
 }
 
-struct Sequence<'a> {
-    bytes: Bytes<'a>,
+/// A queue, and what it must be.
+struct Sequence {
     dir: tempfile::TempDir,
+    setting: Setting,
     /// None while it is being opened.
     queue: Option<Queue>,
-    sent: Vec<Vec<u8>>,
-    places: BTreeMap<usize, Place>,
-    deliveries: Vec<(usize, Delivery)>,
-    /// Everything below is durable.
-    flushed: u64,
+    spec: Spec,
+    /// By consumer and number.
+    deliveries: BTreeMap<(usize, u64), Delivery>,
+    /// Taken, and compared when the queue has long been dropped.
+    held: Vec<Message>,
 }
 
 /// Calls a method of the queue or of one of its other consumers.
@@ -89,342 +60,376 @@ macro_rules! ask {
 
 #[path = "fuzz_sequence_end.rs"]
 mod end;
-#[path = "fuzz_sequence_place.rs"]
-mod place;
+#[path = "fuzz_figures.rs"]
+mod figures;
+#[path = "fuzz_files.rs"]
+mod files;
+#[path = "spec.rs"]
+mod spec;
+#[path = "fuzz_steps.rs"]
+mod steps;
 
-/// The first bytes are the end, then come options, then operations.
+/// The first bytes are the end, then come options, then steps.
 pub(crate) fn sequence(data: &[u8]) {
-    // How it ends is said first: the operations go on to the end of the bytes.
-    let (end, data) = data.split_at(data.len().min(END));
-    let mut bytes = Bytes(data);
-    let dir = scratch();
-    let queue = bytes.options().open(dir.path()).expect("a new queue");
-    let (sent, places, deliveries) = (Vec::new(), BTreeMap::new(), Vec::new());
-    let queue = Some(queue);
-    let mut sequence = Sequence { bytes, dir, queue, sent, places, deliveries, flushed: 0 };
-    for _ in 0..MOST {
-        if sequence.bytes.0.is_empty() {
-            break;
-        }
-        sequence.operation();
-        sequence.check_figures();
-    }
-    sequence.bytes = Bytes(end);
-    sequence.end();
+    let (end, rest) = data.split_at(data.len().min(END));
+    let mut bytes = Bytes(rest);
+    let (setting, steps) = (bytes.setting(), bytes.steps());
+    let fails = |steps: &[Step]| catch_unwind(AssertUnwindSafe(|| play(setting, steps, end))).err();
+    let Some(panic) = fails(&steps) else { return };
+    // (A fuzzer's own hook has ended the process: the input that it wrote is shrunk by the test.)
+    let hook = take_hook();
+    set_hook(Box::new(|_| {}));
+    let left = shrink(steps, |steps| fails(steps).is_some_and(|it| words(&*it) == words(&*panic)));
+    set_hook(hook);
+    println!("as little as this is enough, with {setting:?}:");
+    left.iter().for_each(|step| println!("  {step:?}"));
+    println!("and these bytes say how it ends: {end:?}");
+    resume_unwind(fails(&left).unwrap_or(panic));
 }
 
-impl Sequence<'_> {
+/// The first words of a failure, without its numbers.
+fn words(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map_or("", |text| text);
+    text.split(|letter: char| !letter.is_alphabetic()).filter(|it| !it.is_empty()).take(4).collect()
+}
+
+/// Leaves out every step that the failure does not need, many at once where that is possible.
+fn shrink(mut steps: Vec<Step>, fails: impl Fn(&[Step]) -> bool) -> Vec<Step> {
+    let mut count = steps.len();
+    while count > 0 {
+        let mut at = 0;
+        while at < steps.len() {
+            let mut fewer = steps.clone();
+            fewer.drain(at..steps.len().min(at + count));
+            if fails(&fewer) { steps = fewer } else { at += count }
+        }
+        count /= 2;
+    }
+    steps
+}
+
+fn play(setting: Setting, steps: &[Step], end: &[u8]) {
+    let dir = scratch();
+    let queue = Some(setting.options().open(dir.path()).expect("a new queue"));
+    let spec = Spec::new(setting.rules);
+    let (deliveries, held) = (BTreeMap::new(), Vec::new());
+    let mut sequence = Sequence { dir, setting, queue, spec, deliveries, held };
+    for step in steps {
+        sequence.step(*step);
+        sequence.check_figures();
+    }
+    sequence.end(Bytes(end));
+}
+
+impl Sequence {
     fn queue(&self) -> &Queue {
         self.queue.as_ref().expect("it is open")
     }
 
-    fn next(&self) -> u64 {
-        self.sent.len() as u64
-    }
-
-    fn operation(&mut self) {
-        let which = self.bytes.below(NAMES.len());
-        match self.bytes.below(24) {
-            0..5 => self.enqueue(1),
-            5 => self.enqueue(0),
-            6 => {
-                let count = self.bytes.below(5);
-                self.batch(count);
+    fn step(&mut self, step: Step) {
+        match step {
+            Step::Enqueue(put, count, size) => self.enqueue(put, count, size),
+            Step::Take(who, Take::Batch, most) => self.take_batch(who, most),
+            Step::Take(who, take, count) => (0..count).for_each(|_| _ = self.take(who, take)),
+            Step::Peek(who) => {
+                let wanted = self.spec.next(who);
+                let got = ask!(self.queue(), who, peek());
+                self.compare(who, wanted, got.map(|message| message.map(|it| self.check(&it))));
             }
-            7..10 => self.take(which),
-            10 => self.take_batch(which),
-            11 => self.peek(which),
-            12 => self.skip(which),
-            13 | 14 => self.receive(which),
-            15 | 16 => self.answer(true),
-            17 => self.answer(false),
-            18 => self.seek(which),
-            19 => self.fork(which),
-            20 => self.remove(which),
-            21 => self.flush(),
-            22 => self.reopen(),
-            _ => self.die(),
+            Step::PeekInto(who) => {
+                let (wanted, mut bytes) = (self.spec.next(who), b"what was there".to_vec());
+                let got = ask!(self.queue(), who, peek_into(&mut bytes));
+                let got = self.compare(who, wanted, got);
+                got.into_iter().for_each(|seq| self.check_bytes(seq, &bytes));
+            }
+            Step::Iterate(who, most) => self.iterate(who, most),
+            Step::Drain(who) => self.drain(who),
+            Step::Receive(who, count) => (0..count).for_each(|_| self.receive(who)),
+            Step::Ack(share) => {
+                if let Some(((who, seq), delivery)) = self.delivery(share) {
+                    delivery.ack().expect("an acknowledgement");
+                    self.spec.acknowledges(who, seq);
+                }
+            }
+            Step::Nack(share) => {
+                if let Some(((who, seq), delivery)) = self.delivery(share) {
+                    delivery.nack();
+                    self.spec.gives_back(who, seq);
+                }
+            }
+            Step::Limit(who, limit) => {
+                self.joins(who);
+                ask!(self.queue(), who, set_max_in_flight(limit)).expect("a limit");
+                self.spec.consumer(who).limit = limit;
+            }
+            Step::Seek(who, share) => self.seek(who, share),
+            Step::Fork(who, to) => self.fork(who, to),
+            Step::Remove(who) => self.remove(who),
+            Step::Flush => {
+                self.queue().flush().expect("a flush");
+                self.spec.flushes();
+            }
+            Step::WaitDurable => {
+                if let Some(last) = self.spec.end().checked_sub(1) {
+                    self.queue().wait_durable(last).expect("a flush");
+                    self.spec.durable = self.spec.end();
+                }
+            }
+            Step::Reopen(gone, setting) => self.reopen(gone, setting),
         }
     }
 
-    /// A message, or (0) one in two parts.
-    fn enqueue(&mut self, copies: usize) {
-        let bytes = content(self.next(), self.bytes.len());
-        let queue = self.queue();
-        let put = match copies {
-            0 => {
-                let (head, tail) = bytes.split_at(bytes.len() / 3);
-                queue.enqueue_parts(&[IoSlice::new(head), IoSlice::new(tail)])
-            }
-            _ => queue.enqueue(&bytes),
-        };
-        self.has_put(put.map(|seq| seq..seq + 1), vec![bytes]);
-    }
-
-    fn batch(&mut self, count: usize) {
-        let len = self.bytes.len();
-        let next = self.next();
-        let messages: Vec<_> = (0..count).map(|at| content(next + at as u64, len + at)).collect();
-        let put = self.queue().enqueue_batch(&messages);
-        self.has_put(put, messages);
-    }
-
-    fn has_put(&mut self, put: Result<std::ops::Range<u64>>, messages: Vec<Vec<u8>>) {
+    fn enqueue(&mut self, put: Put, count: usize, size: Size) {
+        let (end, len) = (self.spec.end(), size.bytes(self.setting.arena));
+        let new = |at: usize| content(end + at as u64, len + at);
         match put {
-            Ok(range) => {
-                assert_eq!(range, self.next()..self.next() + messages.len() as u64);
-                self.sent.extend(messages);
+            Put::Batch => {
+                let messages: Vec<_> = (0..count).map(new).collect();
+                let put = self.queue().enqueue_batch(&messages);
+                self.has_put(put, &messages);
             }
-            Err(Error::MessageTooLarge { .. }) => {}
-            Err(error) => assert!(error.is_full(), "{error}"),
+            Put::InParts => {
+                let (bytes, third) = (new(0), len / 3);
+                let parts = [&bytes[..third], &bytes[third..2 * third], &bytes[2 * third..]];
+                let put = self.queue().enqueue_parts(&parts.map(IoSlice::new));
+                self.has_put(put.map(|seq| seq..seq + 1), &[bytes]);
+            }
+            Put::OneByOne => (0..count).for_each(|_| {
+                let bytes = content(self.spec.end(), len);
+                let put = self.queue().enqueue(&bytes);
+                self.has_put(put.map(|seq| seq..seq + 1), &[bytes]);
+            }),
         }
     }
 
-    /// The consumer is there, from now on at least: where it begins, it says itself.
-    fn place(&mut self, which: usize) -> &mut Place {
-        if !self.places.contains_key(&which) {
-            let queue = self.queue.as_ref().expect("it is open");
-            if which == 0 {
-                queue.peek().expect("a look");
+    fn has_put(&mut self, put: Result<Range<u64>>, messages: &[Vec<u8>]) {
+        let lens: Vec<usize> = messages.iter().map(Vec::len).collect();
+        match put {
+            // (A put drops the oldest: a read of the same step must know.)
+            Ok(range) if !lens.is_empty() => self.spec.puts(range, &lens),
+            Ok(range) => assert!(range.is_empty(), "{range:?} for no message"),
+            Err(error) => {
+                let is_known = error.is_full() || matches!(error, Error::MessageTooLarge { .. });
+                assert!(is_known && self.spec.may_refuse(&lens), "{error} for {lens:?}");
             }
-            let begins = self.sent.len() as u64 - ask!(queue, which, len());
-            let lowest = self.places.values().map(|place| place.seq).min();
-            assert!(lowest.is_none_or(|lowest| begins <= lowest), "{begins} is not held any more");
-            self.places.insert(which, Place::at(begins));
         }
-        self.places.get_mut(&which).expect("it is there")
     }
 
     fn check(&self, message: &Message) -> u64 {
-        let seq = message.seq();
-        assert!(message[..] == self.sent[seq as usize][..], "message {seq} is not what was put in");
-        seq
+        self.check_bytes(message.seq(), message);
+        message.seq()
     }
 
-    fn take(&mut self, which: usize) {
-        self.place(which);
-        let message = ask!(self.queue(), which, dequeue()).expect("a read");
-        let (came, next) = (message.map(|message| self.check(&message)), self.next());
-        self.has_come(which, came, next);
+    fn check_bytes(&self, seq: u64, bytes: &[u8]) {
+        check(&self.spec, seq, bytes);
     }
 
-    fn has_come(&mut self, which: usize, came: Option<u64>, next: u64) {
-        let place = self.place(which);
-        match came {
-            Some(seq) => {
-                place.comes(seq);
-                place.finish(seq);
+    /// Holds what a read gave to what it had to give. Returns the number of the message that came.
+    fn compare(&mut self, who: usize, wanted: Next, got: Result<Option<u64>>) -> Option<u64> {
+        match (got, wanted) {
+            (Ok(Some(seq)), Next::Message(wanted)) if seq == wanted => Some(seq),
+            (Ok(None), Next::Nothing) => None,
+            (Err(Error::Gap(gap)), Next::Gap(..)) => {
+                assert_eq!(gap.cause, GapCause::Dropped, "{gap}");
+                self.spec.misses(who, gap.first, gap.last);
+                None
             }
-            None => place.is_at_end(next),
+            (got, wanted) => panic!("consumer {who} got {got:?}, not {wanted:?}"),
         }
     }
 
-    fn take_batch(&mut self, which: usize) {
-        self.place(which);
-        let most = 1 + self.bytes.below(6);
-        let messages = ask!(self.queue(), which, dequeue_batch(most)).expect("a read");
-        let next = self.next();
-        assert!(messages.len() <= most, "{} of {most} messages", messages.len());
-        for message in &messages {
-            let seq = self.check(message);
-            self.has_come(which, Some(seq), next);
-        }
-        if messages.is_empty() {
-            self.place(which).is_at_end(next);
+    /// The consumer is there, from now on at least.
+    fn joins(&mut self, who: usize) {
+        if !self.spec.consumers.contains_key(&who) {
+            self.step(Step::Peek(who));
         }
     }
 
-    fn peek(&mut self, which: usize) {
-        self.place(which);
-        let message = ask!(self.queue(), which, peek()).expect("a look");
-        let (seen, next) = (message.map(|message| self.check(&message)), self.next());
-        let place = self.place(which).clone();
-        match seen {
-            Some(seq) => place.clone().comes(seq),
-            None => place.is_at_end(next),
-        }
-    }
-
-    fn skip(&mut self, which: usize) {
-        self.place(which);
-        let skipped = ask!(self.queue(), which, skip()).expect("a skip");
-        let next = self.next();
-        self.has_come(which, skipped, next);
-    }
-
-    fn receive(&mut self, which: usize) {
-        self.place(which);
-        let delivery = ask!(self.queue(), which, receive()).expect("a read");
-        let next = self.next();
-        let Some(delivery) = delivery else {
-            return self.place(which).is_at_end(next);
+    /// What the specification wanted, so that a caller knows when nothing is left.
+    fn take(&mut self, who: usize, take: Take) -> Next {
+        let wanted = self.spec.next(who);
+        let mut bytes = b"what was there".to_vec();
+        let got = match take {
+            Take::DequeueInto => ask!(self.queue(), who, dequeue_into(&mut bytes)),
+            Take::Skip => ask!(self.queue(), who, skip()),
+            _ => ask!(self.queue(), who, dequeue()).map(|message| {
+                let message = message?;
+                let seq = self.check(&message);
+                if let Take::Hold = take {
+                    self.held.push(message);
+                }
+                Some(seq)
+            }),
         };
-        let seq = delivery.seq();
-        assert!(
-            delivery[..] == self.sent[seq as usize][..],
-            "delivery {seq} is not what was put in"
-        );
-        let place = self.place(which);
-        place.comes(seq);
-        place.handed_out.insert(seq);
-        self.deliveries.push((which, delivery));
-    }
-
-    fn answer(&mut self, is_done: bool) {
-        if self.deliveries.is_empty() {
-            return;
-        }
-        let nth = self.bytes.below(self.deliveries.len());
-        let (which, delivery) = self.deliveries.remove(nth);
-        let seq = delivery.seq();
-        if is_done {
-            delivery.ack().expect("an acknowledgement");
-            self.place(which).finish(seq);
-        } else {
-            delivery.nack();
-            let place = self.place(which);
-            place.handed_out.remove(&seq);
-            place.given_back.insert(seq);
-        }
-    }
-
-    fn seek(&mut self, which: usize) {
-        if which == 0 {
-            return;
-        }
-        self.place(which);
-        let seq = self.bytes.below(self.sent.len() + 3) as u64;
-        let sought = ask_named(self.queue(), which).seek(seq);
-        let lowest = self.places.values().map(|place| place.seq).min().unwrap_or(0);
-        match sought {
-            Ok(()) => {
-                assert!(seq <= self.next(), "there is no {seq}");
-                self.deliveries.retain(|(other, _)| *other != which);
-                self.places.insert(which, Place::at(seq));
+        if let Some(seq) = self.compare(who, wanted, got) {
+            if let Take::DequeueInto = take {
+                self.check_bytes(seq, &bytes);
             }
-            Err(Error::NotFound { .. }) => assert!(seq > self.next() || seq < lowest, "{seq}"),
-            Err(error) => panic!("{error}"),
+            self.spec.takes(who, seq);
         }
+        wanted
     }
 
-    fn fork(&mut self, which: usize) {
-        let to = 1 + self.bytes.below(NAMES.len() - 1);
-        if which == 0 {
-            return;
-        }
-        let from = self.place(which).clone();
-        match ask_named(self.queue(), which).fork(NAMES[to]) {
-            Ok(_) => {
-                assert!(!self.places.contains_key(&to), "{to} was there");
-                let place = Place { done: from.done, ..Place::at(from.seq) };
-                self.places.insert(to, place);
+    /// Fewer than asked for is allowed, none is not while there are some.
+    fn take_batch(&mut self, who: usize, most: usize) {
+        self.joins(who);
+        let got = ask!(self.queue(), who, dequeue_batch(most));
+        let messages = match got {
+            Ok(messages) => messages,
+            Err(error) => {
+                let wanted = self.spec.next(who);
+                self.compare(who, wanted, Err(error));
+                return;
             }
-            Err(Error::InvalidArgument { .. }) => assert!(self.places.contains_key(&to), "{to}"),
-            Err(error) => panic!("{error}"),
+        };
+        assert!(messages.len() <= most, "{} of {most} messages", messages.len());
+        if messages.is_empty() && most > 0 {
+            assert_eq!(self.spec.next(who), Next::Nothing, "an empty batch for {who}");
+        }
+        for message in &messages {
+            let (wanted, seq) = (self.spec.next(who), self.check(message));
+            self.compare(who, wanted, Ok(Some(seq)));
+            self.spec.takes(who, seq);
         }
     }
 
-    fn remove(&mut self, which: usize) {
-        if which == 0 {
+    fn drain(&mut self, who: usize) {
+        while self.take(who, Take::Skip) != Next::Nothing {}
+    }
+
+    /// A look ahead shows every message that was never handed out, and changes nothing. (Before its
+    /// first read the queue's own consumer looks from the oldest message on.)
+    fn iterate(&mut self, who: usize, most: usize) {
+        if who > 0 {
+            self.joins(who);
+        }
+        let held = self.spec.held();
+        let wanted: Vec<u64> = match self.spec.consumers.get(&who) {
+            Some(consumer) => consumer.ahead(held.clone()).take(most).collect(),
+            None => held.clone().take(most).collect(),
+        };
+        let mut came = Vec::new();
+        for looked in ask!(self.queue(), who, iter()) {
+            if came.len() == most {
+                break;
+            }
+            match looked {
+                Ok(message) => came.push(self.check(&message)),
+                Err(Error::Gap(gap)) => {
+                    assert!(gap.cause == GapCause::Dropped && gap.last < held.start, "{gap}");
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert_eq!(came, wanted, "what {who} sees ahead");
+    }
+
+    fn receive(&mut self, who: usize) {
+        if !self.spec.consumer(who).may_scatter() {
             return;
         }
-        self.deliveries.retain(|(other, _)| *other != which);
-        match self.queue().remove_consumer(NAMES[which]) {
-            Ok(()) => assert!(self.places.remove(&which).is_some(), "{which} was not there"),
-            Err(Error::NotFound { .. }) => assert!(!self.places.contains_key(&which), "{which}"),
-            Err(error) => panic!("{error}"),
+        let wanted = self.spec.next_delivery(who);
+        let (mut delivery, got) = match ask!(self.queue(), who, receive()) {
+            Ok(delivery) => {
+                let seq = delivery.as_ref().map(|delivery| delivery.seq());
+                (delivery, Ok(seq))
+            }
+            Err(error) => (None, Err(error)),
+        };
+        if let (Some(seq), Some(delivery)) = (self.compare(who, wanted, got), delivery.take()) {
+            self.check_bytes(seq, &delivery);
+            assert_eq!(delivery.attempts(), self.spec.receives(who, seq), "attempts of {seq}");
+            self.deliveries.insert((who, seq), delivery);
         }
     }
 
-    fn flush(&mut self) {
-        self.queue().flush().expect("a flush");
-        self.is_flushed();
+    fn delivery(&mut self, share: usize) -> Option<((usize, u64), Delivery)> {
+        let nth = (share * self.deliveries.len()) >> 16;
+        let key = *self.deliveries.keys().nth(nth)?;
+        self.deliveries.remove_entry(&key)
     }
 
-    fn is_flushed(&mut self) {
-        self.flushed = self.next();
-        for place in self.places.values_mut() {
-            place.durable = place.done.clone();
-            place.durable.extend(0..place.seq);
-            place.has_moved = false;
+    fn deliveries_of(&mut self, who: usize) -> Vec<Delivery> {
+        let all = take(&mut self.deliveries).into_iter();
+        let (of, others): (BTreeMap<_, _>, _) = all.partition(|((other, _), _)| *other == who);
+        self.deliveries = others;
+        of.into_values().collect()
+    }
+
+    fn seek(&mut self, who: usize, share: usize) {
+        self.joins(who);
+        let seq = (share as u64 * (self.spec.end() + 3)) >> 16;
+        let sought = ask!(self.queue(), who, seek(seq));
+        if let Err(error) = &sought {
+            assert!(matches!(error, Error::NotFound { .. }), "{error}");
+        }
+        self.spec.seeks(who, seq, sought.is_ok());
+        if sought.is_ok() {
+            for delivery in self.deliveries_of(who) {
+                match delivery.seq() % 2 {
+                    0 => delivery.ack().expect("a late acknowledgement"),
+                    _ => delivery.nack(),
+                }
+            }
         }
     }
 
-    fn check_figures(&self) {
-        let next = self.next();
-        for (which, place) in &self.places {
-            let waiting = next - place.seq - place.done.len() as u64;
-            assert_eq!(ask!(self.queue(), *which, len()), waiting, "{which}: {place:?}");
+    fn fork(&mut self, who: usize, to: usize) {
+        self.joins(who);
+        let made = ask!(self.queue(), who, fork(NAMES[to]));
+        if let Err(error) = &made {
+            assert!(matches!(error, Error::InvalidArgument { .. }), "{error}");
         }
-        assert!(self.queue().durable_seq() >= self.flushed, "{} is durable", self.flushed);
+        self.spec.forks(who, to, made.is_ok());
     }
 
-    /// Nobody has a delivery any more, and all come in the order of their numbers.
-    fn begin_again(&mut self) {
-        for place in self.places.values_mut() {
-            place.handed_out.clear();
-            place.given_back.clear();
+    fn remove(&mut self, who: usize) {
+        let removed = self.queue().remove_consumer(NAMES[who]);
+        if let Err(error) = &removed {
+            assert!(matches!(error, Error::NotFound { .. }), "{error}");
         }
-        let options = self.bytes.options();
-        let opened = options.open(self.dir.path());
-        self.queue = Some(opened.expect("it opens again"));
+        self.spec.removes(who, removed.is_ok());
+        for delivery in self.deliveries_of(who) {
+            let answer = delivery.ack();
+            assert!(matches!(answer, Err(Error::NotFound { .. })), "{answer:?}");
+        }
     }
 
-    fn reopen(&mut self) {
-        self.deliveries.clear();
+    fn reopen(&mut self, gone: Gone, setting: Setting) {
         let queue = self.queue.take().expect("it is open");
-        if self.bytes.below(2) == 0 {
-            queue.close().expect("closing");
-        } else {
-            drop(queue);
+        match gone {
+            Gone::Closed => queue.close().expect("closing"),
+            Gone::Dropped => {
+                // Some are given back before, some outlive the queue.
+                self.deliveries.retain(|(_, seq), _| seq % 2 == 0);
+                drop(queue);
+            }
+            Gone::Dead => {
+                let files = files(self.dir.path());
+                self.deliveries.clear();
+                drop(queue);
+                put(self.dir.path(), &files);
+            }
         }
-        self.is_flushed();
-        self.begin_again();
-    }
-
-    /// As if the process had died: the files are as they were before anything was dropped.
-    fn die(&mut self) {
-        let files = files(self.dir.path());
-        self.deliveries.clear();
-        drop(self.queue.take());
-        for (name, _) in self::files(self.dir.path()) {
-            fs::remove_file(self.dir.path().join(name)).expect("removing");
+        for delivery in take(&mut self.deliveries).into_values() {
+            let answer = delivery.ack();
+            assert!(matches!(answer, Err(Error::Closed)), "{answer:?}");
         }
-        put(self.dir.path(), &files);
-        self.begin_again();
-    }
-}
-
-fn ask_named(queue: &Queue, which: usize) -> mmq::Consumer {
-    queue.consumer(NAMES[which]).expect("a consumer")
-}
-
-/// The files at one moment: read until nobody has changed any between two readings.
-fn files(dir: &Path) -> Vec<(String, Vec<u8>)> {
-    let mut before = None;
-    loop {
-        let now = try_files(dir);
-        if now.is_some() && now == before {
-            return now.unwrap_or_default();
+        match gone {
+            Gone::Dead => self.spec.comes_back(setting.rules),
+            Gone::Closed | Gone::Dropped => self.spec.reopens(setting.rules),
         }
-        before = now;
+        self.setting = setting;
+        self.queue = Some(setting.options().open(self.dir.path()).expect("it opens again"));
     }
 }
 
-/// Nothing if one goes meanwhile.
-fn try_files(dir: &Path) -> Option<Vec<(String, Vec<u8>)>> {
-    let names = fs::read_dir(dir).expect("the files").map(|file| file.expect("a file").file_name());
-    let files = names.map(|name| {
-        let bytes = fs::read(dir.join(&name)).ok()?;
-        Some((name.into_string().expect("a name"), bytes))
-    });
-    let mut files = files.collect::<Option<Vec<_>>>()?;
-    files.sort();
-    Some(files)
+fn check(spec: &Spec, seq: u64, bytes: &[u8]) {
+    let len = spec.lens.get(seq as usize).copied();
+    assert_eq!(Some(bytes.len()), len, "the length of message {seq}");
+    assert!(bytes == content(seq, bytes.len()), "message {seq} is not what was put in");
 }
 
-fn put(dir: &Path, files: &[(String, Vec<u8>)]) {
-    for (name, bytes) in files {
-        fs::write(dir.join(name), bytes).expect("a file");
-    }
+fn ask_named(queue: &Queue, who: usize) -> mmq::Consumer {
+    queue.consumer(NAMES[who]).expect("a consumer")
 }

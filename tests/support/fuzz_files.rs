@@ -1,0 +1,38 @@
+//! All files of a queue, taken away and put back.
+
+use std::fs;
+use std::path::Path;
+
+/// The files at one moment: read until nobody has changed any between two readings.
+pub(super) fn files(dir: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut before = None;
+    loop {
+        let now = try_files(dir);
+        if now.is_some() && now == before {
+            return now.unwrap_or_default();
+        }
+        before = now;
+    }
+}
+
+/// Nothing if one goes meanwhile.
+fn try_files(dir: &Path) -> Option<Vec<(String, Vec<u8>)>> {
+    let names = fs::read_dir(dir).expect("the files").map(|file| file.expect("a file").file_name());
+    let files = names.map(|name| {
+        let bytes = fs::read(dir.join(&name)).ok()?;
+        Some((name.into_string().expect("a name"), bytes))
+    });
+    let mut files = files.collect::<Option<Vec<_>>>()?;
+    files.sort();
+    Some(files)
+}
+
+/// These files, and no others.
+pub(super) fn put(dir: &Path, files: &[(String, Vec<u8>)]) {
+    for file in fs::read_dir(dir).expect("the files") {
+        fs::remove_file(file.expect("a file").path()).expect("removing");
+    }
+    for (name, bytes) in files {
+        fs::write(dir.join(name), bytes).expect("a file");
+    }
+}
