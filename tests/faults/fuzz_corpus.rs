@@ -39,11 +39,6 @@ fn an_edited_index_never_leads_astray() {
 }
 
 #[test]
-fn operations_agree_with_a_vec_deque() {
-    run("operations", crate::fuzz_bodies::operations, 100, 400);
-}
-
-#[test]
 fn whatever_is_done_the_queue_does_what_the_specification_says() {
     run("sequence", crate::fuzz_sequence::sequence, 80, 900);
 }

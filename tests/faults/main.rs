@@ -2,7 +2,6 @@
 
 #![cfg(unix)]
 
-mod consumer_model;
 mod damage;
 mod fixtures;
 #[cfg(target_os = "linux")]
@@ -11,7 +10,6 @@ mod fuzz_corpus;
 mod kill;
 #[cfg(target_os = "linux")]
 mod leftovers;
-mod model;
 mod readings;
 
 #[path = "../support/base.rs"]

@@ -1,5 +1,5 @@
 //! Figures of each consumer: what a reader then reads, at once after a reopening too; possible at
-//! any moment while other threads work. (Any order of calls: `tests/faults/consumer_model/`.)
+//! any moment while other threads work. (Any order of calls: `tests/support/fuzz_figures.rs`.)
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

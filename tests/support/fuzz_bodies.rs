@@ -5,7 +5,6 @@
 //! message comes, every number between two delivered ones is reported, and new messages go in and
 //! come out.
 
-use std::collections::VecDeque;
 use std::fs;
 use std::path::Path;
 use std::sync::OnceLock;
@@ -207,62 +206,5 @@ pub(crate) fn index_bytes(data: &[u8]) {
             judge(&files);
         }
         [] => {}
-    }
-}
-
-/// Two bytes are an operation, against a `VecDeque`.
-pub(crate) fn operations(data: &[u8]) {
-    let dir = scratch();
-    let mut queue = Some(options().open(dir.path()).expect("a new queue"));
-    let mut model: VecDeque<(u64, Vec<u8>)> = VecDeque::new();
-    let mut next = 0;
-    for operation in data.chunks_exact(2).take(2000) {
-        let open = queue.as_ref().expect("it is open");
-        let size = u64::from(operation[1]);
-        match operation[0] % 8 {
-            0..=2 => {
-                let bytes = content(size * 5);
-                match open.enqueue(&bytes) {
-                    Ok(seq) => {
-                        assert_eq!(seq, next);
-                        model.push_back((next, bytes));
-                        next += 1;
-                    }
-                    Err(error) => assert!(error.is_full(), "{error}"),
-                }
-            }
-            3 => {
-                let batch: Vec<_> = (0..size % 5).map(|at| content(size + at)).collect();
-                match open.enqueue_batch(&batch) {
-                    Ok(range) => {
-                        assert_eq!(range, next..next + batch.len() as u64);
-                        for bytes in batch {
-                            model.push_back((next, bytes));
-                            next += 1;
-                        }
-                    }
-                    Err(error) => assert!(error.is_full(), "{error}"),
-                }
-            }
-            4 | 5 => {
-                let message = open.dequeue().expect("a read");
-                let message = message.map(|message| (message.seq(), message.into_vec()));
-                assert_eq!(message, model.pop_front());
-            }
-            6 => {
-                let seq = open.peek().expect("a look").map(|message| message.seq());
-                assert_eq!(seq, model.front().map(|(seq, _)| *seq));
-                assert_eq!(open.len(), model.len() as u64);
-            }
-            _ => {
-                let closing = queue.take().expect("it is open");
-                if size % 2 == 0 {
-                    closing.close().expect("closing")
-                } else {
-                    drop(closing)
-                }
-                queue = Some(options().open(dir.path()).expect("reopening"));
-            }
-        }
     }
 }
