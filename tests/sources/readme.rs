@@ -13,13 +13,15 @@ fn read(path: impl AsRef<Path>) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-const DOCUMENTS: [&str; 6] = [
+const DOCUMENTS: [&str; 8] = [
     "README.md",
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
     "docs/format.md",
     "docs/figures.md",
     "docs/recovery.md",
+    "docs/operating.md",
+    "docs/sizing.md",
 ];
 
 /// All files below a folder with one of these endings.
