@@ -192,6 +192,10 @@ pub use redelivery::Redelivery;
 pub use salvage::{Salvage, SalvageReport, Salvaged, SalvagedFile, SalvagedMessages};
 pub use stats::{ConsumerStats, Stats};
 
+#[cfg(any(doc, doctest))]
+#[doc = include_str!("../docs/guide.md")]
+pub mod guide {}
+
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -1,5 +1,5 @@
-//! The examples in C and C++, and the programs of the README and of `mmq.h`, on a queue of 4,000
-//! messages with six flipped bytes: each reports the six, reads all the others, and ends with
+//! The examples in C and C++, and the programs of the README, the guide and `mmq.h`, on a queue of
+//! 4,000 messages with six flipped bytes: each reports the six, reads all the others, and ends with
 //! success.
 
 use std::path::Path;
@@ -7,6 +7,7 @@ use std::process::Output;
 
 use crate::flipped::{self, DAMAGED, MESSAGES, WHOLE};
 use crate::library::{library, root};
+use crate::programs;
 
 fn job(number: u64) -> Vec<u8> {
     format!("job number {number:08} of many").into()
@@ -40,20 +41,18 @@ const GAPS: usize = DAMAGED.len() - 1;
 
 #[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]
 #[test]
-fn the_programs_of_the_header_and_the_readme_read_on_behind_gaps() {
-    let mut programs = vec![(root().join("tests/c/header_example.c"), "cc", "-std=c99")];
-    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
-    for (language, compiler, standard) in [("c", "cc", "-std=c99"), ("cpp", "c++", "-std=c++17")] {
-        let (_, rest) =
-            readme.split_once(&format!("```{language}\n")).expect("a program in that language");
-        let source = library().dir.join(format!("readme_gaps.{language}"));
-        std::fs::write(&source, rest.split_once("```").unwrap().0).unwrap();
-        programs.push((source, compiler, standard));
+fn the_programs_of_the_header_and_the_documents_read_on_behind_gaps() {
+    let header = ("tests/c/header_example.c".into(), "cc", "-std=c99", "hello\n".to_owned());
+    let mut sources = vec![header];
+    for program in programs::all() {
+        let source = program.write(&format!("{}_gaps", program.name));
+        sources.push((source, program.compiler, program.standard, program.prints));
     }
-    for (source, compiler, standard) in programs {
+    for (source, compiler, standard, prints) in sources {
         let (lines, gaps) = run_on_damage(compiler, &source, standard, "spool");
-        assert_eq!((lines.len() as u64, gaps), (WHOLE + 1, GAPS), "{}", source.display());
-        assert!(lines.last().is_some_and(|line| line.ends_with("hello")));
+        let own = prints.lines().count() as u64;
+        assert_eq!((lines.len() as u64, gaps), (WHOLE + own, GAPS), "{}", source.display());
+        assert!(lines.last().is_some_and(|line| line.ends_with("hello")), "{}", source.display());
     }
 }
 

@@ -1,6 +1,7 @@
 //! What is installed: headers, libraries, `mmq.pc`, the CMake package, and the examples built with
 //! them.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
@@ -207,32 +208,69 @@ fn what_is_installed_builds_the_examples_through_pkg_config_and_cmake() {
     }
 }
 
-/// The lines of the README that build mmq within another CMake project, run with this directory as
-/// the copy fetched.
+/// The lines of the documents that build mmq within another CMake project, run with this directory
+/// as the copy fetched.
 #[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]
 #[test]
-fn the_lines_for_cmake_in_the_readme_build_a_program() {
+fn the_lines_for_cmake_in_the_documents_build_a_program() {
     if !exists("cmake") {
         println!("SKIPPED: cmake is not installed");
         return;
     }
-    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
-    let (_, rest) = readme.split_once("```cmake\n").expect("lines for CMake");
-    let (lines, _) = rest.split_once("```").expect("their end");
-    let place = crate::support::tempdir().unwrap();
+    let read = |document| std::fs::read_to_string(root().join(document)).unwrap();
+    let texts = ["README.md", "docs/guide.md"].map(read);
+    let blocks: BTreeSet<&str> = texts
+        .iter()
+        .flat_map(|text| text.split("```cmake\n").skip(1))
+        .map(|rest| rest.split("```").next().unwrap_or_default())
+        .collect();
+    assert!(!blocks.is_empty(), "no lines for CMake");
     let program = root().join("examples/hello.c");
-    let list = format!(
-        "cmake_minimum_required(VERSION 3.16)\nproject(program C)\nadd_executable(program {})\n{lines}",
-        program.display()
-    );
-    std::fs::write(place.path().join("CMakeLists.txt"), list).unwrap();
-    let build = place.path().join("build");
-    let mut configure = Command::new("cmake");
-    configure.arg("-S").arg(place.path()).arg("-B").arg(&build).arg("-DMMQ_PROFILE=dev");
-    configure.arg(format!("-DFETCHCONTENT_SOURCE_DIR_MMQ={}", root().display()));
-    run(configure.arg(format!("-DMMQ_TARGET_DIR={}", scratch("library").display())));
-    run(Command::new("cmake").arg("--build").arg(&build));
-    assert!(run(&mut Command::new(build.join("program"))).contains("hello"));
+    for lines in blocks {
+        let place = crate::support::tempdir().unwrap();
+        let list = format!(
+            "cmake_minimum_required(VERSION 3.16)\nproject(program C)\nadd_executable(program {})\n{lines}",
+            program.display()
+        );
+        std::fs::write(place.path().join("CMakeLists.txt"), list).unwrap();
+        let build = place.path().join("build");
+        let mut configure = Command::new("cmake");
+        configure.arg("-S").arg(place.path()).arg("-B").arg(&build).arg("-DMMQ_PROFILE=dev");
+        configure.arg(format!("-DFETCHCONTENT_SOURCE_DIR_MMQ={}", root().display()));
+        run(configure.arg(format!("-DMMQ_TARGET_DIR={}", scratch("library").display())));
+        run(Command::new("cmake").arg("--build").arg(&build));
+        assert!(run(&mut Command::new(build.join("program"))).contains("hello"));
+    }
+}
+
+/// A program in Go, by cgo, with what is installed.
+#[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]
+#[test]
+fn the_example_in_go_runs_with_what_is_installed() {
+    let has_go = Command::new("go").arg("version").output().is_ok_and(|said| said.status.success());
+    if !has_go || !exists("pkg-config") {
+        println!("SKIPPED: go or pkg-config is not installed");
+        return;
+    }
+    let place = crate::support::tempdir().unwrap();
+    let prefix = place.path().join("prefix");
+    install(&prefix, &[]);
+    let program = place.path().join("program");
+    let mut go = Command::new("go");
+    go.current_dir(place.path()).arg("build").arg("-o").arg(&program);
+    go.arg(root().join("examples/cgo/main.go"));
+    go.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig")).env("CGO_ENABLED", "1");
+    go.env("CGO_LDFLAGS", format!("-Wl,-rpath,{}", prefix.join("lib").display()));
+    run(go.env("GOCACHE", scratch("go")).env("GOFLAGS", "-mod=mod").env("GOPROXY", "off"));
+    let run_it = || run(Command::new(&program).arg(place.path().join("queue")));
+    assert_eq!(run_it(), "0: hello\n1: world\n");
+    assert_eq!(run_it(), "2: hello\n3: world\n");
+
+    // A gap is reported, and what lies behind it still comes.
+    let damaged = place.path().join("damaged");
+    crate::flipped::make(&damaged, |number| format!("job number {number:08} of many").into());
+    let lines = run(Command::new(&program).arg(&damaged));
+    assert_eq!(lines.lines().count() as u64, crate::flipped::WHOLE + 2);
 }
 
 /// Without installing: cargo alone builds what a program links and runs with.

@@ -14,6 +14,7 @@ mod gaps;
 mod installed;
 mod library;
 mod misuse;
+mod programs;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -232,15 +233,10 @@ fn the_wrapper_for_cpp_works_with_and_without_exceptions() {
 
 #[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]
 #[test]
-fn the_programs_in_the_readme_run() {
-    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
-    for (language, compiler, said) in [("c", "cc", "hello\n"), ("cpp", "c++", "0: hello\n")] {
-        let (_, rest) =
-            readme.split_once(&format!("```{language}\n")).expect("a program in that language");
-        let source = library().dir.join(format!("readme.{language}"));
-        std::fs::write(&source, rest.split_once("```").unwrap().0).unwrap();
-        let standard = if language == "c" { "-std=c99" } else { "-std=c++17" };
-        let program = library().compile(compiler, &source, &[standard]);
-        assert_eq!(library().run(&program), said);
+fn the_programs_in_the_documents_run() {
+    for program in programs::all() {
+        let source = program.write(&program.name);
+        let built = library().compile(program.compiler, &source, &[program.standard]);
+        assert_eq!(library().run(&built), program.prints, "{}", program.name);
     }
 }
