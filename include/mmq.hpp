@@ -15,11 +15,12 @@
  *       queue.close();
  *     }
  *
- * Errors. Every call exists twice. One throws mmq::Error (derived from std::system_error). The
- * other takes a std::error_code& as its last argument, is noexcept, and returns an empty value when
- * it fails. (Where it has to allocate a string or a vector, want of memory ends the program.) With
- * -fno-exceptions only the latter exist. Empty and timed out are no errors but empty optionals.
- * Codes compare with mmq_status (ec == MMQ_FULL) and, where there is one, with std::errc (ec ==
+ * Errors. Every call on a handle exists twice (constructors throw; Queue::open does not). One
+ * throws mmq::Error (derived from std::system_error). The other takes a std::error_code& as its
+ * last argument, is noexcept, and returns an empty value when it fails. (Where it has to
+ * allocate a string or a vector, want of memory ends the program.) With -fno-exceptions only the
+ * latter exist. Empty and timed out are no errors but empty optionals. Codes compare with
+ * mmq_status (ec == MMQ_FULL) and, where there is one, with std::errc (ec ==
  * std::errc::no_space_on_device).
  *
 * Gaps. Messages that will never come are reported once, where they would have come: the throwing

@@ -28,8 +28,9 @@
 //!   methods use its *default consumer*, which has no name. Each consumer sees every message,
 //!   independently of the others; the queue gives space back when the slowest consumer has passed
 //!   it.
-//! - Messages lie in **segments**: files of fixed length that are used again and again. The queue
-//!   maps them into memory in **arenas**, at most [`Options::max_mapped_arenas`] at a time.
+//! - Messages lie in **segments**: files that are used again and again, longer ones while more is
+//!   to be read. The queue maps them into memory in **arenas**, at most
+//!   [`Options::max_mapped_arenas`] at a time.
 //! - A **flush** makes everything before it durable. Without a flush the kernel writes when it
 //!   likes.
 //!
@@ -47,6 +48,8 @@
 //! loop that ends with `?` at the first gap leaves all the rest unread: read with [`past_gaps`],
 //! [`Consumer::for_each`] or [`Iter::past_gaps`], or match on the error. `docs/recovery.md` argues
 //! how the queue recovers from each crash; `docs/format.md` describes every byte of the files.
+//!
+//! The [guide](crate::guide) teaches all of this with programs.
 //!
 //! # Working, waiting, limits
 //!

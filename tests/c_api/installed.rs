@@ -108,23 +108,38 @@ fn a_program_links_the_static_library_with_another_one_of_rust() {
     }
 }
 
+/// The names of the shared library. The CMake package says that a new minor number is a new
+/// interface before 1.0.
+fn check_names(lib: &Path) {
+    let [major, minor] = [env!("CARGO_PKG_VERSION_MAJOR"), env!("CARGO_PKG_VERSION_MINOR")];
+    let interface = if major == "0" { format!("0.{minor}") } else { major.to_owned() };
+    let soname = format!("libmmq.so.{interface}");
+    let full = format!("libmmq.so.{}", env!("CARGO_PKG_VERSION"));
+    for link in ["libmmq.so", &soname] {
+        assert_eq!(std::fs::read_link(lib.join(link)).unwrap(), Path::new(&full));
+    }
+    let dynamic = run(Command::new("readelf").args(["-d", "-W"]).arg(lib.join(&full)));
+    assert!(dynamic.contains(&format!("Library soname: [{soname}]")), "{dynamic}");
+}
+
+/// One file that needs no other.
+fn check_static(place: &Path, pkg_config: &Path, expected: &[String]) {
+    let alone = place.join("alone");
+    let mut words = Command::new("pkg-config");
+    words.args(["--static", "--cflags", "--libs", "mmq"]).env("PKG_CONFIG_PATH", pkg_config);
+    let mut compile = Command::new("cc");
+    compile.arg("-static").arg(root().join("examples/hello.c")).arg("-o").arg(&alone);
+    run(compile.args(run(&mut words).split_whitespace()));
+    assert_eq!(without_chance(&run(&mut Command::new(alone))), expected);
+}
+
 #[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]
 #[test]
 fn what_is_installed_builds_the_examples_through_pkg_config_and_cmake() {
     let place = crate::support::tempdir().unwrap();
     let prefix = place.path().join("prefix");
     install(&prefix, &[]);
-    // The CMake package says that a new minor number is a new interface before 1.0.
-    let [major, minor] = [env!("CARGO_PKG_VERSION_MAJOR"), env!("CARGO_PKG_VERSION_MINOR")];
-    let interface = if major == "0" { format!("0.{minor}") } else { major.to_owned() };
-    let soname = format!("libmmq.so.{interface}");
-    let full = format!("libmmq.so.{}", env!("CARGO_PKG_VERSION"));
-    for link in ["libmmq.so", &soname] {
-        assert_eq!(std::fs::read_link(prefix.join("lib").join(link)).unwrap(), Path::new(&full));
-    }
-    let mut dynamic = Command::new("readelf");
-    let dynamic = run(dynamic.args(["-d", "-W"]).arg(prefix.join("lib").join(&full)));
-    assert!(dynamic.contains(&format!("Library soname: [{soname}]")), "{dynamic}");
+    check_names(&prefix.join("lib"));
     // The prefix may be moved.
     let moved = place.path().join("moved");
     std::fs::rename(&prefix, &moved).unwrap();
@@ -165,15 +180,7 @@ fn what_is_installed_builds_the_examples_through_pkg_config_and_cmake() {
             .env("PKG_CONFIG_PATH", &pkg_config));
         run(compile.args(libraries.split_whitespace().filter(|library| *library != "-lmmq")));
         assert_eq!(without_chance(&run(&mut Command::new(archive))), expected("hello"));
-        // One file that needs no other.
-        let alone = place.path().join("alone");
-        let mut compile = Command::new("cc");
-        compile.arg("-static").arg(root().join("examples/hello.c")).arg("-o").arg(&alone);
-        let words = run(Command::new("pkg-config")
-            .args(["--static", "--cflags", "--libs", "mmq"])
-            .env("PKG_CONFIG_PATH", &pkg_config));
-        run(compile.args(words.split_whitespace()));
-        assert_eq!(without_chance(&run(&mut Command::new(alone))), expected("hello"));
+        check_static(place.path(), &pkg_config, &expected("hello"));
     } else {
         println!("SKIPPED: make or pkg-config is not installed");
     }

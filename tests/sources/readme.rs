@@ -221,3 +221,30 @@ fn every_cell_of_the_guarantees_points_to_a_test_that_is_named() {
     );
     assert!((1..=last).all(|number| cited.contains(&number)), "a test that nothing points to");
 }
+
+/// The rows of a table's line: what stands between the bars.
+fn cells(line: &str) -> Vec<&str> {
+    line.trim_matches('|').split('|').map(str::trim).collect()
+}
+
+/// docs/figures.md has the figures; the README repeats some of them.
+#[test]
+fn the_figures_of_the_readme_are_those_of_the_figures_page() {
+    let figures = read("docs/figures.md");
+    let mut seen = 0;
+    for line in read("README.md").lines() {
+        let row = cells(line);
+        let Some((queue, size)) = row[0].split_once(", ").filter(|_| row.len() == 6) else {
+            continue;
+        };
+        let table = figures.split(&format!("\n| {size} | enqueue |")).nth(1).expect("its table");
+        let mut rows = table.lines().map(cells);
+        let is_of = |row: &Vec<&str>| row[0].trim_matches(['*', '\\']) == queue;
+        let all = rows.find(is_of).unwrap_or_else(|| panic!("{queue} has no row for {size}"));
+        // The page has two columns more, of several threads.
+        assert_eq!(row[1..5], all[1..5], "{queue}, {size}");
+        assert_eq!(row[5], all[7], "{queue}, {size}, durable");
+        seen += 1;
+    }
+    assert!(seen >= 6, "the README has {seen} rows of figures");
+}
