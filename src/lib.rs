@@ -49,7 +49,7 @@
 //! [`Consumer::for_each`] or [`Iter::past_gaps`], or match on the error. `docs/recovery.md` argues
 //! how the queue recovers from each crash; `docs/format.md` describes every byte of the files.
 //!
-//! The [guide](crate::guide) teaches all of this with programs.
+//! The [`guide`] teaches all of this with programs.
 //!
 //! # Working, waiting, limits
 //!
