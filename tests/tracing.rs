@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use listener::Listener;
-use mmq::{Error, OnFull, Options, Queue, Start};
+use mmq::{Error, OnFull, Options, Queue, Redelivery, Start};
 use support::in_parts;
 
 /// The events during `call`.
@@ -179,4 +179,30 @@ fn what_the_first_consumer_is_made_behind_is_reported_once() {
         assert!(line.starts_with("WARN message=unclaimed messages were given up"), "{line}");
         assert!(line.contains("consumer=\"late\" first=0 last=1"), "{line}");
     });
+}
+
+/// Counts that are not stored: the row of a consumer is full, or all rows belong to others.
+#[test]
+fn attempts_that_are_not_stored_are_reported_once() {
+    let dir = crate::support::tempdir().unwrap();
+    let lines = reported(|| {
+        let queue = Options::new().arena_size(64 << 10).open(dir.path()).unwrap();
+        for _ in 0..200 {
+            queue.enqueue("a job").unwrap();
+        }
+        for name in ["a", "b", "c", "d", "fifth"] {
+            let consumer = queue.consumer(name).unwrap();
+            let wait = Duration::from_secs(600);
+            consumer.set_redelivery(Redelivery::new().backoff(wait, wait)).unwrap();
+            if name == "a" {
+                while let Some(job) = consumer.receive().unwrap() {
+                    job.nack();
+                }
+            }
+        }
+    });
+    let lines: Vec<_> = lines.iter().filter(|line| line.contains("not stored")).collect();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(lines[0].contains("the row in the index is full") && lines[0].contains("\"a\""));
+    assert!(lines[1].contains("no row is free") && lines[1].contains("\"fifth\""));
 }

@@ -3,8 +3,8 @@
 //!
 //! Write-ahead: before a delivery the consumer persists a high-water mark, and one attempt count
 //! per failed message. Of the messages between the consumer's place and the mark that are not done,
-//! those are in flight that have no count, or whose count has the bit `IN_FLIGHT`. So a crash is an
-//! attempt of exactly the messages that were in flight.
+//! those are in flight that have no count, or whose count has the bit `IN_FLIGHT`. The opening
+//! after a crash adds one attempt to each of them.
 //!
 //! While the cursor has skipped messages, the mark would count these. The mark stays then, and each
 //! message beyond it that is delivered gets a count with the bit.

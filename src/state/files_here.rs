@@ -1,4 +1,4 @@
-//! Syncs what no stretch of a flush has: the directory, and the files of a copied queue.
+//! Syncs the directory, and once all files of a queue that somebody copied.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -42,6 +42,10 @@ impl<S: Storage> State<S> {
             let Some(Unsynced { row, opened, .. }) = found else {
                 break;
             };
+            // This run began the segments behind the tail: each has its own sync.
+            if row.header.base >= self.found_tail.position {
+                break;
+            }
             from = row.header.base + 1;
             match opened {
                 Ok(segment) => self.index.heed(&segment.name(), || segment.file.sync())?,
