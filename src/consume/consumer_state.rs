@@ -162,12 +162,12 @@ impl<S: Storage> ConsumerState<S> {
         };
         if moved {
             self.store_move(locked);
-            self.cell.count_taken();
+            self.cell.count_taken(1);
         } else if locked.cursor.spot() != locked.stored {
             self.pass_over(locked, core, &outcome);
         }
         check!(locked.check_place(core, &self.cell));
-        Step { outcome, crossed: locked.cursor.take_crossed(), moved }
+        Step { outcome, crossed: locked.cursor.take_crossed(), taken: usize::from(moved) }
     }
 
     /// Stores the cursor's spot as the place, and counts the move.
@@ -284,7 +284,7 @@ pub(crate) fn reported<R>(outcome: &Result<Option<R>, Box<Error>>) -> Option<Gap
 }
 
 /// The outcome of one search for a message.
-enum Offered<R> {
+pub(super) enum Offered<R> {
     Delivered(R),
     Nothing,
     /// The payload is damaged, or its checksum must be verified before the delivery.
@@ -295,20 +295,21 @@ impl<S: Storage> LockedState<S> {
     /// Finds the next message and passes it to `delivery`. Steps over the message if `delivery`
     /// took it, unless `what` is [`Read::Look`].
     #[inline(always)]
-    fn offer<D: Deliver<S>>(
+    pub(super) fn offer<D: Deliver<S>>(
         &mut self,
         core: &Core<S>,
         what: Read,
         check: Check,
         delivery: &mut D,
     ) -> Result<Offered<D::Delivered>, Box<Error>> {
+        let before = self.cursor.spot();
         let record = match self.cursor.meet(core, check) {
             Ok(Some(record)) => record,
             Ok(None) => return Ok(Offered::Nothing),
             Err(error) if what == Read::TakeMore && matches!(*error, Error::Gap(_)) => {
-                // Rewinds the cursor to the place, so that the next read meets the gap again.
+                // Rewinds the cursor, so that the next read meets the gap again.
                 if !planted!(GapOfABatchNotReported) {
-                    self.cursor.move_to(self.stored);
+                    self.cursor.move_to(before);
                 }
                 return Ok(Offered::Nothing);
             }
@@ -328,7 +329,7 @@ impl<S: Storage> LockedState<S> {
     /// Like [`offer`](Self::offer), but verifies each payload before it delivers it.
     #[cold]
     #[inline(never)]
-    fn offer_checked<D: Deliver<S>>(
+    pub(super) fn offer_checked<D: Deliver<S>>(
         &mut self,
         core: &Core<S>,
         what: Read,

@@ -85,7 +85,7 @@ impl<S: Storage> ConsumerState<S> {
             }
             _ => return Ok(None),
         };
-        Ok(Some(self.store_progress(locked, core, before, Done::Message)))
+        Ok(Some(self.store_progress(locked, core, before, Done::Messages(1))))
     }
 
     /// Returns a delivery, whose message comes again: after `delay`, or else by the rules. Returns

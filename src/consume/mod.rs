@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `consumer_state` | `ConsumerState`, `LockedState`, `Stand` | reads on the fast path, moves the place |
 //! | `step` | `Read`, `Lane`, `Step`: parameters and result of a read | |
+//! | `batch_reads` | | takes many messages, and stores one place |
 //! | `slow` | | finds and delivers on the slow path, stores progress |
 //! | `ledger` | `Ledger`: open and done numbers | counts the messages in flight |
 //! | `ranges` | `Ranges`: disjoint number ranges | |
@@ -15,6 +16,7 @@
 //! | `lane_choice` | | reads in lanes, skips a backlog |
 //! | `existence` | | creates and removes a consumer, closes what it keeps open between reads |
 
+mod batch_reads;
 pub(crate) mod consumer_state;
 pub(crate) mod deliveries;
 pub(crate) mod existence;

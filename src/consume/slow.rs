@@ -25,10 +25,29 @@ use crate::threads::MutexGuard;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Done {
     Nothing,
-    /// The consumer took or acknowledged a message.
-    Message,
+    /// The consumer took or acknowledged so many messages.
+    Messages(usize),
     /// The read reported a gap.
     Gap(Gap),
+}
+
+impl Done {
+    /// What a read that took so many messages has done.
+    pub(super) fn of<R>(outcome: &Result<Option<R>, Box<Error>>, taken: usize) -> Done {
+        match reported(outcome) {
+            Some(gap) => Done::Gap(gap),
+            None if taken != 0 => Done::Messages(taken),
+            None => Done::Nothing,
+        }
+    }
+}
+
+/// What a read on the slow path remembers from its beginning.
+pub(super) struct BegunSlow {
+    /// The time, if a lease, a delay or a rate needs it.
+    pub(super) clock: Option<Instant>,
+    /// The end of the segment in which the lowest open message began.
+    before: Option<u64>,
 }
 
 impl<S: Storage> ConsumerState<S> {
@@ -66,7 +85,7 @@ impl<S: Storage> ConsumerState<S> {
 
     /// Returns the consumer's lock. `if_gone` creates the default consumer first if it does not
     /// exist.
-    fn existing<'a>(
+    pub(super) fn existing<'a>(
         &'a self,
         mut locked: MutexGuard<'a, LockedState<S>>,
         if_gone: Option<&dyn BeginsDefault>,
@@ -104,42 +123,30 @@ impl<S: Storage> ConsumerState<S> {
         lane: Lane,
         mut delivery: D,
     ) -> (Step<D::Delivered>, DeliveryToken) {
-        // Checked before anything is stored: the index row of a removed consumer may belong to
-        // another consumer by now.
-        if let Err(error) = locked.check(core, self) {
-            return (Step::of(Err(error.into())), DeliveryToken::default());
-        }
-        let clock = locked.ledger.as_mut().and_then(|ledger| ledger.tick_if_needed());
-        let before = locked.ledger.as_ref().and_then(|ledger| ledger.lowest_segment_end());
-        let mut handed = DeliveryToken::default();
-        let mut moved = false;
-        let outcome = loop {
-            let (at, record) = match find_in_lane(locked, core, what, lane) {
-                Ok(Some(found)) => found,
-                Ok(None) => break Ok(None),
-                Err(error) => break Err(error.into()),
-            };
-            let Some(delivered) = delivery.deliver(locked.cursor_at(at), record) else {
-                // `delivery` wants a verified payload: the next round finds the record again.
-                continue;
-            };
-            if what != Read::Look && D::took(&delivered) {
-                moved = what != Read::Receive;
-                handed = locked.take(at, record, what, clock);
-            }
-            if at == FoundAt::Again {
-                locked.cursor_at(at).release();
-            }
-            break Ok(Some(delivered));
+        let begun = match locked.begin_slow(core, self) {
+            Ok(begun) => begun,
+            Err(error) => return (Step::of(Err(error.into())), DeliveryToken::default()),
         };
-        let reported = reported(&outcome);
-        let done = reported.map_or(if moved { Done::Message } else { Done::Nothing }, Done::Gap);
-        let crossed = self.store_progress(locked, core, before, done);
-        // The read may have met messages that an earlier run rejected: the caller wakes the
+        let (outcome, handed) = locked.deliver_next(core, what, lane, &mut delivery, begun.clock);
+        let takes = !matches!(what, Read::Look | Read::Receive);
+        let taken = usize::from(takes && matches!(&outcome, Ok(Some(it)) if D::took(it)));
+        let crossed = self.end_slow(locked, core, begun, Done::of(&outcome, taken));
+        (Step { outcome, crossed, taken }, handed)
+    }
+
+    /// Stores what the reads since [`begin_slow`](LockedState::begin_slow) have done. Returns
+    /// whether the engine must act (see [`Step::crossed`]).
+    pub(super) fn end_slow(
+        &self,
+        locked: &mut LockedState<S>,
+        core: &Core<S>,
+        begun: BegunSlow,
+        done: Done,
+    ) -> bool {
+        let crossed = self.store_progress(locked, core, begun.before, done);
+        // The reads may have met messages that an earlier run rejected: the caller wakes the
         // delivery worker for them.
-        let has_dead_letters =
-            locked.ledger.as_ref().is_some_and(|ledger| ledger.pending_dead_letters() > 0);
-        (Step { outcome, crossed: crossed || has_dead_letters, moved }, handed)
+        crossed || locked.ledger.as_ref().is_some_and(|ledger| ledger.pending_dead_letters() > 0)
     }
 
     /// Stores the place and the done ranges if they changed, and counts `done`. `before` is the end
@@ -172,7 +179,7 @@ impl<S: Storage> ConsumerState<S> {
             }
             self.cell.count_move();
             match done {
-                Done::Message => self.cell.count_taken(),
+                Done::Messages(count) => self.cell.count_taken(count as u64),
                 Done::Gap(gap) => core.count_gap(&gap),
                 Done::Nothing => {}
             }
@@ -217,6 +224,50 @@ impl<S: Storage> ConsumerState<S> {
 }
 
 impl<S: Storage> LockedState<S> {
+    /// Begins a call on the slow path, which ends with [`end_slow`](ConsumerState::end_slow).
+    pub(super) fn begin_slow(
+        &mut self,
+        core: &Core<S>,
+        consumer: &ConsumerState<S>,
+    ) -> Result<BegunSlow> {
+        // Checked before anything is stored: the index row of a removed consumer may belong to
+        // another consumer by now.
+        self.check(core, consumer)?;
+        let clock = self.ledger.as_mut().and_then(|ledger| ledger.tick_if_needed());
+        let before = self.ledger.as_ref().and_then(|ledger| ledger.lowest_segment_end());
+        Ok(BegunSlow { clock, before })
+    }
+
+    /// Finds and delivers the next message of one lane, and steps over it. Stores nothing.
+    pub(super) fn deliver_next<D: Deliver<S>>(
+        &mut self,
+        core: &Core<S>,
+        what: Read,
+        lane: Lane,
+        delivery: &mut D,
+        clock: Option<Instant>,
+    ) -> (Result<Option<D::Delivered>, Box<Error>>, DeliveryToken) {
+        let mut handed = DeliveryToken::default();
+        loop {
+            let (at, record) = match find_in_lane(self, core, what, lane) {
+                Ok(Some(found)) => found,
+                Ok(None) => return (Ok(None), handed),
+                Err(error) => return (Err(error.into()), handed),
+            };
+            let Some(delivered) = delivery.deliver(self.cursor_at(at), record) else {
+                // `delivery` wants a verified payload: the next round finds the record again.
+                continue;
+            };
+            if what != Read::Look && D::took(&delivered) {
+                handed = self.take(at, record, what, clock);
+            }
+            if at == FoundAt::Again {
+                self.cursor_at(at).release();
+            }
+            return (Ok(Some(delivered)), handed);
+        }
+    }
+
     fn cursor_at(&mut self, at: FoundAt) -> &mut Cursor<S::File> {
         match (at, &mut self.lanes, &mut self.ledger) {
             (FoundAt::Behind(_), Some(lanes), _) => &mut lanes.cursor,

@@ -99,13 +99,13 @@ pub(crate) struct Step<R> {
     /// The cursor left a segment that may be reclaimed, or it needs a window or a descriptor, or
     /// dead letters wait to be moved.
     pub(crate) crossed: bool,
-    /// The place moved over a message.
-    pub(crate) moved: bool,
+    /// How many messages the place moved over.
+    pub(crate) taken: usize,
 }
 
 impl<R> Step<R> {
     /// A step that delivered nothing and has no follow-up.
     pub(crate) fn of(outcome: Result<Option<R>, Box<Error>>) -> Step<R> {
-        Step { outcome, crossed: false, moved: false }
+        Step { outcome, crossed: false, taken: 0 }
     }
 }

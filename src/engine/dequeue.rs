@@ -52,6 +52,19 @@ impl<S: Storage> Engine<S> {
         self.after(consumer, step).map_err(|error| *error)
     }
 
+    /// Takes up to `max` messages (see [`ConsumerState::take_batch`]). Returns how many.
+    pub(crate) fn take_batch<D: Deliver<S>>(
+        &self,
+        consumer: &ConsumerState<S>,
+        max: usize,
+        check: Check,
+        delivery: D,
+    ) -> Result<usize> {
+        let _events = events::at_end();
+        let step = consumer.take_batch(&self.core, max, check, delivery, self);
+        Ok(self.after(consumer, step).map_err(|error| *error)?.unwrap_or(0))
+    }
+
     /// Drains segments and flushes after a read, if due.
     #[inline(always)]
     fn after<R>(
@@ -62,9 +75,9 @@ impl<S: Storage> Engine<S> {
         if step.crossed {
             self.crossed(consumer);
         }
-        if step.moved
+        if step.taken != 0
             && self.options.flush_every_ops.is_some()
-            && let Err(error) = self.count_read()
+            && let Err(error) = self.count_read(step.taken as u64)
             && !matches!(step.outcome, Ok(Some(_)))
         {
             // To return the error would lose the message that was taken, so return the message. The
@@ -74,9 +87,9 @@ impl<S: Storage> Engine<S> {
         step.outcome
     }
 
-    /// Counts one read, and flushes if it completes the number of `flush_every_ops`.
+    /// Counts so many reads, and flushes if they complete the number of `flush_every_ops`.
     #[cold]
-    fn count_read(&self) -> Result<()> {
+    fn count_read(&self, reads: u64) -> Result<()> {
         if self.core.is_poisoned() {
             // Reads still work. Calls that write report that the queue can make nothing durable any
             // more.
@@ -84,7 +97,7 @@ impl<S: Storage> Engine<S> {
         }
         match self.options.flush_every_ops {
             Some(1) => self.core.flush_places(),
-            Some(every) => match self.count(every, 1) {
+            Some(every) => match self.count(every, reads) {
                 // The close that has begun also flushes this call's change.
                 Err(Error::Closed) => Ok(()),
                 flushed => flushed,
@@ -155,7 +168,7 @@ impl<S: Storage> Engine<S> {
             self.give_space_back();
         }
         self.core.wake_reader(consumer.row);
-        if self.options.flush_every_ops.is_some() { self.count_read() } else { Ok(()) }
+        if self.options.flush_every_ops.is_some() { self.count_read(1) } else { Ok(()) }
     }
 
     /// Returns a delivery to the queue, which delivers the message again after `delay`, or else by

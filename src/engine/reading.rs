@@ -188,24 +188,28 @@ impl<S: Storage> Deliver<S> for Unseen {
     }
 }
 
-/// Takes up to `max` messages, fewer at the end of the queue or in front of a gap.
+/// Takes up to `max` messages, fewer at the end of the queue, in front of a gap, or when another
+/// thread waits for the consumer.
 pub(crate) fn batch<S: Storage>(
     engine: &Engine<S>,
     consumer: &ConsumerState<S>,
     max: usize,
 ) -> Result<Vec<Message>> {
     let mut messages = Vec::new();
-    while messages.len() < max {
-        let what = if messages.is_empty() { Read::Take } else { Read::TakeMore };
-        match next(engine, consumer, what) {
-            Ok(Some(message)) => messages.push(message),
-            Ok(None) => break,
-            // Return the messages taken so far. The next call meets the error again.
-            Err(_) if !messages.is_empty() => break,
-            Err(error) => return Err(error),
-        }
-    }
+    engine.take_batch(consumer, max, Check::Now, Collected(&mut messages))?;
     Ok(messages)
+}
+
+/// Delivers [`Message`]s behind those that are there.
+struct Collected<'a>(&'a mut Vec<Message>);
+
+impl<S: Storage> Deliver<S> for Collected<'_> {
+    type Delivered = ();
+
+    #[inline(always)]
+    fn deliver(&mut self, cursor: &mut Cursor<S::File>, record: Record) -> Option<()> {
+        message(cursor, record).map(|message| self.0.push(message))
+    }
 }
 
 /// Takes the next message; waits for one at most `timeout`.

@@ -68,6 +68,14 @@ unsafe impl RawMutexTimed for RawLock {
     }
 }
 
+/// Whether another thread sleeps until this one unlocks, or did a moment ago.
+#[inline]
+pub(crate) fn is_waited_for<T>(guard: &MutexGuard<'_, T>) -> bool {
+    // SAFETY: the lock is only looked at.
+    let lock = unsafe { MutexGuard::mutex(guard).raw() };
+    lock.0.load(Ordering::Relaxed) == WAITED_FOR
+}
+
 impl RawLock {
     /// Waits until this thread has the lock. Returns false when it has not by `until`.
     #[cold]

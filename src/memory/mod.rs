@@ -54,7 +54,7 @@ mod window;
 pub(crate) use backwards::before_zeros;
 pub(crate) use fork::{ForkGuard, PerProcess};
 #[cfg(any(target_os = "linux", target_os = "android"))]
-pub(crate) use futex::{Condvar, Mutex, MutexGuard};
+pub(crate) use futex::{Condvar, Mutex, MutexGuard, is_waited_for};
 #[cfg(test)]
 pub(crate) use heap::HeapMemory;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
@@ -63,6 +63,12 @@ pub(crate) use payload::Payload;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) use shared_extents::shares_extents;
 pub(crate) use window::{CAN_DETACH, Window};
+
+/// The locks of `parking_lot` do not say.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub(crate) fn is_waited_for<T>(_: &MutexGuard<'_, T>) -> bool {
+    false
+}
 
 /// The length of a memory page in bytes.
 pub(crate) fn page_size() -> u64 {

@@ -368,6 +368,17 @@ fn who_waits_for_a_lock_or_for_news_waits_no_longer_than_allowed() {
         assert!(other.join().unwrap());
     });
     assert!(lock.try_lock().is_none());
+    drop(held);
+    held = lock.lock();
+    assert!(!is_waited_for(&held));
+    thread::scope(|scope| {
+        scope.spawn(|| drop(lock.lock()));
+        while !is_waited_for(&held) {
+            thread::yield_now();
+        }
+        drop(held);
+    });
+    held = lock.lock();
     let until = Instant::now() + Duration::from_millis(20);
     while !news.wait_until(&mut held, until) {}
     assert!(Instant::now() >= until);

@@ -55,11 +55,11 @@ impl PlaceCell {
         self.moves.store(self.moves.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
 
-    /// Counts a message that the consumer took. Called after the position was stored: a thread that
+    /// Counts messages that the consumer took. Called after the position was stored: a thread that
     /// sees this count sees the matching position, or a later one.
     #[inline(always)]
-    pub(crate) fn count_taken(&self) {
-        self.taken.store(self.taken.load(Ordering::Relaxed) + 1, Ordering::Release);
+    pub(crate) fn count_taken(&self, count: u64) {
+        self.taken.store(self.taken.load(Ordering::Relaxed) + count, Ordering::Release);
     }
 }
 

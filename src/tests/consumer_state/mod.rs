@@ -2,6 +2,7 @@
 //! makes: gaps behind batches, ages and deliveries, messages that are dropped under a reader,
 //! removed consumers.
 
+mod batches;
 mod wakers;
 
 use std::sync::Arc;
@@ -59,6 +60,12 @@ impl Queue {
         let storage = SimStorage::new(3).with_file_capacity(4 << 20);
         let engine = Engine::open_without_workers(storage.clone(), &options).unwrap();
         engine.consumer("c").unwrap();
+        Queue { storage, options, engine }
+    }
+
+    /// What the next run finds there.
+    fn on(storage: SimStorage, options: Options) -> Queue {
+        let engine = Engine::open_without_workers(storage.clone(), &options).unwrap();
         Queue { storage, options, engine }
     }
 

@@ -117,6 +117,11 @@ impl<T: fmt::Debug> fmt::Debug for Mutex<T> {
     }
 }
 
+/// Whether another thread of the schedule waits for the lock.
+pub(crate) fn is_waited_for<T>(guard: &MutexGuard<'_, T>) -> bool {
+    is_scheduled() && here(|schedule, _| schedule.is_waited_for(guard.mutex.key()))
+}
+
 impl<T> MutexGuard<'_, T> {
     fn release(&mut self) {
         self.guard = None;

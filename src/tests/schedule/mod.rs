@@ -408,6 +408,11 @@ impl Schedule {
         !std::mem::take(&mut core.slots[me].timed_out)
     }
 
+    fn is_waited_for(&self, on: usize) -> bool {
+        let waits = |slot: &Slot| matches!(slot.run, Run::Waiting { on: other, .. } if other == on);
+        self.core.lock().slots.iter().any(waits)
+    }
+
     /// Wakes up to `most` of those who wait `on` that.
     fn wake(&self, on: usize, most: usize) {
         let mut core = self.core.lock();

@@ -5,6 +5,7 @@
 //! `MMQ_EFFORT` how many times as many run. (`world` draws whole lives; here the program is
 //! given, and the order of its steps is drawn.)
 
+mod batches;
 mod closes;
 mod cuts;
 mod failing;

@@ -1,0 +1,107 @@
+//! A batch: many messages under one lock, and one place stored after the last one.
+//!
+//! A process that dies within the call gets all of them again.
+
+use crate::commit::Core;
+use crate::consume::consumer_state::{ConsumerState, LockedState, Offered};
+use crate::consume::slow::Done;
+use crate::consume::step::{BeginsDefault, Deliver, Lane, Read, Step};
+use crate::error::{Error, Result};
+use crate::read::Check;
+use crate::storage::Storage;
+use crate::threads::{MutexGuard, is_waited_for};
+
+/// After each so many messages a batch ends if another thread waits for the consumer: a producer
+/// that makes room stands still meanwhile.
+const ROUND: usize = 64;
+
+impl<S: Storage> ConsumerState<S> {
+    /// Takes up to `max` messages, fewer at the end of the queue, in front of a gap, and when
+    /// another thread waits. Returns how many.
+    pub(crate) fn take_batch<D: Deliver<S>>(
+        &self,
+        core: &Core<S>,
+        max: usize,
+        check: Check,
+        delivery: D,
+        if_gone: &dyn BeginsDefault,
+    ) -> Step<usize> {
+        let existing =
+            core.check_readable().and_then(|()| self.existing(self.locked.lock(), Some(if_gone)));
+        match existing {
+            Ok(locked) if locked.special => self.take_slowly(locked, core, max, delivery),
+            Ok(locked) => self.take_quickly(locked, core, max, check, delivery),
+            Err(error) => Step::of(Err(error.into())),
+        }
+    }
+
+    fn take_quickly<D: Deliver<S>>(
+        &self,
+        mut locked: MutexGuard<'_, LockedState<S>>,
+        core: &Core<S>,
+        max: usize,
+        check: Check,
+        mut delivery: D,
+    ) -> Step<usize> {
+        let (outcome, taken) = up_to(max, &mut locked, |locked, what| {
+            Ok(match locked.offer(core, what, check, &mut delivery)? {
+                Offered::Delivered(_) => true,
+                Offered::Nothing => false,
+                Offered::Unchecked => locked.offer_checked(core, what, &mut delivery)?.is_some(),
+            })
+        });
+        if taken != 0 {
+            self.store_move(&mut locked);
+            self.cell.count_taken(taken as u64);
+        } else if locked.cursor.spot() != locked.stored {
+            self.pass_over(&mut locked, core, &outcome);
+        }
+        check!(locked.check_place(core, &self.cell));
+        Step { outcome, crossed: locked.cursor.take_crossed(), taken }
+    }
+
+    #[cold]
+    fn take_slowly<D: Deliver<S>>(
+        &self,
+        mut locked: MutexGuard<'_, LockedState<S>>,
+        core: &Core<S>,
+        max: usize,
+        mut delivery: D,
+    ) -> Step<usize> {
+        let begun = match locked.begin_slow(core, self) {
+            Ok(begun) => begun,
+            Err(error) => return Step::of(Err(error.into())),
+        };
+        let (outcome, taken) = up_to(max, &mut locked, |locked, what| {
+            let (found, _) =
+                locked.deliver_next(core, what, Lane::Oldest, &mut delivery, begun.clock);
+            Ok(found?.is_some())
+        });
+        let crossed = self.end_slow(&mut locked, core, begun, Done::of(&outcome, taken));
+        Step { outcome, crossed, taken }
+    }
+}
+
+/// Calls `take`, which says whether it took a message, up to `max` times. An error or a gap behind
+/// the first message ends the batch; the next call meets it again.
+#[inline(always)]
+fn up_to<S: Storage>(
+    max: usize,
+    locked: &mut MutexGuard<'_, LockedState<S>>,
+    mut take: impl FnMut(&mut LockedState<S>, Read) -> Result<bool, Box<Error>>,
+) -> (Result<Option<usize>, Box<Error>>, usize) {
+    let mut taken = 0;
+    while taken < max {
+        let what = if taken == 0 { Read::Take } else { Read::TakeMore };
+        match take(locked, what) {
+            Ok(true) => taken += 1,
+            Ok(false) => break,
+            Err(error) if taken == 0 => return (Err(error), 0),
+            Err(_) => break,
+        }
+        if taken % ROUND == 0 && is_waited_for(locked) {
+            break;
+        }
+    }
+    (Ok((taken != 0).then_some(taken)), taken)
+}
