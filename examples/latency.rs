@@ -2,16 +2,16 @@
 //! them out.
 //!
 //! Each message has a time at which it is due. Its latency counts from that time, not from the
-//! call, so that a stall counts for every message it delays (no coordinated omission). The
-//! histograms are printed as a table and drawn as a plot.
+//! call, so that a stall counts for every message it delays (no coordinated omission). Before that
+//! a witness copies the same messages in memory at the same times, without mmq: what the witness
+//! waits for, the machine did.
 //!
 //! ```text
 //! cargo run --release --example latency -- [--seconds N] [--rate PER_SECOND] [--size BYTES]
-//!     [--arena BYTES] [--dir DIR] [--plot FILE.svg]
+//!     [--arena BYTES] [--dir DIR]
 //! ```
 
-use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -74,79 +74,6 @@ const PERCENTILES: [(&str, f64); 8] = [
     ("max", 1.0),
 ];
 
-fn plot(histograms: &[(&str, &Histogram)], title: &str) -> String {
-    let (width, height, left, bottom) = (900.0, 460.0, 80.0, 50.0);
-    let colours = ["#1f77b4", "#d62728", "#2ca02c"];
-    let most =
-        histograms.iter().map(|(_, histogram)| histogram.most).max().unwrap_or(1).max(1000) as f64;
-    let total = histograms.iter().map(|(_, histogram)| histogram.total).max().unwrap_or(1) as f64;
-    let nines = total.log10().max(1.0);
-    let x =
-        |part: f64| left + (width - left - 20.0) * (-(1.0 - part).max(1.0 / total).log10()) / nines;
-    let y = |nanos: f64| {
-        height
-            - bottom
-            - (height - bottom - 40.0) * (nanos.max(10.0).log10() - 1.0)
-                / (most.log10().ceil() - 1.0)
-    };
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" font-family=\"sans-serif\" \
-         font-size=\"12\"><rect width=\"100%\" height=\"100%\" fill=\"white\"/><text x=\"{left}\" y=\"20\">{title}</text>\n"
-    );
-    let line = |svg: &mut String, from: (f64, f64), to: (f64, f64)| {
-        let _ = writeln!(
-            svg,
-            "<line x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\" stroke=\"#ccc\"/>",
-            from.0, from.1, to.0, to.1
-        );
-    };
-    for power in 1..=most.log10().ceil() as i32 {
-        let at = y(10_f64.powi(power));
-        line(&mut svg, (left, at), (width - 20.0, at));
-        let label = match power {
-            0..3 => format!("{} ns", 10_u64.pow(power as u32)),
-            3..6 => format!("{} us", 10_u64.pow(power as u32 - 3)),
-            _ => format!("{} ms", 10_u64.pow(power as u32 - 6)),
-        };
-        let _ = writeln!(
-            svg,
-            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>",
-            left - 6.0,
-            at + 4.0
-        );
-    }
-    for (name, part) in PERCENTILES {
-        let at = x(part);
-        line(&mut svg, (at, 40.0), (at, height - bottom));
-        let _ = writeln!(
-            svg,
-            "<text x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{name}</text>",
-            height - bottom + 18.0
-        );
-    }
-    for (at, ((name, histogram), colour)) in histograms.iter().zip(colours).enumerate() {
-        let mut points = String::new();
-        let mut seen = 0;
-        for (bucket, count) in histogram.counts.iter().enumerate().filter(|(_, count)| **count > 0)
-        {
-            seen += count;
-            let part = seen as f64 / histogram.total as f64;
-            let _ = write!(points, "{:.1},{:.1} ", x(part), y(Histogram::value(bucket) as f64));
-        }
-        let _ = writeln!(
-            svg,
-            "<polyline fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\" points=\"{points}\"/>"
-        );
-        let row = 56.0 + 18.0 * at as f64;
-        let _ = writeln!(
-            svg,
-            "<text x=\"{:.1}\" y=\"{row:.1}\" fill=\"{colour}\">{name}</text>",
-            left + 10.0
-        );
-    }
-    svg + "</svg>\n"
-}
-
 /// The stream of messages.
 struct Load {
     seconds: u64,
@@ -154,35 +81,74 @@ struct Load {
     rate: u64,
     /// Bytes of each message.
     size: usize,
-    /// Messages in each segment.
-    each: u64,
 }
 
-struct Measured {
+/// What the producer saw.
+struct Produced {
     enqueued: Histogram,
     called: Histogram,
-    changes: Histogram,
-    delivered: Histogram,
     /// Nanoseconds of the first call.
     first: u64,
 }
 
+fn since(began: Instant) -> u64 {
+    Instant::now().saturating_duration_since(began).as_nanos() as u64
+}
+
 impl Load {
+    /// Puts each message in when it is due.
+    fn produce(
+        &self,
+        began: Instant,
+        mut put: impl FnMut(&[u8]) -> mmq::Result<()>,
+    ) -> mmq::Result<Produced> {
+        let mut message = vec![7; self.size];
+        let (mut enqueued, mut called) = (Histogram::new(), Histogram::new());
+        let mut first = 0;
+        for number in 0..self.seconds * self.rate {
+            let due = (number + 1) * 1_000_000_000 / self.rate;
+            let mut now = since(began);
+            while now < due {
+                std::hint::spin_loop();
+                now = since(began);
+            }
+            message[..8].copy_from_slice(&due.to_le_bytes());
+            put(&message)?;
+            let after = since(began);
+            enqueued.add(after - due);
+            called.add(after - now);
+            if number == 0 {
+                // The first call makes the queue's first segment.
+                first = after - now;
+            }
+        }
+        Ok(Produced { enqueued, called, first })
+    }
+
+    /// The same without mmq: copies each message behind the one before it, in memory.
+    fn witness(&self) -> mmq::Result<Produced> {
+        let mut memory = vec![1; (4 << 20) / self.size * self.size];
+        let mut places = (0..memory.len()).step_by(self.size).cycle();
+        self.produce(Instant::now(), |message| {
+            let at = places.next().unwrap_or(0);
+            memory[at..at + message.len()].copy_from_slice(message);
+            black_box(&mut memory);
+            Ok(())
+        })
+    }
+
     /// Runs the stream: one thread enqueues, one dequeues.
-    fn put_on(&self, queue: &Queue) -> mmq::Result<Measured> {
-        let Load { seconds, rate, size, each } = *self;
-        let count = seconds * rate;
+    fn put_on(&self, queue: &Queue) -> mmq::Result<(Produced, Histogram)> {
         let done = AtomicBool::new(false);
         let began = Instant::now() + Duration::from_millis(50);
-        let since = |moment: Instant| moment.saturating_duration_since(began).as_nanos() as u64;
         std::thread::scope(|scope| {
             let consumer = scope.spawn(|| -> mmq::Result<Histogram> {
-                let (mut delivered, mut buffer) = (Histogram::new(), Vec::with_capacity(size));
+                let (mut delivered, mut buffer) = (Histogram::new(), Vec::with_capacity(self.size));
                 loop {
                     if queue.dequeue_into(&mut buffer)?.is_some() {
                         let due =
                             buffer.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-                        delivered.add(since(Instant::now()).saturating_sub(due));
+                        delivered.add(since(began).saturating_sub(due));
                     } else if done.load(Ordering::Acquire) && queue.is_empty() {
                         return Ok(delivered);
                     } else {
@@ -192,36 +158,10 @@ impl Load {
                     }
                 }
             });
-            let mut message = vec![7; size];
-            let (mut enqueued, mut called, mut changes) =
-                (Histogram::new(), Histogram::new(), Histogram::new());
-            let (mut outcome, mut first) = (Ok(()), 0);
-            for number in 0..count {
-                let due = (number + 1) * 1_000_000_000 / rate;
-                let mut now = since(Instant::now());
-                while now < due {
-                    std::hint::spin_loop();
-                    now = since(Instant::now());
-                }
-                message[..8].copy_from_slice(&due.to_le_bytes());
-                outcome = queue.enqueue(&message).map(drop);
-                if outcome.is_err() {
-                    break;
-                }
-                let after = since(Instant::now());
-                enqueued.add(after - due);
-                called.add(after - now);
-                if number == 0 {
-                    // The first call makes the queue's first segment.
-                    first = after - now;
-                } else if number.is_multiple_of(each) {
-                    changes.add(after - now);
-                }
-            }
+            let produced = self.produce(began, |message| queue.enqueue(message).map(drop));
             done.store(true, Ordering::Release);
             let delivered = consumer.join().map_err(|_| mmq::Error::Closed)??;
-            outcome?;
-            Ok(Measured { enqueued, called, changes, delivered, first })
+            Ok((produced?, delivered))
         })
     }
 }
@@ -229,7 +169,7 @@ impl Load {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (mut seconds, mut rate, mut size, mut arena) =
         (60_u64, 100_000_u64, 140_usize, 4_u64 << 20);
-    let (mut dir, mut picture) = (std::env::temp_dir(), None::<PathBuf>);
+    let mut dir = std::env::temp_dir();
     let mut arguments = std::env::args().skip(1);
     while let Some(name) = arguments.next() {
         let value = arguments.next().ok_or("every option has a value")?;
@@ -239,7 +179,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             "--size" => size = value.parse()?,
             "--arena" => arena = value.parse()?,
             "--dir" => dir = value.into(),
-            "--plot" => picture = Some(value.into()),
             _ => return Err(format!("unknown option {name}").into()),
         }
     }
@@ -247,33 +186,29 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     std::fs::create_dir_all(&dir)?;
     let scratch = tempfile::tempdir_in(dir)?;
     let queue = Queue::options().arena_size(arena).open(scratch.path().join("queue"))?;
-    // How many messages a segment holds.
-    let segment = if arena < 4 << 20 { (4 << 20) / arena * arena } else { arena };
-    let each = (segment - 128) / (16 + size as u64).next_multiple_of(8);
-    let Measured { enqueued, called, changes, delivered, first } =
-        Load { seconds, rate, size, each }.put_on(&queue)?;
+    let load = Load { seconds, rate, size };
+    let witness = load.witness()?;
+    let (produced, delivered) = load.put_on(&queue)?;
 
-    let rows = [
-        ("enqueued, from when due", &enqueued),
-        ("delivered, from when due", &delivered),
-        ("enqueue call", &called),
-    ];
-    let title = format!(
-        "{rate} messages of {size} B a second for {seconds} s, arenas of {} KiB, {} segment changes",
-        arena >> 10,
-        changes.total
+    println!(
+        "{rate} messages of {size} B a second for {seconds} s, arenas of {} KiB\n",
+        arena >> 10
     );
-    println!("{title}\n\n| us | {} |", PERCENTILES.map(|(name, _)| name).join(" | "));
+    println!("| us | {} |", PERCENTILES.map(|(name, _)| name).join(" | "));
     println!("|---|{}", "---|".repeat(PERCENTILES.len()));
-    for (name, histogram) in rows.iter().chain(&[("call that changes the segment", &changes)]) {
+    for (name, histogram) in [
+        ("enqueue call", &produced.called),
+        ("enqueued, from when due", &produced.enqueued),
+        ("delivered, from when due", &delivered),
+        ("witness: copied, from when due", &witness.enqueued),
+    ] {
         let values =
             PERCENTILES.map(|(_, part)| format!("{:.2}", histogram.percentile(part) as f64 / 1e3));
         println!("| {name} | {} |", values.join(" | "));
     }
-    println!("\nthe first message, which makes the first file: {:.2} us", first as f64 / 1e3);
-    if let Some(picture) = picture {
-        std::fs::write(&picture, plot(&rows, &title))?;
-        println!("\nplot: {}", picture.display());
-    }
+    println!(
+        "\nthe first message, which makes the first file: {:.2} us",
+        produced.first as f64 / 1e3
+    );
     Ok(queue.close()?)
 }
