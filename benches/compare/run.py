@@ -1,26 +1,30 @@
 #!/usr/bin/env python3
-"""Runs mmq and its peers side by side and makes a table and a plot of the ratios.
+"""Measures mmq, beside its peers and alone, and writes docs/figures.json.
 
-    benches/compare/run.py [--peers ../shared/peers] [--set peers|matrix|all] [--rounds 5] [--quick] [--out DIR]
-                           [--scenarios a,b] [--sizes 128,1024] [--only name,name]
+    benches/compare/run.py [--set peers,matrix,latency,footprint,outage] [--publish] [--rounds 5] [--seconds 0.2] [--quick]
+                           [--only name,name] [--scenarios a,b] [--sizes 128,1024] [--peers ../shared/peers] [--out DIR]
 
-It builds mmq's harness (`cargo build --release --example compare`), copies the peers' harnesses (Go and Rust) to a
-scratch directory and builds them there; it names those that cannot be built. Every cell is run in rounds. In each round
-every peer runs once, one after the other, each time from another one on, so that other work of the machine slows all.
+The peers: it builds mmq's harness (`cargo build --release --example compare`), copies the peers' harnesses (Go and Rust)
+to a scratch directory and builds them there; it names those that cannot be built. Every cell is run in rounds. In each
+round every peer runs once, one after the other, each time from another one on, so that other work of the machine slows all.
 
 A virtual machine may have given unused memory back to its host, and waits when that is touched again (8 us for 16 KiB,
 measured). So before a run of more than 8 MiB the script touches several times as much memory, up to 1280 MiB.
 
 Figures are medians; a ratio says how many times longer the peer takes than mmq. All runs go to OUT/runs.jsonl, the tables
-to OUT/table.md, the plot to OUT/ratios.svg. With --table tables and plot are made from the runs there are.
+to OUT/table.md. With --table the tables are made from the runs there are.
 
-Only Python's standard library is needed. The plot needs matplotlib, and is left out without it.
+`latency`, `footprint` and `outage` run mmq's examples of these names.
+
+With --publish each set that was measured takes the place of its section in docs/figures.json, and figures.py makes the
+documents' tables and pictures anew. Only Python's standard library is needed.
 """
-import argparse, collections, json, math, os, platform, shutil, statistics, subprocess, sys, tempfile, time
+import argparse, collections, json, math, os, platform, re, shutil, statistics, subprocess, sys, tempfile, time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-PROJECT = os.path.dirname(os.path.dirname(HERE))
-K, M = 1 << 10, 1 << 20
+sys.dont_write_bytecode = True
+import figures
+
+PROJECT, K, M, ARENA, DEFAULT_ARENA = figures.PROJECT, figures.K, figures.M, figures.ARENA, figures.DEFAULT_ARENA
 
 SCENARIOS = ["enqueue", "dequeue", "peek", "rw", "spsc", "mpmc", "durable", "open", "reopen"]
 SIZES = [16, 128, K, 16 * K, 128 * K, M]
@@ -28,11 +32,6 @@ MMQ = ["mmq", "mmq-message", "mmq-skip", "mmq-batch"]
 GO = ["bigqueue", "bigqueue-default", "diskqueue", "diskqueue-nsqd", "goque", "tidwall-wal", "vmpq", "vmpq-mem"]
 RUST = ["khata", "yaque", "queue-file", "walrus", "okaywal", "fjall", "redb", "persistent-queue", "mmap-vecdeque", "disk-queue"]
 FLOORS = ["memcpy-mmap", "memcpy-mmap-mutex", "memcpy-mmap-falloc", "memcpy-mmap-cold", "write-bufwriter", "write-prealloc"]
-# These peers check a message when it is read. The others hand out whatever the file holds.
-CHECKED = {"mmq", "mmq-message", "mmq-batch", "walrus", "fjall", "redb", "goque", "okaywal", "persistent-queue"}
-# (Peers whose dequeue copies nothing would be compared with `mmq-skip`. None of these is one.)
-# What mmq and bigqueue take where no option is set.
-DEFAULT_ARENA = 128 * M
 # bigqueue's matrix: arena, message, caps in arenas (0: none).
 MATRIX = [
     (4 * K, 128, (3, 10, 0)), (4 * K, 16 * K, (10, 0)), (4 * K, M, (0,)),
@@ -54,16 +53,20 @@ def human_mb(bytes):
     return f"{bytes / M:.0f} MB"
 
 
+def example(name):
+    """The program of one of mmq's examples, built."""
+    made = subprocess.run(["cargo", "build", "--release", "--example", name], cwd=PROJECT, capture_output=True, text=True)
+    if made.returncode:
+        sys.exit(made.stderr)
+    target = os.environ.get("CARGO_TARGET_DIR", os.path.join(PROJECT, "target"))
+    return os.path.join(target, "release", "examples", name)
+
+
 def build(options, scratch):
     """The program of each peer, by name."""
     programs = {}
     quiet = dict(stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    made = subprocess.run(["cargo", "build", "--release", "--example", "compare"], cwd=PROJECT, **quiet)
-    if made.returncode:
-        sys.exit(made.stderr)
-    target = os.environ.get("CARGO_TARGET_DIR", os.path.join(PROJECT, "target"))
-    for name in MMQ:
-        programs[name] = os.path.join(target, "release", "examples", "compare")
+    programs.update(dict.fromkeys(MMQ, example("compare")))
     if not os.path.isdir(options.peers):
         print(f"no peers in {options.peers}: mmq alone", file=sys.stderr)
         return programs
@@ -184,17 +187,17 @@ def plan(options):
 
     scenarios = options.scenarios.split(",") if options.scenarios else None
     sizes = [int(size) for size in options.sizes.split(",")] if options.sizes else None
-    if options.set in ("peers", "all"):
+    if "peers" in options.set:
         for scenario in scenarios or SCENARIOS:
             for size in sizes or SIZES:
                 if (scenario == "open" and size != 128) or (scenario == "reopen" and size not in (128, 16 * K)):
                     continue
                 floors = FLOORS if scenario in ("enqueue", "dequeue", "peek", "rw", "durable") else []
-                cells.append(((scenario, size, 4 * M, 0, "2,2"), wanted(MMQ[:2] + GO + RUST + floors)))
+                cells.append(((scenario, size, ARENA, 0, "2,2"), wanted(MMQ[:2] + GO + RUST + floors)))
                 if scenario == "rw" and size <= 16 * K:
                     # As a user has it who sets no option.
                     cells.append(((scenario, size, DEFAULT_ARENA, 0, "2,2"), wanted(MMQ[:2] + GO + RUST)))
-    if options.set in ("matrix", "all"):
+    if "matrix" in options.set:
         for arena, size, caps in MATRIX:
             for cap in caps:
                 for scenario in scenarios or MATRIX_SCENARIOS:
@@ -214,13 +217,6 @@ def medians(out, field):
     return {cell: statistics.median(values) for cell, values in groups.items()}
 
 
-def short(ns):
-    for unit, name in ((1e9, "s"), (1e6, "ms"), (1e3, "us")):
-        if ns >= unit:
-            return f"{ns / unit:.3g} {name}"
-    return f"{ns:.3g} ns"
-
-
 def tables(out, text):
     wall, cpu = medians(out, "ns_per_op"), medians(out, "cpu_ns_per_op")
     memory, disk = medians(out, "peak_rss_kb"), medians(out, "disk_bytes")
@@ -231,7 +227,7 @@ def tables(out, text):
     with open(text, "w") as file:
         say = lambda line="": print(line, file=file)
         say(f"Medians. {platform.platform()}, {os.cpu_count()} processors. `benches/compare/run.py`")
-        say("In brackets: how many times longer than mmq, wall / processor time (below 1: mmq is slower). * checks what it reads.")
+        say("In brackets: how many times longer than mmq, wall / processor time (below 1: mmq is slower).")
         for scenario, arena in dict.fromkeys((cell[0], cell[2]) for cell in rest):
             columns = [cell for cell in rest if (cell[0], cell[2]) == (scenario, arena)]
             is_default = arena == DEFAULT_ARENA
@@ -247,12 +243,12 @@ def tables(out, text):
                     if other is None:
                         values.append("-")
                     elif peer == "mmq" or mine is None:
-                        values.append(short(other) + space)
+                        values.append(figures.short(other) + space)
                     else:
                         by = cpu.get((cell, peer), math.nan) / (cpu.get((cell, "mmq")) or math.nan)
-                        values.append(f"{short(other)} ({other / mine:.3g} / {by:.3g}){space}")
+                        values.append(f"{figures.short(other)} ({other / mine:.3g} / {by:.3g}){space}")
                 if any(value != "-" for value in values):
-                    say(f"| {peer}{'*' if peer in CHECKED else ''} | " + " | ".join(values) + " |")
+                    say(f"| {peer} | " + " | ".join(values) + " |")
         if matrix:
             say("\n**bigqueue's matrix: bigqueue / mmq, wall and processor time; floor / mmq the cheapest way into fresh space**\n")
             say("| scenario | arena | message | cap | mmq | bigqueue | ratio | by processor time | skip ratio | floor / mmq |")
@@ -263,59 +259,87 @@ def tables(out, text):
                     continue
                 skip = wall.get((cell, "mmq-skip"))
                 floors = [value for (at, peer), value in wall.items() if at == cell and peer in FLOORS]
-                say(f"| {cell[0]} | {human(cell[2])} | {human(cell[1])} | {human(cell[3]) if cell[3] else 'none'} | {short(mine)} | "
-                    f"{short(other)} | {other / mine:.3g} | "
+                say(f"| {cell[0]} | {human(cell[2])} | {human(cell[1])} | {human(cell[3]) if cell[3] else 'none'} | {figures.short(mine)} | "
+                    f"{figures.short(other)} | {other / mine:.3g} | "
                     f"{cpu.get((cell, 'bigqueue'), math.nan) / (cpu.get((cell, 'mmq')) or math.nan):.3g} | "
                     f"{f'{other / skip:.3g}' if skip else ''} | {f'{min(floors) / mine:.3g}' if floors else ''} |")
-    return wall, rest, peers
 
 
-def plot(wall, cells, peers, picture):
-    """Ratios of every peer, by scenario and size, as a map of colours."""
-    rows = [peer for peer in peers if peer not in MMQ and peer not in FLOORS]
-    ratio = lambda cell, peer: wall[cell, peer] / wall[cell, "mmq"] if (cell, peer) in wall and (cell, "mmq") in wall else math.nan
-    values = [[ratio(cell, peer) for cell in cells] for peer in rows]
-    names = [f"{cell[0]} {human(cell[1])}{' default' if cell[2] == DEFAULT_ARENA else ''}" for cell in cells]
-    if not rows or not cells:
-        return
-    try:
-        import matplotlib
-        matplotlib.use("svg")
-        import matplotlib.pyplot as pyplot
-        from matplotlib.colors import TwoSlopeNorm
-    except ImportError:
-        return plot_by_hand(rows, names, values, picture)
-    figure, axes = pyplot.subplots(figsize=(2 + 0.42 * len(names), 2 + 0.34 * len(rows)))
-    logs = [[math.log10(value) if value == value else math.nan for value in row] for row in values]
-    image = axes.imshow(logs, cmap="RdYlGn", norm=TwoSlopeNorm(0, -1, 3), aspect="auto")
-    axes.set_xticks(range(len(names)), names, rotation=90, fontsize=7)
-    axes.set_yticks(range(len(rows)), rows, fontsize=8)
-    for y, row in enumerate(values):
-        for x, value in enumerate(row):
-            if value == value:
-                axes.text(x, y, f"{value:.2g}" if value < 100 else f"{value:.0f}", ha="center", va="center", fontsize=5)
-    figure.colorbar(image, label="times longer than mmq, power of ten")
-    figure.tight_layout()
-    figure.savefig(picture)
+def peers_section(out):
+    """The median of each cell, and what a queue with default options takes of memory and disk."""
+    wall, memory, disk = (medians(out, field) for field in ("ns_per_op", "peak_rss_kb", "disk_bytes"))
+    cells = []
+    for at in dict.fromkeys(at for at, _ in wall if at[4] == "2,2"):
+        of = lambda values: {peer: round(value, 1) for (cell, peer), value in values.items() if cell == at}
+        cells.append({"scenario": at[0], "size": at[1], "arena": at[2], "ns": of(wall)})
+        if at[2] == DEFAULT_ARENA:
+            cells[-1].update(resident={peer: kib * K for peer, kib in of(memory).items()}, disk=of(disk))
+    return {"cells": cells} if cells else {}
 
 
-def plot_by_hand(rows, names, values, picture):
-    left, top, wide, high = 130, 120, 34, 18
-    colour = lambda v: "#eee" if v != v else f"hsl({max(0, min(120, 60 + 40 * math.log10(v))):.0f} 60% 70%)"
-    with open(picture, "w") as file:
-        file.write(f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + wide * len(names) + 10}" '
-                   f'height="{top + high * len(rows) + 10}" font-family="sans-serif" font-size="9">\n'
-                   '<rect width="100%" height="100%" fill="white"/>\n')
-        for x, name in enumerate(names):
-            at = left + wide * x + wide / 2
-            file.write(f'<text x="{at}" y="{top - 6}" transform="rotate(-60 {at} {top - 6})">{name}</text>\n')
-        for y, (row, line) in enumerate(zip(rows, values)):
-            file.write(f'<text x="{left - 6}" y="{top + high * y + 13}" text-anchor="end">{row}</text>\n')
-            for x, value in enumerate(line):
-                file.write(f'<rect x="{left + wide * x}" y="{top + high * y}" width="{wide}" height="{high}" fill="{colour(value)}"/>')
-                if value == value:
-                    file.write(f'<text x="{left + wide * x + wide / 2}" y="{top + high * y + 12}" text-anchor="middle">{value:.2g}</text>\n')
-        file.write("</svg>\n")
+def matrix_section(out):
+    """How many times longer bigqueue takes, in short."""
+    wall = medians(out, "ns_per_op")
+    cells = [at for at, peer in wall if at[4] == "1,1" and peer == "bigqueue" and (at, "mmq") in wall]
+    groups = [("4 KB and 128 KB arenas", lambda arena: arena < ARENA), ("4 MB and 128 MB arenas", lambda arena: arena >= ARENA)]
+    rows = [[""]]
+    for name, holds in groups:
+        count = len({at[1:] for at in cells if holds(at[2])})
+        rows[0].append(f"{name} ({count} cells)")
+    for scenario in MATRIX_SCENARIOS:
+        rows.append(["its Parallel test" if scenario == "parallel" else scenario])
+        for _, holds in groups:
+            ratios = sorted(wall[at, "bigqueue"] / wall[at, "mmq"] for at in cells if at[0] == scenario and holds(at[2]))
+            below = [(sum(ratio < most for ratio in ratios), word) for most, word in ((10, "ten"), (3, "three"))]
+            text = "".join(f", {count if count < len(ratios) else 'all'} below {word}" for count, word in below if count)
+            rows[-1].append(f"{figures.times(ratios[0])} to {figures.times(ratios[-1])} times{text}" if ratios else "-")
+    return {"rows": rows} if cells else {}
+
+
+def output(name, *words):
+    return subprocess.run([example(name), *map(str, words)], check=True, capture_output=True, text=True).stdout
+
+
+def latency_section(options):
+    words = ["--seconds", 5 if options.quick else 60, "--dir", options.scratch]
+    lines = [line.strip("| ").split(" | ") for line in output("latency", *words).splitlines() if line.startswith("| ")]
+    rows = {name: dict(zip(lines[0][1:], map(float, values))) for name, *values in lines[1:]}
+    # A minute has 6 million messages: one in a million says little.
+    return {"rows": {name: {at: us for at, us in row.items() if at != "p99.9999"} for name, row in rows.items()}}
+
+
+def footprint_section(options):
+    directory, rows = os.path.join(options.scratch, "footprint"), []
+
+    def runs(*words):
+        shutil.rmtree(directory, ignore_errors=True)
+        text = output("footprint", words[0], directory, *words[1:])
+        shutil.rmtree(directory)
+        found = re.findall(r"^(.*): resident (\d+) KiB .*most ever (\d+).* mapped (\d+) KiB, disk (\d+) KiB", text, re.MULTILINE)
+        return [dict(zip(("resident", "most", "mapped", "disk"), map(int, line[1:]))) for line in found]
+
+    for arena in ("64K", "256K", "1M", "4M", "16M", "128M"):
+        once = runs("idle", f"arena={arena}", "count=1")[0]
+        # How many spare segments there are at a moment is chance: the most of nine.
+        idle = [runs("idle", f"arena={arena}", "count=200000")[0] for _ in range(9)]
+        idle = {key: max(one[key] for one in idle) for key in ("disk", "resident")}
+        full, drained, later = runs("drain", f"arena={arena}", "backlog=64M")
+        name = arena[:-1] + (" KiB" if arena[-1] == "K" else " MiB") + (" (default)" if arena == "128M" else "")
+        rows.append({"name": name, "arena": int(arena[:-1]) * (1 if arena[-1] == "K" else K), "mapped": full["mapped"],
+                     "full": full["resident"], "most": max(full["most"], later["most"]), "drained": later["resident"],
+                     "first disk": once["disk"], "idle disk": idle["disk"], "idle resident": idle["resident"]})
+    return {"rows": rows}
+
+
+def outage_section(options):
+    rows = collections.defaultdict(lambda: {"waiting": [], "age": []})
+    for name, values in (line.split(": ") for line in output("outage").splitlines()):
+        if values.endswith(" dropped"):
+            rows[name]["dropped"] = int(values.split()[0])
+        else:
+            rows[name]["waiting"].append(int(values.split()[1]))
+            rows[name]["age"].append(round(float(values.split()[2]), 2))
+    return {"rows": rows}
 
 
 def main():
@@ -323,7 +347,8 @@ def main():
     options.add_argument("--peers", default=os.path.join(PROJECT, "..", "shared", "peers"))
     options.add_argument("--scratch", default=os.path.join(tempfile.gettempdir(), "mmq-compare"))
     options.add_argument("--out", default=None)
-    options.add_argument("--set", default="all", choices=["peers", "matrix", "all"])
+    options.add_argument("--set", default="peers,matrix")
+    options.add_argument("--publish", action="store_true")
     options.add_argument("--rounds", type=int, default=5)
     options.add_argument("--seconds", type=float, default=0.2)
     options.add_argument("--scenarios", default="")
@@ -334,14 +359,33 @@ def main():
     options = options.parse_args()
     if options.quick:
         options.rounds, options.seconds = min(options.rounds, 3), min(options.seconds, 0.05)
+    options.set = options.set.split(",")
     options.out = options.out or os.path.join(options.scratch, "out")
     os.makedirs(options.out, exist_ok=True)
     runs = os.path.join(options.out, "runs.jsonl")
-    if not options.table:
-        measure(options, build(options, options.scratch), plan(options), runs)
-    wall, cells, peers = tables(runs, os.path.join(options.out, "table.md"))
-    plot(wall, cells, peers, os.path.join(options.out, "ratios.svg"))
-    print(os.path.join(options.out, "table.md"))
+    sections = {}
+    if {"peers", "matrix"} & set(options.set):
+        if not options.table:
+            measure(options, build(options, options.scratch), plan(options), runs)
+        tables(runs, os.path.join(options.out, "table.md"))
+        print(os.path.join(options.out, "table.md"))
+    for name in options.set:
+        section = {"peers": lambda: peers_section(runs), "matrix": lambda: matrix_section(runs), "latency": lambda: latency_section(options),
+                   "footprint": lambda: footprint_section(options), "outage": lambda: outage_section(options)}[name]()
+        if section:
+            sections[name] = {**figures.about_now(options.scratch, shown()), **section}
+    if options.publish:
+        # A section is replaced as a whole: its cells are of one machine and one day.
+        figures.save({**figures.load(), **sections})
+        figures.main()
+    else:
+        print(json.dumps({name: section for name, section in sections.items() if "cells" not in section}, indent=1))
+
+
+def shown():
+    """The command without what says where to keep things."""
+    words = " ".join(word for word in sys.argv[1:] if word not in ("--publish", "--table"))
+    return re.sub(r" +--(out|scratch|peers) \S+", "", f"benches/compare/run.py {words}")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -222,29 +224,21 @@ fn every_cell_of_the_guarantees_points_to_a_test_that_is_named() {
     assert!((1..=last).all(|number| cited.contains(&number)), "a test that nothing points to");
 }
 
-/// The rows of a table's line: what stands between the bars.
-fn cells(line: &str) -> Vec<&str> {
-    line.trim_matches('|').split('|').map(str::trim).collect()
-}
-
-/// docs/figures.md has the figures; the README repeats some of them.
+/// The tables and pictures of the documents are those that docs/figures.json makes.
 #[test]
-fn the_figures_of_the_readme_are_those_of_the_figures_page() {
-    let figures = read("docs/figures.md");
-    let mut seen = 0;
-    for line in read("README.md").lines() {
-        let row = cells(line);
-        let Some((queue, size)) = row[0].split_once(", ").filter(|_| row.len() == 6) else {
-            continue;
-        };
-        let table = figures.split(&format!("\n| {size} | enqueue |")).nth(1).expect("its table");
-        let mut rows = table.lines().map(cells);
-        let is_of = |row: &Vec<&str>| row[0].trim_matches(['*', '\\']) == queue;
-        let all = rows.find(is_of).unwrap_or_else(|| panic!("{queue} has no row for {size}"));
-        // The page has two columns more, of several threads.
-        assert_eq!(row[1..5], all[1..5], "{queue}, {size}");
-        assert_eq!(row[5], all[7], "{queue}, {size}, durable");
-        seen += 1;
-    }
-    assert!(seen >= 6, "the README has {seen} rows of figures");
+fn the_figures_of_the_documents_are_those_of_the_json() {
+    let script = root().join("benches/compare/figures.py");
+    let mut python = Command::new("python3");
+    let done = match python.arg(script).arg("--check").output() {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return println!("SKIPPED: python3 is not installed");
+        }
+        done => done.unwrap(),
+    };
+    let said = [done.stdout, done.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    assert!(done.status.success(), "{}", said.concat());
+    // So that an empty page would not be equal, too.
+    let is_row = |line: &&str| line.contains(", 128 bytes |") || line.contains(", 16 KB |");
+    let figures = read("README.md").lines().filter(is_row).count();
+    assert!(figures >= 6, "the README has {figures} rows of figures");
 }
