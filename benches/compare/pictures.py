@@ -122,7 +122,7 @@ def speed(figures):
     peers = sorted({peer for peer, *_ in ratios if len(logs(peer)) > 1}, key=lambda peer: sum(logs(peer)) / len(logs(peer)))
     top, row, left, wide, between = 128, 24, 200, 162, 10
     bottom = top + row * len(peers)
-    svg = Svg(bottom + 72, "How many times as long as mmq other queues take (less is quicker)", source(section))
+    svg = Svg(bottom + 72, "Other queues beside mmq: right of the line they take longer", source(section))
     for at, (size, kind, colour) in enumerate(kinds):
         svg.mark(left + 8 + 240 * at, 58, kind, colour)
         svg.text(left + 20 + 240 * at, 62.5, f"messages of {made.SIZES[size]}")

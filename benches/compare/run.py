@@ -2,7 +2,7 @@
 """Measures mmq, beside its peers and alone, and writes docs/figures.json.
 
     benches/compare/run.py [--set peers,matrix,latency,footprint,outage] [--publish] [--rounds 5] [--seconds 0.2] [--quick]
-                           [--only name,name] [--scenarios a,b] [--sizes 128,1024] [--peers ../shared/peers] [--out DIR]
+                           [--only name,name] [--scenarios a,b] [--sizes 128,1024] [--peers DIR] [--out DIR]
 
 The peers: it builds mmq's harness (`cargo build --release --example compare`), copies the peers' harnesses (Go and Rust)
 to a scratch directory and builds them there; it names those that cannot be built. Every cell is run in rounds. In each
@@ -344,7 +344,7 @@ def outage_section(options):
 
 def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--peers", default=os.path.join(PROJECT, "..", "shared", "peers"))
+    options.add_argument("--peers", default=os.environ.get("MMQ_PEERS", "none"), help="the sources of the peers' harnesses")
     options.add_argument("--scratch", default=os.path.join(tempfile.gettempdir(), "mmq-compare"))
     options.add_argument("--out", default=None)
     options.add_argument("--set", default="peers,matrix")
