@@ -154,6 +154,9 @@ pub fn history(bytes: &[u8]) -> std::result::Result<(), String> {
     tests::crash::chosen::history(bytes)
 }
 
+// Before `options`: so `open` comes first on rustdoc's page of `Options`.
+mod queue;
+
 mod consumer;
 mod delivery;
 mod error;
@@ -168,7 +171,6 @@ mod iter;
 mod lanes;
 mod message;
 mod options;
-mod queue;
 mod redelivery;
 mod salvage;
 mod stats;

@@ -51,16 +51,16 @@ pub enum Start {
 ///
 /// | option | default | unit, bounds |
 /// |---|---|---|
-/// | [`arena_size`](Self::arena_size) | 128 MiB | bytes; a multiple of the OS page, 4 KiB to 1 GiB |
-/// | [`max_mapped_arenas`](Self::max_mapped_arenas) | 3 | arenas; at least 3, `None` = no cap |
 /// | [`flush_every_ops`](Self::flush_every_ops) | `None` | operations; at least 1 |
 /// | [`flush_every`](Self::flush_every) | `None` | time; above zero |
 /// | [`max_bytes`](Self::max_bytes) | `None` | bytes of disk, every file counted; at least 64 KiB |
 /// | [`min_free_bytes`](Self::min_free_bytes) | 0 | bytes of the file system left free |
 /// | [`on_full`](Self::on_full) | [`OnFull::Reject`] | |
 /// | [`max_age`](Self::max_age) | `None` | time; at least 1 ms |
-/// | [`mode`](Self::mode) | `None` | permission bits of files, as `0o640` |
+/// | [`arena_size`](Self::arena_size) | 128 MiB | bytes; a multiple of the OS page, 4 KiB to 1 GiB |
+/// | [`max_mapped_arenas`](Self::max_mapped_arenas) | 3 | arenas; at least 3, `None` = no cap |
 /// | [`create`](Self::create) | `true` | |
+/// | [`mode`](Self::mode) | `None` | permission bits of files, as `0o640` |
 ///
 /// ```
 /// # fn main() -> mmq::Result<()> {
@@ -110,35 +110,10 @@ impl Options {
             create: true,
         }
     }
+}
 
-    /// Size of an arena in bytes, the unit of the memory cap, and the length of the longest segment
-    /// file: a multiple of the OS page, 4 KiB to 1 GiB. Default 128 MiB. Arenas below 4 MiB are
-    /// slices of shared segment files of up to 4 MiB.
-    ///
-    /// Segments follow the backlog, which is what consumers have still to read. They are short (2
-    /// MiB) while there is little, and double as it grows. So a queue that is nearly empty takes
-    /// about 14 MiB of disk and of memory whatever its arena size, and a long backlog has few
-    /// files. A message that is longer than the segments are at present gets one in which it lies
-    /// in one piece, up to the arena size. After a long backlog was read, what is left of it on
-    /// the disk is given back 0.2 s later. (If the last segment is read slowly: after as long again
-    /// as that took, but within a minute.)
-    #[doc(alias = "SetArenaSize")]
-    pub const fn arena_size(mut self, bytes: u64) -> Self {
-        self.arena_size = bytes;
-        self
-    }
-
-    /// How many arenas may be mapped at a time: at least 3, or `None` for no cap. Default 3.
-    ///
-    /// Mapped memory stays within `max_mapped_arenas * arena_size` (plus the index file, at most a
-    /// few hundred KiB), whatever the backlog, the length of the messages, and the number of
-    /// [`Message`](crate::Message)s held.
-    #[doc(alias = "SetMaxInMemArenas")]
-    pub fn max_mapped_arenas(mut self, arenas: impl Into<Option<u32>>) -> Self {
-        self.max_mapped_arenas = arenas.into();
-        self
-    }
-
+/// # Durability
+impl Options {
     /// Flush after every so many operations (messages in, messages out). `None`, the default: never
     /// because of a count.
     ///
@@ -160,7 +135,10 @@ impl Options {
         self.flush_every = period.into();
         self
     }
+}
 
+/// # Limits
+impl Options {
     /// The most bytes of disk the queue may take, every file counted: index, messages, and space
     /// allocated ahead. `None`, the default: no limit. At least 64 KiB.
     pub fn max_bytes(mut self, bytes: impl Into<Option<u64>>) -> Self {
@@ -226,6 +204,47 @@ impl Options {
         self.max_age = age.into();
         self
     }
+}
+
+/// # Memory
+impl Options {
+    /// Size of an arena in bytes, the unit of the memory cap, and the length of the longest segment
+    /// file: a multiple of the OS page, 4 KiB to 1 GiB. Default 128 MiB. Arenas below 4 MiB are
+    /// slices of shared segment files of up to 4 MiB.
+    ///
+    /// Segments follow the backlog, which is what consumers have still to read. They are short (2
+    /// MiB) while there is little, and double as it grows. So a queue that is nearly empty takes
+    /// about 14 MiB of disk and of memory whatever its arena size, and a long backlog has few
+    /// files. A message that is longer than the segments are at present gets one in which it lies
+    /// in one piece, up to the arena size. After a long backlog was read, what is left of it on
+    /// the disk is given back 0.2 s later. (If the last segment is read slowly: after as long again
+    /// as that took, but within a minute.)
+    #[doc(alias = "SetArenaSize")]
+    pub const fn arena_size(mut self, bytes: u64) -> Self {
+        self.arena_size = bytes;
+        self
+    }
+
+    /// How many arenas may be mapped at a time: at least 3, or `None` for no cap. Default 3.
+    ///
+    /// Mapped memory stays within `max_mapped_arenas * arena_size` (plus the index file, at most a
+    /// few hundred KiB), whatever the backlog, the length of the messages, and the number of
+    /// [`Message`](crate::Message)s held.
+    #[doc(alias = "SetMaxInMemArenas")]
+    pub fn max_mapped_arenas(mut self, arenas: impl Into<Option<u32>>) -> Self {
+        self.max_mapped_arenas = arenas.into();
+        self
+    }
+}
+
+/// # Files
+impl Options {
+    /// Whether a queue that does not exist is created, with its directory and the directories above
+    /// it. Default `true`; with `false`, opening it gives [`Error::NotFound`].
+    pub const fn create(mut self, create: bool) -> Self {
+        self.create = create;
+        self
+    }
 
     /// The permission bits of the queue's files: who else may look at it (read), or open it
     /// (write). The directory gets the same, and `x` for each that may read: 0750 for files of
@@ -255,14 +274,9 @@ impl Options {
         self.mode = bits.into();
         self
     }
+}
 
-    /// Whether a queue that does not exist is created, with its directory and the directories above
-    /// it. Default `true`; with `false`, opening it gives [`Error::NotFound`].
-    pub const fn create(mut self, create: bool) -> Self {
-        self.create = create;
-        self
-    }
-
+impl Options {
     /// Checks every value, for the queue in `dir`. Nothing else does.
     pub(crate) fn validate(&self, dir: &Path) -> Result<()> {
         let page = crate::memory::page_size();

@@ -1,15 +1,76 @@
-//! A queue's figures, id, directory and times.
+//! A queue's durable mark, figures, id, directory and times.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 #[cfg(doc)]
 use crate::consumer::Consumer;
+use crate::error::{Error, Result};
+use crate::events;
 use crate::queue::Queue;
-use crate::stats::{ConsumerStats, Stats};
+use crate::stats::Stats;
 use crate::storage::Storage;
 
+/// # Durability of single messages
 impl Queue {
+    /// Returns the first sequence number not yet known to be durable.
+    #[must_use]
+    pub fn durable_seq(&self) -> u64 {
+        if self.engine.core.forked() {
+            return 0;
+        }
+        self.engine.core.durable.lock().spot.seq
+    }
+
+    /// Makes sure that the message `seq` is durable: flushes if it is not yet. Threads that wait at
+    /// the same time share one sync.
+    ///
+    /// # Errors
+    ///
+    /// As [`flush`](Self::flush); [`Error::NotFound`] for a number that no message has got yet;
+    /// [`Error::Interrupted`] by [`interrupt`](Self::interrupt), while it waited for another
+    /// thread's sync.
+    pub fn wait_durable(&self, seq: u64) -> Result<()> {
+        let core = &*self.engine.core;
+        let began = core.began();
+        let _events = events::at_end();
+        core.check_not_forked()?;
+        if self.durable_seq() > seq && !core.has_unsynced_files() {
+            return Ok(());
+        }
+        core.check_writable()?;
+        let tail = core.committed_spot();
+        if seq >= tail.seq {
+            let oldest = core.oldest(tail).seq;
+            return Err(Error::no_message(core.storage.path(), seq, oldest..tail.seq));
+        }
+        core.flush_or_wait(tail, Some(began))
+    }
+}
+
+/// # Figures
+impl Queue {
+    /// Returns how many messages wait for the queue's own (default) consumer. Without a default
+    /// consumer: how many some consumer has not finished. Without any consumer: how many are in the
+    /// queue.
+    ///
+    /// The figure follows from sequence numbers, so it is exact at once after a reopening, also
+    /// after the death of the process at any instruction. It includes missing messages that no read
+    /// has met yet: damaged ones, and those that a power cut destroyed in the middle of a segment.
+    /// Then reads return fewer messages, and the figure is exact again once a read has reported the
+    /// gap.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.engine.len()
+    }
+
+    /// Returns whether no message waits for the queue's own (default) consumer.
+    #[must_use]
+    #[doc(alias = "IsEmpty")]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Returns figures of the queue, read one by one while other threads work.
     ///
     /// Producers and consumers wait at most while this call reads a few words. Messages [in
@@ -19,29 +80,10 @@ impl Queue {
         self.engine.stats()
     }
 
-    /// Returns figures of all consumers up to the same end: the queue's own (default) consumer
-    /// first, once it exists (its name is empty), then the others in the order of their names.
-    ///
-    /// Other threads wait at most while this call reads a few words, and messages in flight count
-    /// as waiting (see [`stats`](Self::stats)).
-    ///
-    /// ```
-    /// # fn main() -> mmq::Result<()> {
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let queue = mmq::Queue::open(dir.path())?;
-    /// let mail = queue.consumer("mail")?;
-    /// queue.consumer("audit")?;
-    /// queue.enqueue_batch(["a", "b"])?;
-    /// mail.dequeue()?;
-    /// let stats = queue.consumer_stats();
-    /// let slowest = stats.iter().max_by_key(|stats| stats.messages).unwrap();
-    /// assert_eq!((&*slowest.name, slowest.messages, slowest.holds_oldest), ("audit", 2, true));
-    /// # Ok(())
-    /// # }
-    /// ```
+    /// Returns the queue's directory.
     #[must_use]
-    pub fn consumer_stats(&self) -> Vec<ConsumerStats> {
-        self.engine.consumer_stats()
+    pub fn path(&self) -> &Path {
+        self.engine.core.storage.path()
     }
 
     /// Returns the queue's id: random bytes, chosen when the queue was created, the same at every
@@ -51,12 +93,6 @@ impl Queue {
     #[must_use]
     pub fn id(&self) -> [u8; 16] {
         self.engine.core.index.queue_id
-    }
-
-    /// Returns the queue's directory.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        self.engine.core.storage.path()
     }
 
     /// Returns when the segment was begun in which the message `seq` begins: the message is no

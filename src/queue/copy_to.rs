@@ -16,6 +16,7 @@ use crate::storage::{FileStorage, Storage};
 /// The suffix of a copy's name until the copy is complete.
 const UNFINISHED: &str = ".copying";
 
+/// # Copying
 impl Queue {
     /// Closes the queue, and copies it to the directory `to`: the same messages, sequence numbers
     /// and gaps, and the consumers with their positions and with the messages that they have

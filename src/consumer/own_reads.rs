@@ -1,0 +1,180 @@
+//! A consumer's reads: first on the page of [`Consumer`] what most programs call.
+
+use std::time::Duration;
+
+use super::Consumer;
+use crate::consume::step::Read;
+use crate::delivery::{self, Delivery};
+use crate::engine::ahead::Ahead;
+use crate::engine::reading;
+use crate::error::{Error, Gap, Result};
+use crate::iter::Iter;
+use crate::message::Message;
+
+impl Consumer {
+    /// Takes the next message; `None` when there is none.
+    ///
+    /// # Durability
+    ///
+    /// As [`Queue::dequeue`](crate::Queue::dequeue).
+    ///
+    /// # Errors
+    ///
+    /// As [`Queue::dequeue`](crate::Queue::dequeue); [`Error::NotFound`] once the consumer was
+    /// removed.
+    #[inline]
+    pub fn dequeue(&self) -> Result<Option<Message>> {
+        reading::next(&self.engine, &self.consumer, Read::Take)
+    }
+
+    /// The next message, which stays in the queue; `None` when there is none.
+    ///
+    /// # Errors
+    ///
+    /// As [`Queue::peek`](crate::Queue::peek); [`Error::NotFound`] once the consumer was removed.
+    #[inline]
+    pub fn peek(&self) -> Result<Option<Message>> {
+        reading::next(&self.engine, &self.consumer, Read::Look)
+    }
+
+    /// Hands out the next message, to be [acknowledged](Delivery::ack) when its work is done.
+    /// `None` when there is no message, or when [as many as allowed](Self::set_max_in_flight) are
+    /// in flight.
+    ///
+    /// Messages that were given back come first, the oldest before the others. The stored place
+    /// stays before the first message that is not acknowledged, and the queue keeps the segments
+    /// from there on. A gap counts as acknowledged once a read reported it.
+    ///
+    /// The other reading methods may be used beside `receive`: `dequeue` is `receive` and `ack` at
+    /// once (the limit does not apply to it); `peek` and `skip` look at and take the message that
+    /// `dequeue` would take. All three pass over messages in flight.
+    ///
+    /// # Durability
+    ///
+    /// Nothing is stored before the acknowledgement, except how often the message was handed out
+    /// where [`set_redelivery`](Self::set_redelivery) asks for it: if the process dies or the queue
+    /// is closed first, the message comes again.
+    ///
+    /// # Errors
+    ///
+    /// As [`dequeue`](Self::dequeue).
+    #[inline]
+    pub fn receive(&self) -> Result<Option<Delivery>> {
+        delivery::receive(&self.engine, &self.consumer)
+    }
+
+    /// Calls `work` with each message and acknowledges the message when `work` returns `Ok`, until
+    /// no message is left to hand out: at-least-once work. Each gap goes to `on_gap`, in its place,
+    /// and the messages behind it still come.
+    ///
+    /// When `work` fails or panics, the message goes back to the front of the line, and the call
+    /// ends with the error or the panic. The messages before it are done; this one and those behind
+    /// it still wait. A message on which `work` fails every time blocks the line until it is taken
+    /// out: by [`dequeue`](Self::dequeue) or [`skip`](Self::skip), or by a `work` that looks at
+    /// [`attempts`](Delivery::attempts) and returns `Ok` in the end.
+    ///
+    /// Several threads may call this for the same consumer and share its messages. The call does
+    /// not wait: neither for messages that other threads have in flight, nor for the limit of
+    /// [`set_max_in_flight`](Self::set_max_in_flight) to allow another one. To wait for messages,
+    /// or to acknowledge later, use [`receive_timeout`](Self::receive_timeout) with
+    /// [`past_gaps`](crate::past_gaps).
+    ///
+    /// # Errors
+    ///
+    /// Those of `work`. Those of [`receive`](Self::receive), except [`Error::Gap`], and of
+    /// [`ack`](Delivery::ack), converted into the error type of `work`.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// let workers = queue.consumer("workers")?;
+    /// queue.enqueue("7")?;
+    /// queue.enqueue("not a number")?;
+    /// queue.enqueue("8")?;
+    /// let mut sum = 0;
+    /// let outcome = workers.for_each(|job| add(&mut sum, job), |gap| eprintln!("{gap}"));
+    /// assert!(outcome.is_err());
+    /// assert_eq!((sum, workers.len()), (7, 2)); // the first one is done, the other two wait
+    /// # Ok(())
+    /// # }
+    ///
+    /// fn add(sum: &mut u64, job: &mmq::Delivery) -> Result<(), Box<dyn std::error::Error>> {
+    ///     *sum += job.as_str()?.parse::<u64>()?;
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn for_each<E: From<Error>>(
+        &self,
+        work: impl FnMut(&Delivery) -> Result<(), E>,
+        on_gap: impl FnMut(Gap),
+    ) -> Result<(), E> {
+        delivery::for_each(&self.engine, &self.consumer, work, on_gap)
+    }
+}
+
+/// # More ways to read
+impl Consumer {
+    /// As [`Queue::dequeue_timeout`](crate::Queue::dequeue_timeout).
+    ///
+    /// # Errors
+    ///
+    /// As [`dequeue`](Self::dequeue); [`Error::Closed`] when the queue is closed meanwhile.
+    pub fn dequeue_timeout(&self, timeout: Duration) -> Result<Option<Message>> {
+        reading::next_waiting(&self.engine, &self.consumer, timeout)
+    }
+
+    /// As [`receive`](Self::receive), but waits up to `timeout`: for a message, and until fewer
+    /// messages than [allowed](Self::set_max_in_flight) are in flight. Does not poll.
+    ///
+    /// # Errors
+    ///
+    /// As [`dequeue_timeout`](Self::dequeue_timeout).
+    pub fn receive_timeout(&self, timeout: Duration) -> Result<Option<Delivery>> {
+        delivery::receive_waiting(&self.engine, &self.consumer, timeout)
+    }
+
+    /// As [`Queue::dequeue_batch`](crate::Queue::dequeue_batch).
+    ///
+    /// # Errors
+    ///
+    /// As [`dequeue`](Self::dequeue).
+    pub fn dequeue_batch(&self, max: usize) -> Result<Vec<Message>> {
+        reading::batch(&self.engine, &self.consumer, max)
+    }
+
+    /// As [`Queue::dequeue_into`](crate::Queue::dequeue_into).
+    ///
+    /// # Errors
+    ///
+    /// As [`dequeue`](Self::dequeue).
+    #[inline]
+    pub fn dequeue_into(&self, buffer: &mut Vec<u8>) -> Result<Option<u64>> {
+        reading::next_into(&self.engine, &self.consumer, Read::Take, buffer)
+    }
+
+    /// As [`Queue::peek_into`](crate::Queue::peek_into).
+    ///
+    /// # Errors
+    ///
+    /// As [`peek`](Self::peek).
+    #[inline]
+    pub fn peek_into(&self, buffer: &mut Vec<u8>) -> Result<Option<u64>> {
+        reading::next_into(&self.engine, &self.consumer, Read::Look, buffer)
+    }
+
+    /// As [`Queue::skip`](crate::Queue::skip).
+    ///
+    /// # Errors
+    ///
+    /// As [`dequeue`](Self::dequeue).
+    #[inline]
+    pub fn skip(&self) -> Result<Option<u64>> {
+        reading::skip(&self.engine, &self.consumer)
+    }
+
+    /// As [`Queue::iter`](crate::Queue::iter).
+    pub fn iter(&self) -> Iter {
+        Iter::new(Ahead::new(&self.engine, &self.consumer))
+    }
+}

@@ -1,0 +1,85 @@
+//! A consumer's waits in event loops and tasks.
+
+use std::os::fd::BorrowedFd;
+#[cfg(feature = "async")]
+use std::sync::Arc;
+
+use super::Consumer;
+#[cfg(doc)]
+use crate::error::Error;
+use crate::error::Result;
+
+/// # Waiting in event loops and tasks
+impl Consumer {
+    /// A descriptor for `poll`, `epoll` or `kqueue`. It is readable while a message or an
+    /// unreported gap waits for this consumer, and once the queue is closed. The first call makes
+    /// it. Do not read from it or write to it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] when the system has no descriptor left, [`Error::Closed`].
+    pub fn ready_fd(&self) -> Result<BorrowedFd<'_>> {
+        self.engine.ready_fd(&self.consumer)
+    }
+
+    /// A future that takes the next message. It waits without a thread, on any executor.
+    ///
+    /// Dropping the future before it is done changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// The future yields those of [`dequeue`](Self::dequeue), and [`Error::Closed`] when the queue
+    /// is closed meanwhile.
+    #[cfg(feature = "async")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
+    pub fn recv(&self) -> crate::Recv {
+        crate::Recv::new(Ok((Arc::clone(&self.engine), Arc::clone(&self.consumer))))
+    }
+
+    /// A future of the next delivery: as [`receive`](Self::receive), but waits.
+    ///
+    /// # Errors
+    ///
+    /// The future yields those of [`recv`](Self::recv).
+    #[cfg(feature = "async")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
+    pub fn recv_delivery(&self) -> crate::RecvDelivery {
+        crate::RecvDelivery::new(Ok((Arc::clone(&self.engine), Arc::clone(&self.consumer))))
+    }
+
+    /// A stream that takes all messages from the next one on.
+    #[cfg(feature = "async")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
+    pub fn messages(&self) -> crate::Messages {
+        crate::Messages::new(Ok((Arc::clone(&self.engine), Arc::clone(&self.consumer))))
+    }
+
+    /// A stream that [receives](Self::receive) all messages from the next one on.
+    ///
+    /// ```
+    /// use futures_core::Stream;
+    /// use std::{future::poll_fn, pin::Pin};
+    ///
+    /// async fn work(workers: mmq::Consumer) -> mmq::Result<()> {
+    ///     let mut jobs = workers.deliveries();
+    ///     // (With the crate `futures`: `jobs.next().await`.)
+    ///     while let Some(job) = poll_fn(|context| Pin::new(&mut jobs).poll_next(context)).await {
+    ///         match job {
+    ///             Ok(job) => {
+    ///                 println!("{:?}", job.as_str());
+    ///                 job.ack()?;
+    ///             }
+    ///             Err(mmq::Error::Gap(gap)) => eprintln!("{gap}"),
+    ///             Err(mmq::Error::Closed) => break,
+    ///             Err(error) => return Err(error),
+    ///         }
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
+    #[cfg(feature = "async")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
+    pub fn deliveries(&self) -> crate::Deliveries {
+        crate::Deliveries::new(Ok((Arc::clone(&self.engine), Arc::clone(&self.consumer))))
+    }
+}
