@@ -71,6 +71,17 @@ impl Delivery {
     }
 
     /// The message's sequence number.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// # queue.enqueue("resize picture 7")?;
+    /// # let job = queue.receive()?.unwrap();
+    /// // A work that remembers the number with its result does nothing twice.
+    /// println!("job {}", job.seq());
+    /// # job.ack()?;
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     #[inline]
     #[must_use]
     pub fn seq(&self) -> u64 {
@@ -81,6 +92,18 @@ impl Delivery {
     ///
     /// With a [redelivery](crate::Redelivery) set it counts over openings: how often the message
     /// was given back, or was in flight when the process died, and this time.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// # queue.enqueue("resize picture 7")?;
+    /// # let job = queue.receive()?.unwrap();
+    /// match job.attempts() {
+    ///     0..=4 => job.nack(), // try it again
+    ///     _ => job.reject()?,
+    /// }
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     #[inline]
     #[must_use]
     pub fn attempts(&self) -> u32 {
@@ -89,18 +112,50 @@ impl Delivery {
 
     /// Whether it comes from the backlog of [lanes](crate::Lanes): it was left behind, or handed
     /// out before the last jump.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// # let lanes = queue.consumer("link")?.lanes(mmq::LaneOptions::new())?;
+    /// queue.enqueue("reading 17")?;
+    /// lanes.jump()?;
+    /// assert!(lanes.receive()?.expect("there is one").is_backlog());
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     #[must_use]
     pub fn is_backlog(&self) -> bool {
         self.handed.is_backlog()
     }
 
     /// Where the message comes from, if it is a dead letter: [`Message::origin`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// # let dead_letters = queue;
+    /// if let Some(letter) = dead_letters.receive()? {
+    ///     if let Some(origin) = letter.origin() {
+    ///         println!("message {} failed {} times", origin.seq, origin.attempts);
+    ///     }
+    ///     letter.ack()?;
+    /// }
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     #[must_use]
     pub fn origin(&self) -> Option<Origin> {
         self.message.origin()
     }
 
     /// The bytes as text.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// # queue.enqueue("resize picture 7")?;
+    /// # let job = queue.receive()?.unwrap();
+    /// assert_eq!(job.as_str(), Ok("resize picture 7"));
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -114,6 +169,17 @@ impl Delivery {
     ///
     /// This changes nothing when the consumer was [moved](crate::Consumer::seek) after the message
     /// was handed out, or when the message was dropped or has expired meanwhile.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// # queue.enqueue("resize picture 7")?;
+    /// # let job = queue.receive()?.unwrap();
+    /// println!("{:?}", job.as_str()); // does the work
+    /// job.ack()?;
+    /// assert!(queue.is_empty());
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     ///
     /// # Durability
     ///
@@ -147,6 +213,16 @@ impl Delivery {
     /// Gives the message back: the work was not done, and the message goes to the front of the
     /// line, or comes again after the consumer's [backoff](crate::Redelivery::backoff). Dropping
     /// the delivery does the same.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// # queue.enqueue("resize picture 7")?;
+    /// # let job = queue.receive()?.unwrap();
+    /// job.nack();
+    /// assert_eq!(queue.receive()?.unwrap().attempts(), 2);
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     pub fn nack(self) {
         drop(self);
     }
@@ -173,6 +249,21 @@ impl Delivery {
     /// Has the [lease](crate::Redelivery::lease) end `by` from now, for work that takes longer. A
     /// delivery without a lease stays without.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// # queue.enqueue("resize picture 7")?;
+    /// # let job = queue.receive()?.unwrap();
+    /// use std::time::Duration;
+    ///
+    /// for part in 0..3 {
+    ///     job.extend(Duration::from_secs(60))?; // another minute for each part
+    ///     println!("part {part}");
+    /// }
+    /// job.ack()?;
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Error::Expired`] when the lease has ended already; those of [`ack`](Self::ack).
@@ -188,6 +279,19 @@ impl Delivery {
     /// Rejects the message: it comes no more. It goes to the consumer's [queue for dead
     /// letters](crate::Redelivery::dead_letters); without one it is given up, and the next read
     /// reports it as a [gap](crate::GapCause::Rejected).
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// # queue.enqueue("resize picture 7")?;
+    /// # let job = queue.receive()?.unwrap();
+    /// job.reject()?; // no try can help
+    /// match queue.receive() {
+    ///     Err(mmq::Error::Gap(gap)) => assert_eq!(gap.cause, mmq::GapCause::Rejected),
+    ///     other => panic!("{other:?}"),
+    /// }
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     ///
     /// # Durability
     ///

@@ -11,6 +11,17 @@ use crate::storage::FileStorage;
 /// It returns `None` at the end of the queue, and goes on when asked again after new messages came.
 /// Gaps come as errors between the messages; [`past_gaps`](Self::past_gaps) takes them out. After
 /// any other error the iterator has ended for good.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let queue = mmq::Queue::open(dir.path())?;
+/// queue.enqueue_batch(["a", "b"])?;
+/// let mut ahead = queue.iter();
+/// assert_eq!(ahead.next().unwrap()?.as_str(), Ok("a"));
+/// assert_eq!(ahead.next().unwrap()?.as_str(), Ok("b"));
+/// assert_eq!((ahead.next().is_none(), queue.len()), (true, 2));
+/// # Ok::<(), mmq::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Iter {
     ahead: Result<Ahead<FileStorage>, Option<Error>>,

@@ -14,6 +14,15 @@ use crate::error::{Error, Result};
 use crate::storage::{FileStorage, Storage};
 
 /// How long a message is fresh. One that is not any more is left behind, for the backlog.
+///
+/// ```
+/// use mmq::{Fresh, LaneOptions};
+/// use std::time::Duration;
+///
+/// let by_age = LaneOptions::new().fresh_within(Fresh::Age(Duration::from_secs(30)));
+/// let by_count = LaneOptions::new().fresh_within(Fresh::Messages(1_000));
+/// # _ = (by_age, by_count);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fresh {
     /// So long after it was put in, and at most an eighth longer. From the opening of the lanes on
@@ -28,6 +37,11 @@ pub enum Fresh {
 }
 
 /// In which order what was left behind is read.
+///
+/// ```
+/// let options = mmq::LaneOptions::new().order(mmq::Backlog::NewestStretchFirst);
+/// # _ = options;
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Backlog {
     /// As it was put in.
@@ -158,23 +172,6 @@ impl LaneOptions {
 /// other reads, take the oldest message of both. A [seek](crate::Consumer::seek) leaves nothing
 /// behind.
 ///
-/// # Durability
-///
-/// Nothing is stored but what an [acknowledgement](Delivery::ack) stores: the place of the consumer
-/// stays before the oldest message that is not acknowledged, and what is acknowledged beyond it is
-/// kept as ranges. After an opening, lanes begin with what lies between those as the backlog. So
-/// each stretch that is not finished costs a range, of which a consumer has 22 at least (114 where
-/// they lie close together): with more outages than that to catch up with, what was acknowledged
-/// between the oldest of them comes again after an opening, as the backlog's. How lanes are read is
-/// not stored.
-///
-/// # Space
-///
-/// The queue holds all messages from the oldest one of the backlog on, those that are acknowledged
-/// too, as far as [`max_bytes`](crate::Options::max_bytes) and
-/// [`max_age`](crate::Options::max_age) let it. When it drops messages, the oldest stretch loses
-/// them, and the backlog reports the gap.
-///
 /// ```
 /// # fn main() -> mmq::Result<()> {
 /// # let dir = tempfile::tempdir().unwrap();
@@ -198,6 +195,23 @@ impl LaneOptions {
 /// # Ok(())
 /// # }
 /// ```
+///
+/// # Durability
+///
+/// Nothing is stored but what an [acknowledgement](Delivery::ack) stores: the place of the consumer
+/// stays before the oldest message that is not acknowledged, and what is acknowledged beyond it is
+/// kept as ranges. After an opening, lanes begin with what lies between those as the backlog. So
+/// each stretch that is not finished costs a range, of which a consumer has 22 at least (114 where
+/// they lie close together): with more outages than that to catch up with, what was acknowledged
+/// between the oldest of them comes again after an opening, as the backlog's. How lanes are read is
+/// not stored.
+///
+/// # Space
+///
+/// The queue holds all messages from the oldest one of the backlog on, those that are acknowledged
+/// too, as far as [`max_bytes`](crate::Options::max_bytes) and
+/// [`max_age`](crate::Options::max_age) let it. When it drops messages, the oldest stretch loses
+/// them, and the backlog reports the gap.
 #[derive(Debug, Clone)]
 pub struct Lanes {
     engine: Arc<Engine<FileStorage>>,
@@ -217,6 +231,18 @@ impl Lanes {
     /// Hands out the next message of both lanes, as they [share](LaneOptions::share); `None` when
     /// neither has one that may be handed out now.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// # let lanes = queue.consumer("link")?.lanes(mmq::LaneOptions::new())?;
+    /// queue.enqueue("reading 17")?;
+    /// if let Some(reading) = lanes.receive()? {
+    ///     println!("{:?}, late: {}", reading.as_str(), reading.is_backlog());
+    ///     reading.ack()?;
+    /// }
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`Consumer::receive`](crate::Consumer::receive).
@@ -225,6 +251,17 @@ impl Lanes {
     }
 
     /// Hands out the next fresh message.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// # let lanes = queue.consumer("link")?.lanes(mmq::LaneOptions::new())?;
+    /// queue.enqueue("old")?;
+    /// lanes.jump()?;
+    /// queue.enqueue("new")?;
+    /// assert_eq!(lanes.receive_fresh()?.unwrap().as_str(), Ok("new"));
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -236,6 +273,17 @@ impl Lanes {
     /// Hands out the next message of the backlog, if its [rate](LaneOptions::backlog_rate) allows
     /// one now.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// # let lanes = queue.consumer("link")?.lanes(mmq::LaneOptions::new())?;
+    /// queue.enqueue("old")?;
+    /// lanes.jump()?;
+    /// queue.enqueue("new")?;
+    /// assert_eq!(lanes.receive_backlog()?.unwrap().as_str(), Ok("old"));
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`receive`](Self::receive).
@@ -244,6 +292,18 @@ impl Lanes {
     }
 
     /// As [`receive`](Self::receive), but waits up to `timeout`. Does not poll.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// # let lanes = queue.consumer("link")?.lanes(mmq::LaneOptions::new())?;
+    /// use std::time::Duration;
+    ///
+    /// if let Some(reading) = lanes.receive_timeout(Duration::from_millis(10))? {
+    ///     reading.ack()?;
+    /// }
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -254,6 +314,19 @@ impl Lanes {
 
     /// As [`receive_fresh`](Self::receive_fresh), but waits up to `timeout`.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// # let lanes = queue.consumer("link")?.lanes(mmq::LaneOptions::new())?;
+    /// use std::time::Duration;
+    ///
+    /// // One thread sends what is new, another one what is late.
+    /// if let Some(reading) = lanes.receive_fresh_timeout(Duration::from_millis(10))? {
+    ///     reading.ack()?;
+    /// }
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`receive_timeout`](Self::receive_timeout).
@@ -262,6 +335,18 @@ impl Lanes {
     }
 
     /// As [`receive_backlog`](Self::receive_backlog), but waits up to `timeout`.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// # let lanes = queue.consumer("link")?.lanes(mmq::LaneOptions::new())?;
+    /// use std::time::Duration;
+    ///
+    /// if let Some(late) = lanes.receive_backlog_timeout(Duration::from_millis(10))? {
+    ///     late.ack()?;
+    /// }
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -273,6 +358,17 @@ impl Lanes {
     /// Leaves what waits in the fresh lane behind, for the backlog: the lane goes on with the next
     /// message that is put in. Returns the numbers that were left; none when nothing waited.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// # let lanes = queue.consumer("link")?.lanes(mmq::LaneOptions::new())?;
+    /// queue.enqueue_batch(["a", "b"])?; // the link is down
+    /// assert_eq!(lanes.jump()?, 0..2);
+    /// queue.enqueue("c")?;
+    /// assert_eq!(lanes.receive_fresh()?.unwrap().as_str(), Ok("c"));
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Error::NotFound`] once the consumer was removed, [`Error::Closed`].
@@ -282,6 +378,16 @@ impl Lanes {
 
     /// The stretches of the backlog that have yet to be handed out, the oldest first. Messages in
     /// flight are in none. Empty once the queue is closed.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// # let lanes = queue.consumer("link")?.lanes(mmq::LaneOptions::new())?;
+    /// queue.enqueue_batch(["a", "b"])?;
+    /// lanes.jump()?;
+    /// assert_eq!(lanes.backlog(), [0..2]);
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     #[must_use]
     pub fn backlog(&self) -> Vec<Range<u64>> {
         self.consumer.backlog(&self.engine.core)

@@ -59,6 +59,14 @@ impl Message {
 
     /// The sequence number that [`enqueue`](crate::Queue::enqueue) returned: the message's
     /// identity, never used again in this queue.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// let seq = queue.enqueue("hello")?;
+    /// assert_eq!(queue.dequeue()?.unwrap().seq(), seq);
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     #[inline]
     #[must_use]
     pub fn seq(&self) -> u64 {
@@ -94,6 +102,16 @@ impl Message {
     }
 
     /// The bytes on their own; copies them when they were lent.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// # queue.enqueue("hello")?;
+    /// # let message = queue.dequeue()?.unwrap();
+    /// let bytes: Vec<u8> = message.into_vec(); // refers to nothing in the queue any more
+    /// assert_eq!(bytes, b"hello");
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     #[must_use]
     pub fn into_vec(self) -> Vec<u8> {
         match self.body {
@@ -103,6 +121,18 @@ impl Message {
     }
 
     /// The bytes as text.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// # queue.enqueue("hello")?;
+    /// # let message = queue.dequeue()?.unwrap();
+    /// match message.as_str() {
+    ///     Ok(text) => println!("{text}"),
+    ///     Err(_) => println!("{} bytes", message.len()),
+    /// }
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     ///
     /// # Errors
     ///

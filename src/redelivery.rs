@@ -16,24 +16,6 @@ use crate::storage::{FileStorage, Storage};
 /// Without any of this a message that is given back comes again at once and for ever, and one that
 /// is kept is never another worker's.
 ///
-/// # Attempts are stored
-///
-/// From [`set_redelivery`](crate::Consumer::set_redelivery) on, the queue stores before it delivers
-/// a message that the message is in flight, and how often it was given back. The death of the
-/// process counts as one attempt of each message that was in flight, of every consumer. So a
-/// message whose work ends the process each time is rejected after
-/// [`max_attempts`](Redelivery::max_attempts) deaths. The messages that are in flight beside it
-/// each time lose as many attempts: allow more of them than an innocent message may meet such
-/// deaths, or do dangerous work in a process of its own with
-/// [`set_max_in_flight(1)`](crate::Consumer::set_max_in_flight). A close counts against no message,
-/// nor does a power cut, which may also take counts back.
-///
-/// Four consumers of a queue have a row in the index for this. Those of a fifth are not counted
-/// over openings (an event says so). A row has room for at least 36 messages that were tried fewer
-/// than 32 times and are not done, and for 110 where their numbers lie close together. Counts
-/// beyond that, those of the highest numbers, are kept in memory only: an opening begins these anew
-/// (an event says so).
-///
 /// ```
 /// # fn main() -> mmq::Result<()> {
 /// # let dir = tempfile::tempdir().unwrap();
@@ -61,6 +43,24 @@ use crate::storage::{FileStorage, Storage};
 /// # Ok(())
 /// # }
 /// ```
+///
+/// # Attempts are stored
+///
+/// From [`set_redelivery`](crate::Consumer::set_redelivery) on, the queue stores before it delivers
+/// a message that the message is in flight, and how often it was given back. The death of the
+/// process counts as one attempt of each message that was in flight, of every consumer. So a
+/// message whose work ends the process each time is rejected after
+/// [`max_attempts`](Redelivery::max_attempts) deaths. The messages that are in flight beside it
+/// each time lose as many attempts: allow more of them than an innocent message may meet such
+/// deaths, or do dangerous work in a process of its own with
+/// [`set_max_in_flight(1)`](crate::Consumer::set_max_in_flight). A close counts against no message,
+/// nor does a power cut, which may also take counts back.
+///
+/// Four consumers of a queue have a row in the index for this. Those of a fifth are not counted
+/// over openings (an event says so). A row has room for at least 36 messages that were tried fewer
+/// than 32 times and are not done, and for 110 where their numbers lie close together. Counts
+/// beyond that, those of the highest numbers, are kept in memory only: an opening begins these anew
+/// (an event says so).
 #[derive(Debug, Clone, Default)]
 #[must_use]
 pub struct Redelivery {
@@ -72,6 +72,13 @@ pub struct Redelivery {
 
 impl Redelivery {
     /// No lease, no delay, any number of attempts.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// queue.set_redelivery(mmq::Redelivery::new())?; // from now on attempts are stored
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     pub fn new() -> Redelivery {
         Redelivery::default()
     }
@@ -80,6 +87,20 @@ impl Redelivery {
     /// as if it had been given back then. To acknowledge it later is
     /// [`Error::Expired`]. [`Delivery::extend`](crate::Delivery::extend) gives it more time. At
     /// least a millisecond.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// use std::time::Duration;
+    ///
+    /// queue.set_redelivery(mmq::Redelivery::new().lease(Duration::from_millis(5)))?;
+    /// queue.enqueue("resize picture 7")?;
+    /// let slow = queue.receive()?.expect("there is one");
+    /// let again = queue.receive_timeout(Duration::from_secs(60))?.expect("it comes again");
+    /// assert_eq!(again.seq(), slow.seq());
+    /// assert!(matches!(slow.ack(), Err(mmq::Error::Expired)));
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     pub fn lease(mut self, lease: Duration) -> Redelivery {
         self.lease = Some(lease);
         self
@@ -89,6 +110,19 @@ impl Redelivery {
     /// twice as long after each further one, at most `max`. Other messages pass it meanwhile.
     ///
     /// Delays are not stored: after an opening all messages come at once.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// use std::time::Duration;
+    ///
+    /// let (first, longest) = (Duration::from_secs(60), Duration::from_secs(3600));
+    /// queue.set_redelivery(mmq::Redelivery::new().backoff(first, longest))?;
+    /// queue.enqueue("resize picture 7")?;
+    /// queue.receive()?.expect("there is one").nack();
+    /// assert!(queue.receive()?.is_none()); // it comes again in a minute
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     pub fn backoff(mut self, first: Duration, max: Duration) -> Redelivery {
         self.backoff = Some((first, max));
         self
@@ -96,6 +130,19 @@ impl Redelivery {
 
     /// A message that was handed out `attempts` times in vain is
     /// [rejected](crate::Delivery::reject). At least 1.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// queue.set_redelivery(mmq::Redelivery::new().max_attempts(1))?;
+    /// queue.enqueue("a job that never works")?;
+    /// queue.receive()?.expect("there is one").nack();
+    /// match queue.receive() {
+    ///     Err(mmq::Error::Gap(gap)) => println!("{gap}"), // without dead letters it is given up
+    ///     other => panic!("{other:?}"),
+    /// }
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     pub fn max_attempts(mut self, attempts: u32) -> Redelivery {
         self.max_attempts = Some(attempts);
         self
@@ -114,6 +161,21 @@ impl Redelivery {
     ///
     /// The queue is kept open until the consumer gets another `Redelivery`, is removed, or its
     /// queue is closed.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// use mmq::{Queue, Redelivery};
+    /// use std::{sync::Arc, time::Duration};
+    ///
+    /// let failed = Arc::new(Queue::open(dir.path().join("failed"))?);
+    /// let queue = Queue::open(dir.path().join("jobs"))?;
+    /// queue.set_redelivery(Redelivery::new().dead_letters(Arc::clone(&failed)))?;
+    /// let seq = queue.enqueue("no job")?;
+    /// queue.receive()?.expect("there is one").reject()?;
+    /// let letter = failed.dequeue_timeout(Duration::from_secs(60))?.expect("it came");
+    /// assert_eq!(letter.origin().expect("a dead letter has one").seq, seq);
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     pub fn dead_letters(mut self, queue: Arc<Queue>) -> Redelivery {
         let engine = Arc::clone(queue.engine());
         self.dead_letters = Some(Arc::new(OtherQueue { engine, _kept_open: Some(queue) }));

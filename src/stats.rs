@@ -15,6 +15,14 @@ use crate::error::GapCause;
 /// they are right at once after reopening, also after a crash. Missing messages that no read has
 /// met yet, damaged ones for instance, count as held: see [`Queue::len`](crate::Queue::len). Totals
 /// count from this opening of the queue on.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let queue = mmq::Queue::open(dir.path())?;
+/// let mmq::Stats { messages, disk_bytes, lost_messages, .. } = queue.stats();
+/// println!("{messages} wait in {disk_bytes} bytes, {lost_messages} lost");
+/// # Ok::<(), mmq::Error>(())
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -105,6 +113,15 @@ pub struct Stats {
 /// They are counted as those of [`Stats`] are: right at a moment of their own while other threads
 /// go on, exact while none puts in or takes out, also at once after a reopening or a crash. Missing
 /// messages that no read has met yet count as held.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let queue = mmq::Queue::open(dir.path())?;
+/// for mmq::ConsumerStats { name, messages, in_flight, .. } in queue.consumer_stats() {
+///     println!("{name:?}: {messages} wait, {in_flight} in flight");
+/// }
+/// # Ok::<(), mmq::Error>(())
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ConsumerStats {

@@ -56,6 +56,19 @@ impl Consumer {
     /// time, over all handles of this consumer. `None`: no limit. The limit is not stored: every
     /// opening begins with none.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// # let workers = queue.consumer("workers")?;
+    /// workers.set_max_in_flight(1)?;
+    /// queue.enqueue_batch(["a", "b"])?;
+    /// let job = workers.receive()?.expect("there is one");
+    /// assert!(workers.receive()?.is_none()); // as long as that one is in flight
+    /// job.ack()?;
+    /// assert!(workers.receive()?.is_some());
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Error::InvalidArgument`] for 0, [`Error::NotFound`] once the consumer was removed,
@@ -69,6 +82,20 @@ impl Consumer {
     ///
     /// Deliveries that are in flight keep the lease that they have.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// # let workers = queue.consumer("workers")?;
+    /// use std::time::Duration;
+    ///
+    /// let (first, longest) = (Duration::from_secs(1), Duration::from_secs(600));
+    /// workers.set_redelivery(mmq::Redelivery::new().backoff(first, longest).max_attempts(5))?;
+    /// queue.enqueue("resize picture 7")?;
+    /// workers.receive()?.expect("there is one").nack();
+    /// assert!(workers.receive()?.is_none()); // it comes again in a second
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Error::InvalidArgument`] for a lease below a millisecond, a first delay above the longest,
@@ -81,6 +108,18 @@ impl Consumer {
     }
 
     /// How many messages are in flight: received, neither acknowledged nor given back.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// # let workers = queue.consumer("workers")?;
+    /// queue.enqueue("resize picture 7")?;
+    /// let job = workers.receive()?.expect("there is one");
+    /// assert_eq!(workers.in_flight(), 1);
+    /// job.ack()?;
+    /// assert_eq!(workers.in_flight(), 0);
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     #[must_use]
     pub fn in_flight(&self) -> u64 {
         self.consumer.in_flight(&self.engine.core)
@@ -91,6 +130,20 @@ impl Consumer {
     ///
     /// With [`Fresh::Age`](crate::Fresh::Age) each enqueue takes the time from now on, and the
     /// queue begins a new segment each eighth of that age, until it is closed.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// use mmq::{Fresh, LaneOptions};
+    ///
+    /// let link = queue.consumer("link")?;
+    /// let lanes = link.lanes(LaneOptions::new().fresh_within(Fresh::Messages(1_000)))?;
+    /// queue.enqueue("reading 17")?;
+    /// let reading = lanes.receive()?.expect("there is one");
+    /// assert!(!reading.is_backlog());
+    /// reading.ack()?;
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -105,6 +158,14 @@ impl Consumer {
 /// # Name, place and figures
 impl Consumer {
     /// The consumer's name.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// # let workers = queue.consumer("workers")?;
+    /// assert_eq!(workers.name(), "workers");
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     #[must_use]
     pub fn name(&self) -> &str {
         self.consumer.name()
@@ -114,12 +175,32 @@ impl Consumer {
     /// messages in flight included.
     ///
     /// As exact as [`Queue::len`](crate::Queue::len).
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// # let workers = queue.consumer("workers")?;
+    /// queue.enqueue_batch(["a", "b"])?;
+    /// workers.dequeue()?;
+    /// assert_eq!(workers.len(), 1);
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     #[must_use]
     pub fn len(&self) -> u64 {
         self.consumer.len(&self.engine.core)
     }
 
     /// Whether no message waits for this consumer.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// # let workers = queue.consumer("workers")?;
+    /// assert!(workers.is_empty());
+    /// queue.enqueue("a message")?;
+    /// assert!(!workers.is_empty());
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -153,6 +234,17 @@ impl Consumer {
     /// nothing any more. Where acknowledgements or attempts are stored, the calling thread erases
     /// them on the disk first, with one sync of the index.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// # let workers = queue.consumer("workers")?;
+    /// queue.enqueue_batch(["a", "b", "c"])?;
+    /// assert_eq!(workers.dequeue_batch(3)?.len(), 3);
+    /// workers.seek(1)?; // as long as its segment is there
+    /// assert_eq!(workers.dequeue()?.unwrap().as_str(), Ok("b"));
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// The place stays in each case. [`Error::NotFound`] when the queue does not hold that message,
@@ -165,6 +257,18 @@ impl Consumer {
 
     /// Makes a new consumer called `name` at this one's place. Messages that this one has not
     /// acknowledged come to the new one too.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// # let workers = queue.consumer("workers")?;
+    /// queue.enqueue_batch(["a", "b"])?;
+    /// workers.dequeue()?;
+    /// let trial = workers.fork("trial")?;
+    /// assert_eq!(trial.dequeue()?.unwrap().as_str(), Ok("b"));
+    /// assert_eq!(workers.len(), 1); // this consumer stands where it stood
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -14,6 +14,18 @@ use crate::message::Message;
 impl Consumer {
     /// Takes the next message; `None` when there is none.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// # let workers = queue.consumer("workers")?;
+    /// let audit = queue.consumer("audit")?;
+    /// queue.enqueue("a message")?;
+    /// assert_eq!(workers.dequeue()?.unwrap().as_str(), Ok("a message"));
+    /// assert!(workers.dequeue()?.is_none()); // empty is no error
+    /// assert_eq!(audit.len(), 1); // the other consumer has yet to read it
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
+    ///
     /// # Durability
     ///
     /// As [`Queue::dequeue`](crate::Queue::dequeue).
@@ -28,6 +40,16 @@ impl Consumer {
     }
 
     /// The next message, which stays in the queue; `None` when there is none.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// # let workers = queue.consumer("workers")?;
+    /// queue.enqueue("a message")?;
+    /// assert_eq!(workers.peek()?.unwrap().as_str(), Ok("a message"));
+    /// assert_eq!(workers.len(), 1); // it is still there
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -48,6 +70,18 @@ impl Consumer {
     /// The other reading methods may be used beside `receive`: `dequeue` is `receive` and `ack` at
     /// once (the limit does not apply to it); `peek` and `skip` look at and take the message that
     /// `dequeue` would take. All three pass over messages in flight.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// # let workers = queue.consumer("workers")?;
+    /// queue.enqueue("resize picture 7")?;
+    /// if let Some(job) = workers.receive()? {
+    ///     println!("{:?}, attempt {}", job.as_str(), job.attempts()); // does the work
+    ///     job.ack()?; // dropped without this, the message comes again
+    /// }
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     ///
     /// # Durability
     ///
@@ -79,11 +113,6 @@ impl Consumer {
     /// or to acknowledge later, use [`receive_timeout`](Self::receive_timeout) with
     /// [`past_gaps`](crate::past_gaps).
     ///
-    /// # Errors
-    ///
-    /// Those of `work`. Those of [`receive`](Self::receive), except [`Error::Gap`], and of
-    /// [`ack`](Delivery::ack), converted into the error type of `work`.
-    ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
@@ -104,6 +133,11 @@ impl Consumer {
     ///     Ok(())
     /// }
     /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of `work`. Those of [`receive`](Self::receive), except [`Error::Gap`], and of
+    /// [`ack`](Delivery::ack), converted into the error type of `work`.
     pub fn for_each<E: From<Error>>(
         &self,
         work: impl FnMut(&Delivery) -> Result<(), E>,
@@ -117,6 +151,19 @@ impl Consumer {
 impl Consumer {
     /// As [`Queue::dequeue_timeout`](crate::Queue::dequeue_timeout).
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// # let workers = queue.consumer("workers")?;
+    /// use std::time::Duration;
+    ///
+    /// match workers.dequeue_timeout(Duration::from_millis(10))? {
+    ///     Some(message) => println!("{:?}", message.as_str()),
+    ///     None => println!("nothing came in ten milliseconds"),
+    /// }
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`dequeue`](Self::dequeue); [`Error::Closed`] when the queue is closed meanwhile.
@@ -127,6 +174,20 @@ impl Consumer {
     /// As [`receive`](Self::receive), but waits up to `timeout`: for a message, and until fewer
     /// messages than [allowed](Self::set_max_in_flight) are in flight. Does not poll.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// # let workers = queue.consumer("workers")?;
+    /// use std::time::Duration;
+    ///
+    /// let wait = Duration::from_millis(10);
+    /// let received = mmq::past_gaps(|| workers.receive_timeout(wait), |gap| eprintln!("{gap}"))?;
+    /// if let Some(job) = received {
+    ///     job.ack()?;
+    /// }
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`dequeue_timeout`](Self::dequeue_timeout).
@@ -136,6 +197,16 @@ impl Consumer {
 
     /// As [`Queue::dequeue_batch`](crate::Queue::dequeue_batch).
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// # let workers = queue.consumer("workers")?;
+    /// queue.enqueue_batch(["a", "b", "c"])?;
+    /// let messages = workers.dequeue_batch(2)?;
+    /// assert_eq!((messages.len(), workers.len()), (2, 1));
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`dequeue`](Self::dequeue).
@@ -144,6 +215,17 @@ impl Consumer {
     }
 
     /// As [`Queue::dequeue_into`](crate::Queue::dequeue_into).
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// # let workers = queue.consumer("workers")?;
+    /// queue.enqueue("a message")?;
+    /// let mut buffer = Vec::with_capacity(1024);
+    /// assert_eq!(workers.dequeue_into(&mut buffer)?, Some(0));
+    /// assert_eq!(buffer, b"a message");
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -155,6 +237,17 @@ impl Consumer {
 
     /// As [`Queue::peek_into`](crate::Queue::peek_into).
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// # let workers = queue.consumer("workers")?;
+    /// queue.enqueue("a message")?;
+    /// let mut buffer = Vec::with_capacity(1024);
+    /// assert_eq!(workers.peek_into(&mut buffer)?, Some(0));
+    /// assert_eq!((&buffer[..], workers.len()), (&b"a message"[..], 1));
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`peek`](Self::peek).
@@ -165,6 +258,16 @@ impl Consumer {
 
     /// As [`Queue::skip`](crate::Queue::skip).
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// # let workers = queue.consumer("workers")?;
+    /// queue.enqueue_batch(["unwanted", "wanted"])?;
+    /// assert_eq!(workers.skip()?, Some(0));
+    /// assert_eq!(workers.dequeue()?.unwrap().as_str(), Ok("wanted"));
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`dequeue`](Self::dequeue).
@@ -174,6 +277,18 @@ impl Consumer {
     }
 
     /// As [`Queue::iter`](crate::Queue::iter).
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// # let workers = queue.consumer("workers")?;
+    /// queue.enqueue_batch(["a", "b"])?;
+    /// for message in workers.iter().past_gaps(|gap| eprintln!("{gap}")) {
+    ///     println!("{:?}", message?.as_str());
+    /// }
+    /// assert_eq!(workers.len(), 2); // both are still there
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     pub fn iter(&self) -> Iter {
         Iter::new(Ahead::new(&self.engine, &self.consumer))
     }

@@ -15,6 +15,21 @@ impl Consumer {
     /// unreported gap waits for this consumer, and once the queue is closed. The first call makes
     /// it. Do not read from it or write to it.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// # let workers = queue.consumer("workers")?;
+    /// use rustix::event::{PollFd, PollFlags, poll};
+    ///
+    /// queue.enqueue("a message")?;
+    /// // With the descriptors of sockets, as a rule.
+    /// let mut ready = [PollFd::from_borrowed_fd(workers.ready_fd()?, PollFlags::IN)];
+    /// poll(&mut ready, None).unwrap();
+    /// assert!(ready[0].revents().contains(PollFlags::IN));
+    /// assert!(workers.dequeue()?.is_some());
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Error::Io`] when the system has no descriptor left, [`Error::Closed`].
@@ -25,6 +40,19 @@ impl Consumer {
     /// A future that takes the next message. It waits without a thread, on any executor.
     ///
     /// Dropping the future before it is done changes nothing.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// # let workers = queue.consumer("workers")?;
+    /// # pollster::block_on(async {
+    /// queue.enqueue("a message")?;
+    /// let message = workers.recv().await?;
+    /// assert_eq!(message.as_str(), Ok("a message"));
+    /// # Ok::<(), mmq::Error>(())
+    /// # })?;
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -38,6 +66,20 @@ impl Consumer {
 
     /// A future of the next delivery: as [`receive`](Self::receive), but waits.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// # let workers = queue.consumer("workers")?;
+    /// # pollster::block_on(async {
+    /// queue.enqueue("resize picture 7")?;
+    /// let job = workers.recv_delivery().await?;
+    /// println!("{:?}", job.as_str()); // does the work
+    /// job.ack()?;
+    /// # Ok::<(), mmq::Error>(())
+    /// # })?;
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// The future yields those of [`recv`](Self::recv).
@@ -48,6 +90,17 @@ impl Consumer {
     }
 
     /// A stream that takes all messages from the next one on.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// # let workers = queue.consumer("workers")?;
+    /// queue.enqueue("a message")?;
+    /// // (In a task, with `StreamExt` of the crate `futures`: `messages.next().await`.)
+    /// let mut messages = futures_executor::block_on_stream(workers.messages());
+    /// assert_eq!(messages.next().unwrap()?.as_str(), Ok("a message"));
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     pub fn messages(&self) -> crate::Messages {

@@ -21,6 +21,19 @@ use crate::storage::{Storage, StorageFile, read_full};
 const PIECE: u64 = 1 << 20;
 
 /// Which id a copy gets: [`Queue::copy_to`](crate::Queue::copy_to).
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let queue = mmq::Queue::open(dir.path())?;
+/// use mmq::CopiedId;
+/// use std::ops::ControlFlow;
+///
+/// let backup = dir.path().join("../backup");
+/// # let backup = tempfile::tempdir().unwrap().path().join("backup");
+/// queue.copy_to(&backup, CopiedId::Same, |_, _| ControlFlow::Continue(()))?;
+/// # std::fs::remove_dir_all(backup.parent().unwrap()).unwrap();
+/// # Ok::<(), mmq::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CopiedId {
     /// A new id. Queue and copy are two queues, and programs may use both.

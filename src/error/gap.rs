@@ -46,6 +46,19 @@ pub fn past_gaps<T>(mut read: impl FnMut() -> Result<T>, mut on_gap: impl FnMut(
 ///
 /// The read that reaches it returns [`Error::Gap`] once, and the next read continues behind it: see
 /// [`past_gaps`].
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let queue = mmq::Queue::open(dir.path())?;
+/// match queue.dequeue() {
+///     Ok(message) => println!("{message:?}"),
+///     Err(mmq::Error::Gap(mmq::Gap { first, last, cause })) => {
+///         eprintln!("messages {first} to {last} are missing: {cause}");
+///     }
+///     Err(error) => return Err(error),
+/// }
+/// # Ok::<(), mmq::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Gap {
     /// The first missing sequence number.
@@ -62,6 +75,14 @@ impl Gap {
     /// With [`GapCause::Reserved`] it counts sequence numbers that probably no message ever had:
     /// the queue reserves numbers ahead so that it never uses one twice, and after a power cut
     /// leaves those unused that no known message had.
+    ///
+    /// ```
+    /// use mmq::{Gap, GapCause};
+    ///
+    /// let gap = Gap { first: 7, last: 9, cause: GapCause::Damaged };
+    /// assert_eq!(gap.count(), 3);
+    /// assert_eq!(gap.to_string(), "messages 7 to 9 will never come: damaged");
+    /// ```
     #[must_use]
     pub fn count(&self) -> u64 {
         (self.last - self.first).saturating_add(1)
@@ -86,6 +107,16 @@ impl fmt::Display for Gap {
 }
 
 /// Why messages are missing.
+///
+/// ```
+/// use mmq::{Gap, GapCause};
+///
+/// /// Whether somebody should look at the disk.
+/// fn is_alarming(gap: &Gap) -> bool {
+///     matches!(gap.cause, GapCause::Damaged | GapCause::Unflushed)
+/// }
+/// # assert!(!is_alarming(&Gap { first: 0, last: 0, cause: GapCause::Expired }));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum GapCause {

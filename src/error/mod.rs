@@ -30,6 +30,13 @@ use refused::refused_by;
 use text::{Absent, Holder, Longest, Of, Passed, Since};
 
 /// The result of every call that can fail.
+///
+/// ```
+/// fn log(queue: &mmq::Queue, line: &str) -> mmq::Result<()> {
+///     queue.enqueue(line)?;
+///     Ok(())
+/// }
+/// ```
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Everything that can go wrong, with the values and paths involved.
@@ -48,6 +55,19 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// system's own error is the field [`source`](Error::Io::source) of [`Error::Io`].
 ///
 /// Match with `..`: variants may get more fields.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// use mmq::Error;
+///
+/// match mmq::Queue::open(dir.path()) {
+///     Ok(queue) => println!("{} messages wait", queue.len()),
+///     Err(Error::Locked { pid, .. }) => eprintln!("process {pid} has the queue"),
+///     Err(error) if error.is_full() => eprintln!("make room first: {error}"),
+///     Err(error) => return Err(error),
+/// }
+/// # Ok::<(), mmq::Error>(())
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -336,6 +356,14 @@ impl Error {
     /// Returns whether the call failed for lack of space: [`Error::Full`], or an [`Error::Io`] from
     /// a full disk or an exceeded quota. `false` for a flush that failed for lack of space: the
     /// bytes that it should have made durable may be lost.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let queue = mmq::Options::new().max_bytes(1 << 20).open(dir.path())?;
+    /// let error = (0..1_000).find_map(|_| queue.enqueue([0; 10_000]).err()).expect("it is full");
+    /// assert!(error.is_full(), "{error}");
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     #[must_use]
     pub fn is_full(&self) -> bool {
         match self {

@@ -39,8 +39,17 @@ pub(crate) use segment::*;
 
 /// The newest version that this library reads and writes. A queue keeps version 1 until it stores
 /// something that needs a higher one.
+///
+/// ```
+/// println!("reads files up to format version {}", mmq::FORMAT_VERSION);
+/// ```
 pub const FORMAT_VERSION: u32 = Version::Origins as u32;
 /// The longest message, in bytes: 4 GiB - 1.
+///
+/// ```
+/// let file = vec![0u8; 1_000];
+/// assert!(file.len() as u64 <= mmq::MAX_MESSAGE_LEN);
+/// ```
 pub const MAX_MESSAGE_LEN: u64 = u32::MAX as u64;
 
 /// Smallest and largest arena in bytes.

@@ -12,6 +12,17 @@ mod origin_at {
 pub(crate) const ORIGIN_LEN: usize = 32;
 
 /// The message from which a dead letter was made: [`Message::origin`](crate::Message::origin).
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let queue = mmq::Queue::open(dir.path())?;
+/// # let dead_letters = queue;
+/// let letter = dead_letters.peek()?;
+/// if let Some(mmq::Origin { seq, attempts, .. }) = letter.and_then(|letter| letter.origin()) {
+///     println!("message {seq} of the other queue failed {attempts} times");
+/// }
+/// # Ok::<(), mmq::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Origin {

@@ -6,6 +6,14 @@ use std::time::Duration;
 use crate::error::{Gap, GapCause};
 
 /// An error of the far side's client.
+///
+/// ```
+/// use mmq::forward::{FarError, Trouble};
+///
+/// let error: FarError = "no such stream: EVENTS".into();
+/// let trouble = Trouble::Lost(error);
+/// # drop(trouble);
+/// ```
 pub type FarError = Box<dyn std::error::Error + Send + Sync>;
 
 /// One engine to which a forwarder sends messages. All calls block; an asynchronous client needs a
@@ -128,6 +136,16 @@ impl<D: Destination + ?Sized> Destination for Box<D> {
 
 /// The queue and lane that messages come from. Each source has its own chain of numbers at the far
 /// side.
+///
+/// ```
+/// use mmq::forward::{Source, SourceLane};
+///
+/// let mut source = Source { queue_id: [7; 16], name: "agent".into(), lane: SourceLane::All };
+/// assert_eq!(source.key(), "agent");
+/// assert_eq!(source.queue_hex(), "07070707070707070707070707070707");
+/// source.lane = SourceLane::Backlog;
+/// assert_eq!(source.key(), "agent.backfill");
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Source {
     /// [`Queue::id`](crate::Queue::id).
@@ -154,6 +172,13 @@ impl Source {
 
 /// Which messages of a queue belong to a source. Numbers rise within each lane, but not over both,
 /// so each lane is a separate source.
+///
+/// ```
+/// use mmq::forward::SourceLane;
+///
+/// assert_eq!(SourceLane::All.suffix(), "");
+/// assert_eq!(SourceLane::Fresh.suffix(), ".live");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SourceLane {
@@ -179,6 +204,16 @@ impl SourceLane {
 }
 
 /// What the far side holds of a source.
+///
+/// ```
+/// use mmq::forward::Held;
+///
+/// /// What a table of the far side holds, by its last row.
+/// fn held(last: Option<(u64, u32)>) -> Held {
+///     last.map_or(Held::Nothing, |(seq, sum)| Held::Until { seq, sum: Some(sum) })
+/// }
+/// # held(None);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Held {
     /// No message, and no trace of earlier ones.
@@ -195,6 +230,15 @@ pub enum Held {
 }
 
 /// One message to send.
+///
+/// ```
+/// use mmq::forward::Outgoing;
+///
+/// fn headers(message: &Outgoing<'_>) -> [String; 3] {
+///     let missing: Vec<_> = message.missing_before.iter().map(|it| it.to_string()).collect();
+///     [message.seq.to_string(), format!("{:08x}", message.sum), missing.join(", ")]
+/// }
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Outgoing<'a> {
     /// Its number.
@@ -210,6 +254,14 @@ pub struct Outgoing<'a> {
 }
 
 /// The kind of an [`Outgoing`].
+///
+/// ```
+/// use mmq::forward::{Outgoing, OutgoingKind};
+///
+/// fn body<'a>(message: &Outgoing<'a>) -> Option<&'a [u8]> {
+///     (message.kind == OutgoingKind::Message).then_some(message.bytes)
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutgoingKind {
     /// A message of the queue.
@@ -222,6 +274,14 @@ pub enum OutgoingKind {
 }
 
 /// Numbers that will never reach the far side, and the reason.
+///
+/// ```
+/// use mmq::GapCause;
+/// use mmq::forward::{MissingCause, MissingNumbers};
+///
+/// let missing = MissingNumbers { first: 7, last: 9, cause: MissingCause::Gap(GapCause::Damaged) };
+/// assert_eq!(missing.to_string(), "7-9 damaged");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct MissingNumbers {
     /// The first one.
@@ -247,6 +307,12 @@ impl fmt::Display for MissingNumbers {
 }
 
 /// Why numbers are missing at the far side.
+///
+/// ```
+/// use mmq::forward::MissingCause;
+///
+/// assert_eq!(MissingCause::LostThere.word(), "lost-there");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MissingCause {
@@ -276,6 +342,20 @@ impl MissingCause {
 }
 
 /// What went wrong. Each ends the session; the next one begins with [`Destination::resume`].
+///
+/// ```
+/// use mmq::forward::Trouble;
+/// use std::io::{Error, ErrorKind};
+/// use std::time::Duration;
+///
+/// fn trouble(error: Error) -> Trouble {
+///     match error.kind() {
+///         ErrorKind::PermissionDenied => Trouble::Lost(error.into()),
+///         _ => Trouble::Again(error.into(), Duration::from_secs(1)),
+///     }
+/// }
+/// # trouble(Error::other("down"));
+/// ```
 #[derive(Debug)]
 pub enum Trouble {
     /// A later try may succeed, but not before this time has passed (at least the forwarder's own
@@ -294,6 +374,13 @@ pub enum Trouble {
 }
 
 /// What the far side accepts.
+///
+/// ```
+/// use mmq::forward::Limits;
+///
+/// let limits = Limits { longest: 1 << 20, ..Limits::default() };
+/// assert_eq!(limits.send_messages, 500);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// The longest message, in bytes. Longer ones count as rejected for good without being sent.

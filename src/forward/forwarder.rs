@@ -26,11 +26,16 @@ const TICK: Duration = Duration::from_millis(50);
 /// It does not keep its queue open: once that is closed, the forwarder ends. Producers and other
 /// consumers work meanwhile.
 ///
-/// ```no_run
-/// use mmq::forward::{Destination, Forwarder};
+/// ```
+/// use mmq::forward::{Destination, Forwarder, Halt, IfForgotten, OnRefused, TellGaps};
 ///
-/// fn forward(queue: &mmq::Queue, far: impl Destination) -> Result<(), mmq::forward::Halt> {
-///     let forwarder = Forwarder::new(queue, "forward", far)?.keep(1_000, 16 << 20);
+/// fn forward(queue: &mmq::Queue, far: impl Destination) -> Result<(), Halt> {
+///     let forwarder = Forwarder::new(queue, "forward", far)?
+///         .name("agent-7")
+///         .keep(100_000, 64 << 20)
+///         .on_refused(OnRefused::Skip)
+///         .if_forgotten(IfForgotten::Resend)
+///         .gaps(TellGaps::Header);
 ///     let (stop, watch) = (forwarder.stop(), forwarder.watch());
 ///     std::thread::scope(|scope| {
 ///         let forwarding = scope.spawn(|| forwarder.run());
@@ -94,6 +99,16 @@ impl<D: Destination> Forwarder<D> {
     }
 
     /// Sets all options at once.
+    ///
+    /// ```
+    /// use mmq::forward::{Destination, ForwardOptions, Forwarder};
+    ///
+    /// fn with_long_pauses<D: Destination>(forwarder: Forwarder<D>) -> Forwarder<D> {
+    ///     let mut options = ForwardOptions::default();
+    ///     options.longest_pause = std::time::Duration::from_secs(600);
+    ///     forwarder.options(options)
+    /// }
+    /// ```
     #[must_use]
     pub fn options(mut self, options: ForwardOptions) -> Forwarder<D> {
         self.options = options;
@@ -159,6 +174,15 @@ impl<D: Destination> Forwarder<D> {
     }
 
     /// Forwards until the far side has acknowledged all messages of the queue, or it is stopped.
+    ///
+    /// ```
+    /// use mmq::forward::{Destination, ForwardEnd, Forwarder, Halt};
+    ///
+    /// fn send_all(queue: &mmq::Queue, far: impl Destination) -> Result<bool, Halt> {
+    ///     let end = Forwarder::new(queue, "forward", far)?.once()?;
+    ///     Ok(end == ForwardEnd::Drained)
+    /// }
+    /// ```
     ///
     /// # Errors
     ///
@@ -235,6 +259,18 @@ enum Until {
 }
 
 /// How a forwarder ended without an error.
+///
+/// ```
+/// use mmq::forward::{Destination, ForwardEnd, Forwarder, Halt};
+///
+/// fn run<D: Destination>(forwarder: Forwarder<D>) -> Result<(), Halt> {
+///     match forwarder.run()? {
+///         ForwardEnd::Stopped => println!("stopped as told"),
+///         end => println!("ended: {end:?}"),
+///     }
+///     Ok(())
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ForwardEnd {
@@ -247,6 +283,18 @@ pub enum ForwardEnd {
 }
 
 /// Stops a forwarder: [`Forwarder::stop`].
+///
+/// ```
+/// use mmq::forward::{Destination, Forwarder};
+///
+/// fn stop_at_enter<D: Destination>(forwarder: &Forwarder<D>) {
+///     let stop = forwarder.stop();
+///     std::thread::spawn(move || {
+///         let _ = std::io::stdin().read_line(&mut String::new());
+///         stop.stop();
+///     });
+/// }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct Stop(Arc<(Mutex<bool>, Condvar)>);
 
@@ -271,6 +319,14 @@ impl Stop {
 }
 
 /// Reports the progress of a forwarder: [`Forwarder::watch`].
+///
+/// ```
+/// use mmq::forward::ForwardWatch;
+///
+/// fn report(watch: &ForwardWatch) {
+///     println!("{}", watch.progress()); // "sending: 70 sent, 50 acknowledged, 20 to go"
+/// }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct ForwardWatch(Arc<Mutex<ForwardProgress>>);
 
@@ -302,6 +358,14 @@ impl ForwardWatch {
 }
 
 /// The progress of a forwarder. Counts are of this run.
+///
+/// ```
+/// use mmq::forward::ForwardProgress;
+///
+/// fn is_behind(progress: &ForwardProgress) -> bool {
+///     progress.lag > 10_000 || progress.trouble.is_some()
+/// }
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ForwardProgress {
@@ -326,6 +390,14 @@ pub struct ForwardProgress {
 }
 
 /// The activity of a forwarder.
+///
+/// ```
+/// use mmq::forward::{ForwardState, ForwardWatch};
+///
+/// fn is_down(watch: &ForwardWatch) -> bool {
+///     watch.progress().state == ForwardState::Pausing
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum ForwardState {

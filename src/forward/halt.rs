@@ -5,6 +5,18 @@ use crate::forward::destination::FarError;
 
 /// Why a forwarder stops and a person must intervene. No message is lost: those that the far side
 /// has not acknowledged wait in the queue.
+///
+/// ```
+/// use mmq::forward::{Destination, Forwarder, Halt};
+///
+/// fn run<D: Destination>(forwarder: Forwarder<D>) {
+///     match forwarder.run() {
+///         Ok(_) => {}
+///         Err(Halt::OlderCopy { seq, .. }) => eprintln!("a restored backup? {seq} is there already"),
+///         Err(halt) => eprintln!("{halt}"),
+///     }
+/// }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Halt {

@@ -6,6 +6,18 @@ use std::time::Duration;
 use crate::queue::Queue;
 
 /// What the forwarder does with a message that the far side rejects for good.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let queue = mmq::Queue::open(dir.path())?;
+/// use mmq::forward::OnRefused;
+/// use std::sync::Arc;
+///
+/// let refused = Arc::new(queue); // another queue than the one that is forwarded
+/// let on_refused = OnRefused::DeadLetters(Arc::clone(&refused));
+/// # drop(on_refused);
+/// # Ok::<(), mmq::Error>(())
+/// ```
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub enum OnRefused {
@@ -21,6 +33,14 @@ pub enum OnRefused {
 
 /// What the forwarder does when the far side holds no message of the queue, although it had
 /// acknowledged some.
+///
+/// ```
+/// use mmq::forward::{Destination, Forwarder, IfForgotten};
+///
+/// fn that_fills_a_purged_stream<D: Destination>(forwarder: Forwarder<D>) -> Forwarder<D> {
+///     forwarder.keep(100_000, 1 << 30).if_forgotten(IfForgotten::Resend)
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IfForgotten {
@@ -33,6 +53,14 @@ pub enum IfForgotten {
 }
 
 /// How missing numbers are reported to the far side.
+///
+/// ```
+/// use mmq::forward::{Destination, Forwarder, TellGaps};
+///
+/// fn that_tells_at_once<D: Destination>(forwarder: Forwarder<D>) -> Forwarder<D> {
+///     forwarder.gaps(TellGaps::Message)
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum TellGaps {
@@ -47,6 +75,15 @@ pub enum TellGaps {
 }
 
 /// The options of a forwarder: the [`Forwarder`](super::Forwarder) has a method for each.
+///
+/// ```
+/// use mmq::forward::ForwardOptions;
+/// use std::time::Duration;
+///
+/// let mut options = ForwardOptions::default();
+/// options.patience = Duration::from_secs(5);
+/// assert_eq!(options.keep_messages, 10_000);
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ForwardOptions {

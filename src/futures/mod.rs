@@ -158,11 +158,27 @@ impl Drop for Wait {
 /// The thread that causes the wake (by an enqueue or a close, for instance) calls the waker without
 /// holding any of the queue's locks: the waker may call the queue. If the waker panics, the thread
 /// wakes the next future in line instead, and its call continues.
+///
+/// ```
+/// async fn print_next(queue: &mmq::Queue) -> mmq::Result<()> {
+///     let message = queue.recv().await?;
+///     println!("{:?}", message.as_str());
+///     Ok(())
+/// }
+/// ```
 #[must_use = "futures do nothing unless polled"]
 pub struct Recv(Wait);
 
 /// A future of the next delivery: [`Queue::recv_delivery`](crate::Queue::recv_delivery),
 /// [`Consumer::recv_delivery`](crate::Consumer::recv_delivery).
+///
+/// ```
+/// async fn work_once(workers: &mmq::Consumer) -> mmq::Result<()> {
+///     let job = workers.recv_delivery().await?;
+///     println!("{:?}", job.as_str()); // does the work
+///     job.ack()
+/// }
+/// ```
 #[must_use = "futures do nothing unless polled"]
 pub struct RecvDelivery(Wait);
 
@@ -217,6 +233,16 @@ pub struct Messages {
 /// flight](crate::Consumer::set_max_in_flight); it ends after [`Error::Closed`]. It returns gaps as
 /// errors between the deliveries, as [`Messages`] does. Dropping a delivery returns its message to
 /// the queue.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let queue = mmq::Queue::open(dir.path())?;
+/// queue.enqueue("resize picture 7")?;
+/// // (In a task, with `StreamExt` of the crate `futures`: `jobs.next().await`.)
+/// let mut jobs = futures_executor::block_on_stream(queue.deliveries());
+/// jobs.next().unwrap()?.ack()?;
+/// # Ok::<(), mmq::Error>(())
+/// ```
 #[must_use = "streams do nothing unless polled"]
 pub struct Deliveries {
     wait: Wait,

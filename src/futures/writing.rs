@@ -21,6 +21,13 @@ const LINE: u32 = 0;
 /// A future of a flush: [`Queue::flush_async`](crate::Queue::flush_async).
 ///
 /// Dropping it before it is ready does not affect others: the flush may run all the same.
+///
+/// ```
+/// async fn put_safely(queue: &mmq::Queue) -> mmq::Result<()> {
+///     queue.enqueue("order 17")?;
+///     queue.flush_async().await
+/// }
+/// ```
 #[must_use = "futures do nothing unless polled"]
 pub struct Flush(Flushing<FileStorage>);
 
@@ -134,6 +141,12 @@ impl<S: Storage> Drop for Flushing<S> {
 /// If it is dropped before it is ready, the message is not in the queue; or, if it already waits
 /// for a flush of [`flush_every_ops`](crate::Options::flush_every_ops), the message is in the
 /// queue, and may not be durable yet.
+///
+/// ```
+/// async fn put(queue: &mmq::Queue, message: Vec<u8>) -> mmq::Result<u64> {
+///     queue.enqueue_async(message).await // waits for room without a thread
+/// }
+/// ```
 #[must_use = "futures do nothing unless polled"]
 pub struct Enqueue<M>(Enqueuing<M, FileStorage>);
 

@@ -6,6 +6,18 @@ use crate::error::Gap;
 
 /// A damaged or inconsistent part of a queue's files:
 /// [`Inspector::verify`](crate::Inspector::verify).
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let dir = dir.path();
+/// # let queue = mmq::Queue::open(dir)?;
+/// # queue.enqueue("a message")?;
+/// # let inspector = mmq::Inspector::open(dir)?;
+/// let mut damaged = Vec::new();
+/// inspector.verify(|finding: mmq::Finding| damaged.push(finding.file))?;
+/// assert!(damaged.is_empty());
+/// # Ok::<(), mmq::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {

@@ -22,6 +22,17 @@ use crate::segment::Row;
 use crate::storage::Storage;
 
 /// The result of a verification: [`Inspector::verify`](crate::Inspector::verify).
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let dir = dir.path();
+/// # let queue = mmq::Queue::open(dir)?;
+/// # queue.enqueue("a message")?;
+/// # let inspector = mmq::Inspector::open(dir)?;
+/// let mmq::Verified { messages, bytes, .. } = inspector.verify(|_| ())?;
+/// assert_eq!((messages, bytes), (1, 9));
+/// # Ok::<(), mmq::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Verified {
@@ -40,6 +51,22 @@ pub struct Verified {
 }
 
 /// A step of [`Inspector::verify_while`](crate::Inspector::verify_while).
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let dir = dir.path();
+/// # let queue = mmq::Queue::open(dir)?;
+/// # queue.enqueue("a message")?;
+/// # let inspector = mmq::Inspector::open(dir)?;
+/// use std::ops::ControlFlow;
+///
+/// // Ends at the first finding.
+/// inspector.verify_while(|step| match step {
+///     mmq::VerifyStep::Finding(_) => ControlFlow::Break(()),
+///     _ => ControlFlow::Continue(()),
+/// })?;
+/// # Ok::<(), mmq::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum VerifyStep {

@@ -58,6 +58,22 @@ pub struct Inspector {
 }
 
 /// What [`Inspector::messages`] meets.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let dir = dir.path();
+/// # let queue = mmq::Queue::open(dir)?;
+/// # queue.enqueue("a message")?;
+/// # let inspector = mmq::Inspector::open(dir)?;
+/// for seen in inspector.messages(mmq::Start::Oldest) {
+///     match seen? {
+///         mmq::Seen::Message { message, segment_time } => println!("{message:?} {segment_time:?}"),
+///         mmq::Seen::Gap(gap) => println!("{gap}"),
+///         _ => {}
+///     }
+/// }
+/// # Ok::<(), mmq::Error>(())
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Seen {
@@ -83,6 +99,18 @@ pub enum Seen {
 impl Inspector {
     /// Looks at the queue in the directory `dir`.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let dir = dir.path();
+    /// # let queue = mmq::Queue::open(dir)?;
+    /// # queue.enqueue("a message")?;
+    /// # let inspector = mmq::Inspector::open(dir)?;
+    /// # drop(inspector);
+    /// let inspector = mmq::Inspector::open(dir)?; // takes no lock: the queue is open beside it
+    /// println!("{} messages wait", inspector.snapshot()?.messages);
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Error::NotFound`] when there is no such directory, and [`Error::Io`]. What is in the
@@ -100,6 +128,17 @@ impl Inspector {
     ///
     /// Of a queue in use all figures are of one moment, but for `disk_bytes` and `free_bytes`. It
     /// takes some hundred microseconds; where power was cut, as long as the next opening will.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let dir = dir.path();
+    /// # let queue = mmq::Queue::open(dir)?;
+    /// # queue.enqueue("a message")?;
+    /// # let inspector = mmq::Inspector::open(dir)?;
+    /// let snapshot = inspector.snapshot()?;
+    /// assert_eq!((snapshot.messages, snapshot.owner_pid), (1, Some(std::process::id())));
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -170,6 +209,17 @@ impl Inspector {
     ///
     /// Each message is copied and checked. The iterator returns `None` at the end, and goes on when
     /// asked again after new messages came. After an error it has ended for good.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let dir = dir.path();
+    /// # let queue = mmq::Queue::open(dir)?;
+    /// # queue.enqueue("a message")?;
+    /// # let inspector = mmq::Inspector::open(dir)?;
+    /// let newest = inspector.messages(mmq::Start::Seq(0)).last().expect("there is one")?;
+    /// assert!(matches!(newest, mmq::Seen::Message { message, .. } if message.seq() == 0));
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     #[must_use]
     pub fn messages(&self, from: Start) -> InspectedMessages<'_> {
         InspectedMessages { inspector: self, at: At::Start(from), source: None, failed: false }
@@ -178,6 +228,19 @@ impl Inspector {
     /// As [`messages`](Self::messages), from where the consumer stood in a [`Snapshot`]: all that
     /// its reads will report, and messages that it has acknowledged ahead. What was given up before
     /// it could read it comes as the gaps that its reads will report.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let dir = dir.path();
+    /// # let queue = mmq::Queue::open(dir)?;
+    /// # queue.enqueue("a message")?;
+    /// # let inspector = mmq::Inspector::open(dir)?;
+    /// queue.consumer("mail")?;
+    /// let snapshot = inspector.snapshot()?;
+    /// let mail = snapshot.consumers.iter().find(|it| it.name == "mail").expect("it is there");
+    /// assert_eq!(inspector.messages_for(mail).count(), 1);
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     #[must_use]
     pub fn messages_for(&self, consumer: &ConsumerSnapshot) -> InspectedMessages<'_> {
         let ConsumerSnapshot { position, next_seq: seq, .. } = *consumer;
@@ -190,6 +253,17 @@ impl Inspector {
     /// messages that it costs: those that would be reported as damaged to a consumer who begins
     /// at the oldest message. What a power cut took, or what was given up, is no damage:
     /// [`Snapshot::gaps`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let dir = dir.path();
+    /// # let queue = mmq::Queue::open(dir)?;
+    /// # queue.enqueue("a message")?;
+    /// # let inspector = mmq::Inspector::open(dir)?;
+    /// let verified = inspector.verify(|finding| println!("{finding}"))?;
+    /// assert_eq!((verified.messages, verified.findings), (1, 0));
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -239,6 +313,17 @@ impl Inspector {
 
     /// As [`verify`](Self::verify), without reading the messages.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let dir = dir.path();
+    /// # let queue = mmq::Queue::open(dir)?;
+    /// # queue.enqueue("a message")?;
+    /// # let inspector = mmq::Inspector::open(dir)?;
+    /// let verified = inspector.verify_headers(|finding| println!("{finding}"))?;
+    /// assert_eq!(verified.findings, 0);
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`verify`](Self::verify).
@@ -253,6 +338,20 @@ impl Inspector {
 }
 
 /// The messages of a queue that is looked at from outside: [`Inspector::messages`].
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let dir = dir.path();
+/// # let queue = mmq::Queue::open(dir)?;
+/// # queue.enqueue("a message")?;
+/// # let inspector = mmq::Inspector::open(dir)?;
+/// let mut messages: mmq::InspectedMessages<'_> = inspector.messages(mmq::Start::Oldest);
+/// assert!(messages.next().is_some());
+/// assert!(messages.next().is_none());
+/// queue.enqueue("another message")?;
+/// assert!(messages.next().is_some());
+/// # Ok::<(), mmq::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct InspectedMessages<'a> {
     inspector: &'a Inspector,

@@ -12,6 +12,18 @@ use crate::format::Figures;
 /// totals are those of [`stored_at`](Self::stored_at).
 ///
 /// [`Snapshot::owner`]: crate::Snapshot::owner
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let dir = dir.path();
+/// # let queue = mmq::Queue::open(dir)?;
+/// # queue.enqueue("a message")?;
+/// # let inspector = mmq::Inspector::open(dir)?;
+/// if let Some(owner) = inspector.snapshot()?.owner {
+///     println!("{} put in, {} refused", owner.enqueued, owner.refused);
+/// }
+/// # Ok::<(), mmq::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OwnerFigures {

@@ -13,6 +13,22 @@ use crate::recovery::Ended;
 use crate::storage::{FileStorage, Storage, StorageFile};
 
 /// Who has a queue, or how its last owner left it.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let dir = dir.path();
+/// # let queue = mmq::Queue::open(dir)?;
+/// # queue.enqueue("a message")?;
+/// # let inspector = mmq::Inspector::open(dir)?;
+/// use mmq::QueueState;
+///
+/// match inspector.snapshot()?.state {
+///     QueueState::Owned => println!("a process has it"),
+///     QueueState::Left | QueueState::Cut => println!("its process did not close it"),
+///     _ => println!("nobody has it"),
+/// }
+/// # Ok::<(), mmq::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum QueueState {
@@ -34,6 +50,17 @@ pub enum QueueState {
 /// Numbers are sequence numbers, times are those of this machine's clock, and sizes are bytes.
 ///
 /// [`Inspector::snapshot`]: crate::Inspector::snapshot
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let dir = dir.path();
+/// # let queue = mmq::Queue::open(dir)?;
+/// # queue.enqueue("a message")?;
+/// # let inspector = mmq::Inspector::open(dir)?;
+/// let mmq::Snapshot { messages, disk_bytes, state, .. } = inspector.snapshot()?;
+/// println!("{messages} wait in {disk_bytes} bytes; {state:?}");
+/// # Ok::<(), mmq::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Snapshot {
@@ -92,6 +119,18 @@ pub struct Snapshot {
 /// What an opening would make of a queue that nobody has: [`Inspector::as_opened`].
 ///
 /// [`Inspector::as_opened`]: crate::Inspector::as_opened
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let dir = dir.path();
+/// # let queue = mmq::Queue::open(dir)?;
+/// # queue.enqueue("a message")?;
+/// # let inspector = mmq::Inspector::open(dir)?;
+/// queue.close()?;
+/// let mmq::AsOpened { set_aside, removed, .. } = inspector.as_opened()?;
+/// assert!(set_aside.is_empty() && removed.is_empty());
+/// # Ok::<(), mmq::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AsOpened {
@@ -107,6 +146,20 @@ pub struct AsOpened {
 }
 
 /// A consumer at one moment.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let dir = dir.path();
+/// # let queue = mmq::Queue::open(dir)?;
+/// # queue.enqueue("a message")?;
+/// # let inspector = mmq::Inspector::open(dir)?;
+/// queue.consumer("mail")?;
+/// for consumer in inspector.snapshot()?.consumers {
+///     let mmq::ConsumerSnapshot { name, messages, oldest_age, .. } = consumer;
+///     println!("{name:?}: {messages} wait, the oldest for {oldest_age:?} at most");
+/// }
+/// # Ok::<(), mmq::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ConsumerSnapshot {
@@ -138,6 +191,20 @@ pub struct ConsumerSnapshot {
 
 /// Messages that a consumer's workers were handed and that are not done: each is with a worker, or
 /// was given back and comes again. [`ConsumerSnapshot::handed_out`].
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let dir = dir.path();
+/// # let queue = mmq::Queue::open(dir)?;
+/// # queue.enqueue("a message")?;
+/// # let inspector = mmq::Inspector::open(dir)?;
+/// for consumer in inspector.snapshot()?.consumers {
+///     if let Some(mmq::HandedOut { messages, first_seq, .. }) = consumer.handed_out {
+///         println!("{}: {messages} are out, from message {first_seq} on", consumer.name);
+///     }
+/// }
+/// # Ok::<(), mmq::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HandedOut {
@@ -152,6 +219,18 @@ pub struct HandedOut {
 impl Snapshot {
     /// The consumers, and where there is none the default one as its first read would make it: then
     /// every message held waits for it.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let dir = dir.path();
+    /// # let queue = mmq::Queue::open(dir)?;
+    /// # queue.enqueue("a message")?;
+    /// # let inspector = mmq::Inspector::open(dir)?;
+    /// for reader in inspector.snapshot()?.readers() {
+    ///     println!("{:?}: {} messages wait", reader.name, reader.messages);
+    /// }
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     #[must_use]
     pub fn readers(&self) -> &[ConsumerSnapshot] {
         if self.consumers.is_empty() { self.to_come.as_slice() } else { &self.consumers }

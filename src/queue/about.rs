@@ -14,6 +14,16 @@ use crate::storage::Storage;
 /// # Durability of single messages
 impl Queue {
     /// Returns the first sequence number not yet known to be durable.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// queue.enqueue_batch(["a", "b"])?;
+    /// assert_eq!(queue.durable_seq(), 0); // a power cut may take both
+    /// queue.flush()?;
+    /// assert_eq!(queue.durable_seq(), 2);
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     #[must_use]
     pub fn durable_seq(&self) -> u64 {
         if self.engine.core.forked() {
@@ -24,6 +34,15 @@ impl Queue {
 
     /// Makes sure that the message `seq` is durable: flushes if it is not yet. Threads that wait at
     /// the same time share one sync.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// let seq = queue.enqueue("order 17")?;
+    /// queue.wait_durable(seq)?; // flushes, unless another thread just did
+    /// assert!(queue.durable_seq() > seq);
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -59,12 +78,30 @@ impl Queue {
     /// has met yet: damaged ones, and those that a power cut destroyed in the middle of a segment.
     /// Then reads return fewer messages, and the figure is exact again once a read has reported the
     /// gap.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// queue.enqueue_batch(["a", "b"])?;
+    /// queue.dequeue()?;
+    /// assert_eq!(queue.len(), 1);
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     #[must_use]
     pub fn len(&self) -> u64 {
         self.engine.len()
     }
 
     /// Returns whether no message waits for the queue's own (default) consumer.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// assert!(queue.is_empty());
+    /// queue.enqueue("a message")?;
+    /// assert!(!queue.is_empty());
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     #[must_use]
     #[doc(alias = "IsEmpty")]
     pub fn is_empty(&self) -> bool {
@@ -75,12 +112,30 @@ impl Queue {
     ///
     /// Producers and consumers wait at most while this call reads a few words. Messages [in
     /// flight](Consumer::receive) count as waiting until they are acknowledged.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// queue.enqueue_batch(["a", "b"])?;
+    /// queue.dequeue()?;
+    /// let stats = queue.stats();
+    /// assert_eq!((stats.messages, stats.enqueued, stats.dequeued), (1, 2, 1));
+    /// println!("{stats}");
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.engine.stats()
     }
 
     /// Returns the queue's directory.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// println!("the queue in {}", queue.path().display());
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     #[must_use]
     pub fn path(&self) -> &Path {
         self.engine.core.storage.path()
@@ -90,6 +145,14 @@ impl Queue {
     /// opening. Together with a sequence number it identifies one message among those of all
     /// queues. A copy of the directory has the same id; [`copy_to`](Self::copy_to) can choose
     /// another.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// let id: String = queue.id().iter().map(|byte| format!("{byte:02x}")).collect();
+    /// assert_eq!(id.len(), 32);
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     #[must_use]
     pub fn id(&self) -> [u8; 16] {
         self.engine.core.index.queue_id

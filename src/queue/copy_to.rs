@@ -33,18 +33,6 @@ impl Queue {
     /// Calls `progress` with the number of bytes copied so far, and of all bytes to copy. When it
     /// breaks, the copying ends with an error.
     ///
-    /// # Durability
-    ///
-    /// Once the call has returned, the whole copy survives a power cut.
-    ///
-    /// # Errors
-    ///
-    /// In each case the queue is closed and unchanged, and nothing of the copy is left.
-    /// [`Error::InvalidArgument`] with `what` `"copy"` when `to` cannot be a new queue's directory.
-    /// [`Error::Locked`] while another process makes a copy there. [`Error::Io`] with `op` `"copy"`
-    /// when `progress` broke; [`is_full`](Error::is_full) when there is no room for the copy. As
-    /// [`close`](Self::close).
-    ///
     /// ```
     /// # fn main() -> mmq::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
@@ -62,6 +50,18 @@ impl Queue {
     /// # Ok(())
     /// # }
     /// ```
+    ///
+    /// # Durability
+    ///
+    /// Once the call has returned, the whole copy survives a power cut.
+    ///
+    /// # Errors
+    ///
+    /// In each case the queue is closed and unchanged, and nothing of the copy is left.
+    /// [`Error::InvalidArgument`] with `what` `"copy"` when `to` cannot be a new queue's directory.
+    /// [`Error::Locked`] while another process makes a copy there. [`Error::Io`] with `op` `"copy"`
+    /// when `progress` broke; [`is_full`](Error::is_full) when there is no room for the copy. As
+    /// [`close`](Self::close).
     pub fn copy_to(
         self,
         to: impl AsRef<Path>,

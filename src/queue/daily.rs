@@ -19,6 +19,14 @@ use crate::queue::Queue;
 impl Queue {
     /// Opens the queue in `dir` with the default [`Options`], creating it when there is none.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let dir = dir.path();
+    /// let queue = mmq::Queue::open(dir.join("spool"))?; // makes the directory, too
+    /// assert!(queue.is_empty());
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`Options::open`].
@@ -27,6 +35,17 @@ impl Queue {
     }
 
     /// Appends a message (bytes or text) to the queue and returns its sequence number.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// match queue.enqueue("reading 17") {
+    ///     Ok(seq) => println!("{seq} is in the queue"),
+    ///     Err(error) if error.is_full() => eprintln!("try again later: {error}"),
+    ///     Err(error) => return Err(error),
+    /// }
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     ///
     /// # Durability
     ///
@@ -55,6 +74,16 @@ impl Queue {
 
     /// Takes the next message; `None` when there is none.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// queue.enqueue("a message")?;
+    /// let message = queue.dequeue()?.expect("there is one");
+    /// assert_eq!((message.seq(), message.as_str()), (0, Ok("a message")));
+    /// assert!(queue.dequeue()?.is_none()); // empty is no error
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
+    ///
     /// # Durability
     ///
     /// After the death of the process no read returns the message again. After a power cut, reads
@@ -72,6 +101,15 @@ impl Queue {
     }
 
     /// Returns the next message, which stays in the queue; `None` when there is none.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// queue.enqueue("a message")?;
+    /// assert_eq!(queue.peek()?.unwrap().as_str(), Ok("a message"));
+    /// assert_eq!(queue.len(), 1); // it is still there
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -91,6 +129,16 @@ impl Queue {
     /// only what its consumers have not passed: so open all consumers before the first one reads.
     /// (The default consumer, which the queue's first read creates, is one of them.)
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// let (mail, audit) = (queue.consumer("mail")?, queue.consumer("audit")?);
+    /// queue.enqueue("order 17")?;
+    /// assert_eq!(mail.dequeue()?.unwrap().as_str(), Ok("order 17"));
+    /// assert_eq!(audit.dequeue()?.unwrap().as_str(), Ok("order 17")); // each sees every message
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Error::InvalidArgument`] for a bad name, [`Error::Io`] when there is no room for another
@@ -103,6 +151,15 @@ impl Queue {
     }
 
     /// Makes everything durable that was enqueued, taken or acknowledged before the call.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// let seq = queue.enqueue("order 17")?; // survives the death of the process
+    /// queue.flush()?; // survives a power cut
+    /// assert!(queue.durable_seq() > seq);
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     ///
     /// # Durability
     ///
@@ -145,6 +202,18 @@ impl Queue {
     /// out of an [`Arc`]; or let the last owner drop it. Dropping the queue does
     /// the same as `close`, but its errors are lost.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// use std::sync::Arc;
+    ///
+    /// let queue = Arc::new(queue);
+    /// let producer = Arc::clone(&queue);
+    /// std::thread::spawn(move || producer.enqueue("a message")).join().unwrap()?;
+    /// Arc::into_inner(queue).expect("no other thread has it any more").close()?;
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`flush`](Self::flush). The files are closed whatever it returns.
@@ -157,20 +226,17 @@ impl Queue {
 /// # More ways to open, and to put messages in
 impl Queue {
     /// The default options: change them, then [open](Options::open) the queue.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let queue = mmq::Queue::options().max_bytes(64 << 20).open(dir.path())?;
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     pub const fn options() -> Options {
         Options::new()
     }
 
     /// Appends all messages to the queue, or none, and returns their sequence numbers.
-    ///
-    /// # Durability
-    ///
-    /// All or none also after a process crash or a power cut.
-    ///
-    /// # Errors
-    ///
-    /// As [`enqueue`](Self::enqueue): none of the messages is in the queue, or, after a failed
-    /// flush, all are.
     ///
     /// ```
     /// # fn main() -> mmq::Result<()> {
@@ -180,6 +246,15 @@ impl Queue {
     /// # Ok(())
     /// # }
     /// ```
+    ///
+    /// # Durability
+    ///
+    /// All or none also after a process crash or a power cut.
+    ///
+    /// # Errors
+    ///
+    /// As [`enqueue`](Self::enqueue): none of the messages is in the queue, or, after a failed
+    /// flush, all are.
     #[doc(alias = "EnqueueBatch")]
     pub fn enqueue_batch<M: AsRef<[u8]>>(
         &self,
@@ -200,15 +275,6 @@ impl Queue {
     /// say. Usually copies them once, into the queue. Joins them in a buffer first when it must
     /// allocate space or begin a segment, or when the message is long enough for a write call.
     ///
-    /// # Durability
-    ///
-    /// As [`enqueue`](Self::enqueue).
-    ///
-    /// # Errors
-    ///
-    /// As [`enqueue`](Self::enqueue); [`Error::MessageTooLarge`] also when the parts are too long
-    /// together.
-    ///
     /// ```
     /// # fn main() -> mmq::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
@@ -221,6 +287,15 @@ impl Queue {
     /// # Ok(())
     /// # }
     /// ```
+    ///
+    /// # Durability
+    ///
+    /// As [`enqueue`](Self::enqueue).
+    ///
+    /// # Errors
+    ///
+    /// As [`enqueue`](Self::enqueue); [`Error::MessageTooLarge`] also when the parts are too long
+    /// together.
     pub fn enqueue_parts(&self, parts: &[IoSlice<'_>]) -> Result<u64> {
         let len = parts.iter().fold(0u64, |sum, part| sum.saturating_add(part.len() as u64));
         self.check_len(len)?;

@@ -23,6 +23,18 @@ impl Queue {
     /// Takes the next message, and waits for one up to `timeout`; `None` when none arrived. Does
     /// not poll.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// use std::time::Duration;
+    ///
+    /// match queue.dequeue_timeout(Duration::from_millis(10))? {
+    ///     Some(message) => println!("{:?}", message.as_str()),
+    ///     None => println!("nothing came in ten milliseconds"),
+    /// }
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`dequeue`](Self::dequeue); [`Error::Closed`] when the queue is closed meanwhile.
@@ -31,6 +43,15 @@ impl Queue {
     }
 
     /// Takes up to `max` messages without waiting for more to arrive.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// queue.enqueue_batch(["a", "b", "c"])?;
+    /// let messages = queue.dequeue_batch(100)?;
+    /// assert_eq!((messages.len(), messages[2].as_str()), (3, Ok("c")));
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -44,6 +65,17 @@ impl Queue {
     /// sequence number. Allocates nothing once the buffer is large enough. After an error the
     /// buffer may be empty.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// queue.enqueue_batch(["a", "b"])?;
+    /// let mut buffer = Vec::with_capacity(1024);
+    /// assert_eq!(queue.dequeue_into(&mut buffer)?, Some(0));
+    /// assert_eq!(queue.dequeue_into(&mut buffer)?, Some(1));
+    /// assert_eq!(buffer, b"b");
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`dequeue`](Self::dequeue).
@@ -56,6 +88,16 @@ impl Queue {
     /// returns the sequence number. Allocates nothing once the buffer is large enough. After an
     /// error the buffer may be empty.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// queue.enqueue("a message")?;
+    /// let mut buffer = Vec::with_capacity(1024);
+    /// assert_eq!(queue.peek_into(&mut buffer)?, Some(0));
+    /// assert_eq!((&buffer[..], queue.len()), (&b"a message"[..], 1));
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`peek`](Self::peek).
@@ -66,6 +108,15 @@ impl Queue {
 
     /// Skips the next message and returns its sequence number. Neither reads nor checks the
     /// payload.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// queue.enqueue_batch(["unwanted", "wanted"])?;
+    /// assert_eq!(queue.skip()?, Some(0));
+    /// assert_eq!(queue.dequeue()?.unwrap().as_str(), Ok("wanted"));
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -81,6 +132,17 @@ impl Queue {
     /// consumer's first read it begins at the oldest message in the queue. It keeps no message in
     /// the queue.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// queue.enqueue_batch(["a", "b"])?;
+    /// for message in queue.iter().past_gaps(|gap| eprintln!("{gap}")) {
+    ///     println!("{:?}", message?.as_str());
+    /// }
+    /// assert_eq!(queue.len(), 2); // both are still there
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Error::Closed`], and [`Error::Io`] from the files.
@@ -94,6 +156,17 @@ impl Queue {
     /// Delivers the next message, which the program [acknowledges](Delivery::ack) when its work is
     /// done: [`Consumer::receive`](Consumer::receive) for the queue's own (default) consumer.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// queue.enqueue("resize picture 7")?;
+    /// if let Some(job) = queue.receive()? {
+    ///     println!("{:?}", job.as_str()); // does the work
+    ///     job.ack()?; // dropped without this, the message comes again
+    /// }
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`dequeue`](Self::dequeue).
@@ -105,6 +178,18 @@ impl Queue {
     /// Delivers the next message, and waits for one up to `timeout` (see
     /// [`receive`](Self::receive)). Does not poll.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// use std::time::Duration;
+    ///
+    /// if let Some(job) = queue.receive_timeout(Duration::from_millis(10))? {
+    ///     println!("{:?}", job.as_str());
+    ///     job.ack()?;
+    /// }
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`dequeue_timeout`](Self::dequeue_timeout).
@@ -114,10 +199,6 @@ impl Queue {
 
     /// Calls `work` with each message and acknowledges the message when `work` returns `Ok`:
     /// [`Consumer::for_each`](Consumer::for_each) for the queue's own (default) consumer.
-    ///
-    /// # Errors
-    ///
-    /// As [`Consumer::for_each`](Consumer::for_each).
     ///
     /// ```
     /// # fn main() -> std::io::Result<()> {
@@ -134,6 +215,10 @@ impl Queue {
     ///     Ok(())
     /// }
     /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Consumer::for_each`](Consumer::for_each).
     pub fn for_each<E: From<Error>>(
         &self,
         work: impl FnMut(&Delivery) -> Result<(), E>,
@@ -145,6 +230,18 @@ impl Queue {
     /// Sets how many messages of the queue's own (default) consumer may be in flight at a time:
     /// [`Consumer::set_max_in_flight`].
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// queue.set_max_in_flight(1)?;
+    /// queue.enqueue_batch(["a", "b"])?;
+    /// let job = queue.receive()?.expect("there is one");
+    /// assert!(queue.receive()?.is_none()); // as long as that one is in flight
+    /// job.ack()?;
+    /// assert!(queue.receive()?.is_some());
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Error::InvalidArgument`] for 0, [`Error::Io`] when the default consumer cannot be made.
@@ -154,6 +251,16 @@ impl Queue {
 
     /// Sets when the queue's own (default) consumer receives messages again that it did not
     /// acknowledge: [`Consumer::set_redelivery`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// use std::time::Duration;
+    ///
+    /// let lease = Duration::from_secs(60);
+    /// queue.set_redelivery(mmq::Redelivery::new().lease(lease).max_attempts(5))?;
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -166,6 +273,17 @@ impl Queue {
 
     /// Returns how many messages of the queue's own (default) consumer are in flight: received, but
     /// neither acknowledged nor returned.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// queue.enqueue("resize picture 7")?;
+    /// let job = queue.receive()?.expect("there is one");
+    /// assert_eq!(queue.in_flight(), 1);
+    /// job.ack()?;
+    /// assert_eq!(queue.in_flight(), 0);
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     #[must_use]
     pub fn in_flight(&self) -> u64 {
         self.engine.in_flight()
@@ -176,6 +294,20 @@ impl Queue {
 impl Queue {
     /// Returns a descriptor that is readable while a message or an unreported gap waits for the
     /// queue's own (default) consumer, and once the queue is closed: see [`Consumer::ready_fd`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// use rustix::event::{PollFd, PollFlags, poll};
+    ///
+    /// queue.enqueue("a message")?;
+    /// // With the descriptors of sockets, as a rule.
+    /// let mut ready = [PollFd::from_borrowed_fd(queue.ready_fd()?, PollFlags::IN)];
+    /// poll(&mut ready, None).unwrap();
+    /// assert!(ready[0].revents().contains(PollFlags::IN));
+    /// assert!(queue.dequeue()?.is_some());
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     ///
     /// # Errors
     ///

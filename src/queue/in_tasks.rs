@@ -13,6 +13,18 @@ impl Queue {
     ///
     /// Dropping the future before it is done changes nothing.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// # pollster::block_on(async {
+    /// queue.enqueue("a message")?;
+    /// let message = queue.recv().await?;
+    /// assert_eq!(message.as_str(), Ok("a message"));
+    /// # Ok::<(), mmq::Error>(())
+    /// # })?;
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// The future yields those of [`dequeue`](Self::dequeue), and [`Error::Closed`] when the queue
@@ -25,6 +37,19 @@ impl Queue {
     /// Returns a future of the next delivery, which waits for a message (see
     /// [`receive`](Self::receive)).
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// # pollster::block_on(async {
+    /// queue.enqueue("resize picture 7")?;
+    /// let job = queue.recv_delivery().await?;
+    /// println!("{:?}", job.as_str()); // does the work
+    /// job.ack()?;
+    /// # Ok::<(), mmq::Error>(())
+    /// # })?;
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// The future yields those of [`recv`](Self::recv).
@@ -34,12 +59,35 @@ impl Queue {
     }
 
     /// Returns a stream that takes all messages from the next one on.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// queue.enqueue_batch(["a", "b"])?;
+    /// // (In a task, with `StreamExt` of the crate `futures`: `messages.next().await`.)
+    /// let mut messages = futures_executor::block_on_stream(queue.messages());
+    /// assert_eq!(messages.next().unwrap()?.as_str(), Ok("a"));
+    /// assert_eq!(messages.next().unwrap()?.as_str(), Ok("b"));
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     pub fn messages(&self) -> crate::Messages {
         crate::Messages::new(self.default_reader())
     }
 
     /// Returns a stream that [receives](Self::receive) all messages from the next one on.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// queue.enqueue("resize picture 7")?;
+    /// // (In a task, with `StreamExt` of the crate `futures`: `jobs.next().await`.)
+    /// let mut jobs = futures_executor::block_on_stream(queue.deliveries());
+    /// let job = jobs.next().unwrap()?;
+    /// println!("{:?}", job.as_str()); // does the work
+    /// job.ack()?;
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     pub fn deliveries(&self) -> crate::Deliveries {
         crate::Deliveries::new(self.default_reader())
@@ -51,14 +99,6 @@ impl Queue {
     ///
     /// The poll that finds room enqueues the message. Several waiting futures may get room in any
     /// order.
-    ///
-    /// # Durability
-    ///
-    /// As of [`enqueue`](Self::enqueue), once the future is ready.
-    ///
-    /// # Errors
-    ///
-    /// The future yields those of [`enqueue`](Self::enqueue).
     ///
     /// ```
     /// # fn main() -> mmq::Result<()> {
@@ -72,6 +112,14 @@ impl Queue {
     /// pollster::block_on(put(&queue))
     /// # }
     /// ```
+    ///
+    /// # Durability
+    ///
+    /// As of [`enqueue`](Self::enqueue), once the future is ready.
+    ///
+    /// # Errors
+    ///
+    /// The future yields those of [`enqueue`](Self::enqueue).
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     pub fn enqueue_async<M: AsRef<[u8]>>(&self, message: M) -> crate::Enqueue<M> {
         let too_long = self.check_len(message.as_ref().len() as u64).err();
@@ -80,6 +128,18 @@ impl Queue {
 
     /// Returns a future that [flushes](Self::flush). A thread of the queue does the work; futures
     /// that wait at the same time share one flush.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// # pollster::block_on(async {
+    /// let seq = queue.enqueue("order 17")?;
+    /// queue.flush_async().await?; // survives a power cut
+    /// assert!(queue.durable_seq() > seq);
+    /// # Ok::<(), mmq::Error>(())
+    /// # })?;
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     ///
     /// # Durability
     ///

@@ -65,6 +65,17 @@ impl Options {
     /// files, but none of a queue, and leaves it unchanged. (A queue's file has a name of mmq's,
     /// and either a content or a length of mmq's. Hidden files and `lost+found` do not count.)
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let options = mmq::Options::new().create(false);
+    /// match options.open(dir.path().join("spool")) {
+    ///     Ok(queue) => println!("{} messages wait", queue.len()),
+    ///     Err(mmq::Error::NotFound { .. }) => println!("there is no queue yet"),
+    ///     Err(error) => return Err(error),
+    /// }
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Error::InvalidOption`], [`Error::NotFound`] with `create(false)`, [`Error::NotAQueue`],

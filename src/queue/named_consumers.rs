@@ -44,6 +44,15 @@ impl Queue {
 
     /// Returns the names of all consumers, in order. The queue's own (default) consumer has no
     /// name.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// queue.consumer("mail")?;
+    /// queue.consumer("audit")?;
+    /// assert_eq!(queue.consumers(), ["audit", "mail"]);
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     #[must_use]
     pub fn consumers(&self) -> Vec<String> {
         self.engine.consumer_names()
@@ -81,6 +90,15 @@ impl Queue {
     /// [`Error::NotFound`]; the next reading call creates it again, at the oldest message in the
     /// queue.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// queue.consumer("mail")?;
+    /// queue.remove_consumer("mail")?;
+    /// assert!(queue.consumers().is_empty());
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
+    ///
     /// # Durability
     ///
     /// The removal survives the death of the process, and a power cut once a flush has covered the
@@ -103,6 +121,16 @@ impl Queue {
     /// Moves the queue's own (default) consumer to the message `seq`, back or forward:
     /// [`Consumer::seek`].
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// queue.enqueue_batch(["a", "b", "c"])?;
+    /// assert_eq!(queue.dequeue_batch(3)?.len(), 3);
+    /// queue.seek(1)?; // as long as its segment is there
+    /// assert_eq!(queue.dequeue()?.unwrap().as_str(), Ok("b"));
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`Consumer::seek`]; [`Error::Io`] when the default consumer cannot be made.
@@ -112,6 +140,17 @@ impl Queue {
 
     /// Creates a consumer called `name` at the position of the queue's own (default) consumer:
     /// [`Consumer::fork`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// queue.enqueue_batch(["a", "b"])?;
+    /// queue.dequeue()?;
+    /// let trial = queue.fork("trial")?;
+    /// assert_eq!(trial.dequeue()?.unwrap().as_str(), Ok("b"));
+    /// assert_eq!(queue.len(), 1); // the queue's own consumer stands where it stood
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     ///
     /// # Errors
     ///

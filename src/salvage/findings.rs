@@ -18,6 +18,22 @@ pub(super) enum WhichSegments {
 }
 
 /// An item of a salvage.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let dir = dir.path();
+/// # let queue = mmq::Queue::open(dir)?;
+/// # queue.enqueue("a message")?;
+/// # queue.close()?;
+/// for found in mmq::Salvage::of([dir]).messages()? {
+///     match found {
+///         mmq::Salvaged::Message { message, .. } => println!("{:?}", message.as_str()),
+///         mmq::Salvaged::Gap(gap) => println!("{gap}"),
+///         _ => {}
+///     }
+/// }
+/// # Ok::<(), mmq::Error>(())
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Salvaged {
@@ -42,6 +58,19 @@ pub enum Salvaged {
 }
 
 /// The report of a salvage.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let dir = dir.path();
+/// # let queue = mmq::Queue::open(dir)?;
+/// # queue.enqueue("a message")?;
+/// # queue.close()?;
+/// let mut found = mmq::Salvage::of([dir]).messages()?;
+/// found.by_ref().for_each(drop);
+/// let mmq::SalvageReport { messages, lost, .. } = found.into_report();
+/// assert_eq!((messages, lost), (1, 0));
+/// # Ok::<(), mmq::Error>(())
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SalvageReport {
@@ -78,6 +107,18 @@ pub struct SalvageReport {
 
 impl SalvageReport {
     /// Whether the salvage returned every message, and every file is undamaged.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let dir = dir.path();
+    /// # let queue = mmq::Queue::open(dir)?;
+    /// # queue.enqueue("a message")?;
+    /// # queue.close()?;
+    /// let mut found = mmq::Salvage::of([dir]).messages()?;
+    /// found.by_ref().for_each(drop);
+    /// assert!(found.into_report().is_whole());
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     #[must_use]
     pub fn is_whole(&self) -> bool {
         let unfinished = self.unfinished_from.is_some() && !self.unfinished_left_out;
@@ -87,6 +128,19 @@ impl SalvageReport {
 }
 
 /// A file of a salvage.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let dir = dir.path();
+/// # let queue = mmq::Queue::open(dir)?;
+/// # queue.enqueue("a message")?;
+/// # queue.close()?;
+/// let found = mmq::Salvage::of([dir]).messages()?;
+/// for file in found.into_report().files {
+///     println!("{file}"); // its name, what it is, what was found in it, what is damaged
+/// }
+/// # Ok::<(), mmq::Error>(())
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SalvagedFile {

@@ -80,6 +80,18 @@ pub struct Salvage {
 
 impl Salvage {
     /// A salvage of all segment files in these directories, and of the given files.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let dir = dir.path();
+    /// # let queue = mmq::Queue::open(dir)?;
+    /// # queue.enqueue("a message")?;
+    /// # queue.close()?;
+    /// // What is left: a directory, and a file that was set aside elsewhere.
+    /// let salvage = mmq::Salvage::of([dir.to_owned(), dir.join("segment-00000000")]);
+    /// assert_eq!(salvage.messages()?.count(), 1);
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     pub fn of<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Salvage {
         let paths = paths.into_iter().map(|path| path.as_ref().to_owned()).collect();
         Salvage { paths, which: WhichSegments::Live }
@@ -87,12 +99,36 @@ impl Salvage {
 
     /// Reads drained segments too: messages that all consumers have taken, that were evicted, or
     /// that were refused, as long as no later segment has overwritten them.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let dir = dir.path();
+    /// # let queue = mmq::Queue::open(dir)?;
+    /// # queue.enqueue("a message")?;
+    /// # queue.close()?;
+    /// // After a purge by mistake.
+    /// let salvage = mmq::Salvage::of([dir]).with_spares();
+    /// println!("{} messages", salvage.messages()?.count());
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     #[must_use]
     pub fn with_spares(self) -> Salvage {
         Salvage { which: WhichSegments::All, ..self }
     }
 
     /// Reads the headers of all files, and returns an iterator over the messages.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let dir = dir.path();
+    /// # let queue = mmq::Queue::open(dir)?;
+    /// # queue.enqueue("a message")?;
+    /// # queue.close()?;
+    /// for found in mmq::Salvage::of([dir]).messages()? {
+    ///     println!("{found:?}");
+    /// }
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -108,6 +144,17 @@ impl Salvage {
 }
 
 /// The messages of a salvage, in the order of their numbers: [`Salvage::messages`].
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let dir = dir.path();
+/// # let queue = mmq::Queue::open(dir)?;
+/// # queue.enqueue("a message")?;
+/// # queue.close()?;
+/// let mut found: mmq::SalvagedMessages = mmq::Salvage::of([dir]).messages()?;
+/// assert!(found.next().is_some());
+/// # Ok::<(), mmq::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct SalvagedMessages {
     merge: Merge,
@@ -115,6 +162,18 @@ pub struct SalvagedMessages {
 
 impl SalvagedMessages {
     /// The report of this salvage.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let dir = dir.path();
+    /// # let queue = mmq::Queue::open(dir)?;
+    /// # queue.enqueue("a message")?;
+    /// # queue.close()?;
+    /// let mut found = mmq::Salvage::of([dir]).messages()?;
+    /// while found.next().is_some() {}
+    /// assert_eq!(found.into_report().messages, 1);
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     #[must_use]
     pub fn into_report(self) -> SalvageReport {
         self.merge.into_report()

@@ -66,7 +66,7 @@ pub(crate) fn product() -> Vec<(String, PathBuf, String)> {
 }
 
 /// The same of the packages in `crates`.
-fn crates() -> Vec<(String, PathBuf, String)> {
+pub(crate) fn crates() -> Vec<(String, PathBuf, String)> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates");
     let listed = fs::read_dir(crates).unwrap();
     listed.flat_map(|listed| sources(listed.unwrap().path().join("src"))).collect()

@@ -1,6 +1,7 @@
 //! What holds of the sources themselves: layers, widths, the C header and the documents.
 
 mod circles;
+mod examples;
 mod header;
 mod layering;
 mod readme;

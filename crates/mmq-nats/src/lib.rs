@@ -98,6 +98,13 @@ pub struct NatsStream {
 }
 
 /// How messages are stored: exactly once in each mode.
+///
+/// ```
+/// # use mmq_nats::NatsStream;
+/// let far = NatsStream::new("nats://127.0.0.1:4222", "EVENTS")?.mode(mmq_nats::NatsMode::Chain);
+/// # drop(far);
+/// # Ok::<(), mmq::forward::Halt>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum NatsMode {
@@ -146,6 +153,14 @@ impl NatsStream {
     /// `nats://user:password@host`. Several servers of a cluster stand with commas between. Nothing
     /// is connected yet.
     ///
+    /// ```
+    /// # use mmq_nats::NatsStream;
+    /// let far = NatsStream::new("nats://n1.example:4222,nats://n2.example:4222", "EVENTS")?;
+    /// assert!(NatsStream::new("http://n1.example", "EVENTS").is_err());
+    /// # drop(far);
+    /// # Ok::<(), mmq::forward::Halt>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Halt::Lost`] for what is no URL, or no name of a stream.
@@ -178,6 +193,13 @@ impl NatsStream {
 
     /// The subject of the queue's messages. (A lane has `.live` or `.backfill` behind it.)
     ///
+    /// ```
+    /// # use mmq_nats::NatsStream;
+    /// let far = NatsStream::new("nats://127.0.0.1:4222", "EVENTS")?.subject("events.agent-7")?;
+    /// # drop(far);
+    /// # Ok::<(), mmq::forward::Halt>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Halt::Lost`] for what is no subject, or one with wildcards.
@@ -194,6 +216,13 @@ impl NatsStream {
     /// The mode. Without this, [`Batch`](NatsMode::Batch) when the stream allows it, else
     /// [`Chain`](NatsMode::Chain) when its only subject is ours, else the forwarder stops and names
     /// the two remedies.
+    ///
+    /// ```
+    /// # use mmq_nats::NatsStream;
+    /// let far = NatsStream::new("nats://127.0.0.1:4222", "EVENTS")?.mode(mmq_nats::NatsMode::Batch);
+    /// # drop(far);
+    /// # Ok::<(), mmq::forward::Halt>(())
+    /// ```
     #[must_use]
     pub fn mode(mut self, mode: NatsMode) -> NatsStream {
         self.order.mode = Some(mode);
@@ -201,6 +230,13 @@ impl NatsStream {
     }
 
     /// The domain of JetStream that the stream is in, as behind a leaf node.
+    ///
+    /// ```
+    /// # use mmq_nats::NatsStream;
+    /// let far = NatsStream::new("nats://127.0.0.1:4222", "EVENTS")?.domain("hub")?;
+    /// # drop(far);
+    /// # Ok::<(), mmq::forward::Halt>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -214,6 +250,13 @@ impl NatsStream {
     }
 
     /// A file of credentials (`.creds`), read at the beginning of each session.
+    ///
+    /// ```
+    /// # use mmq_nats::NatsStream;
+    /// let far = NatsStream::new("tls://n1.example", "EVENTS")?.credentials_file("/etc/agent.creds");
+    /// # drop(far);
+    /// # Ok::<(), mmq::forward::Halt>(())
+    /// ```
     #[must_use]
     pub fn credentials_file(mut self, path: impl Into<PathBuf>) -> NatsStream {
         self.order.access.credentials = Some(path.into());
@@ -221,6 +264,14 @@ impl NatsStream {
     }
 
     /// The seed of an nkey, as in `SUA...`.
+    ///
+    /// ```
+    /// # use mmq_nats::NatsStream;
+    /// let seed = std::env::var("AGENT_NKEY").unwrap_or_default();
+    /// let far = NatsStream::new("tls://n1.example", "EVENTS")?.nkey(seed);
+    /// # drop(far);
+    /// # Ok::<(), mmq::forward::Halt>(())
+    /// ```
     #[must_use]
     pub fn nkey(mut self, seed: impl Into<String>) -> NatsStream {
         self.order.access.nkey = Some(seed.into());
@@ -229,6 +280,13 @@ impl NatsStream {
 
     /// A file of certificates (PEM) of those who may sign the server's. Without this the system's
     /// count. With this the connection has TLS.
+    ///
+    /// ```
+    /// # use mmq_nats::NatsStream;
+    /// let far = NatsStream::new("tls://n1.example", "EVENTS")?.root_certificates("/etc/our-ca.pem");
+    /// # drop(far);
+    /// # Ok::<(), mmq::forward::Halt>(())
+    /// ```
     #[must_use]
     pub fn root_certificates(mut self, path: impl Into<PathBuf>) -> NatsStream {
         self.order.access.roots.push(path.into());
@@ -236,6 +294,14 @@ impl NatsStream {
     }
 
     /// Our own certificate and its key, two files (PEM). With this the connection has TLS.
+    ///
+    /// ```
+    /// # use mmq_nats::NatsStream;
+    /// let far = NatsStream::new("tls://n1.example", "EVENTS")?
+    ///     .client_certificate("/etc/agent.pem", "/etc/agent.key");
+    /// # drop(far);
+    /// # Ok::<(), mmq::forward::Halt>(())
+    /// ```
     #[must_use]
     pub fn client_certificate(
         mut self,

@@ -130,6 +130,13 @@ impl RedisStream {
     /// The stream `key` of the server at `url`, as in `redis://user:password@host:6379/0`. Nothing
     /// is connected yet.
     ///
+    /// ```
+    /// let far = mmq_redis::RedisStream::new("redis://agent:secret@127.0.0.1:6379/0", "mmq:agent")?;
+    /// assert!(mmq_redis::RedisStream::new("http://127.0.0.1", "mmq:agent").is_err());
+    /// # drop(far);
+    /// # Ok::<(), mmq::forward::Halt>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Halt::Lost`] for a URL that the client cannot read, or an empty key.

@@ -1,51 +1,14 @@
 //! What the caller chooses. Setters only store; [`Options::open`](crate::Options::open) validates
 //! all values at once.
 
+mod choices;
+
 use std::path::Path;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::format;
-
-/// What to do with a new message when the queue has reached [`Options::max_bytes`] or
-/// [`Options::min_free_bytes`], or the disk is full.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum OnFull {
-    /// Refuse it with [`Error::Full`] (or [`Error::Io`] from a full disk).
-    #[default]
-    Reject,
-    /// Wait until there is room, at most that long (`None`: for ever), then refuse it.
-    Wait(Option<Duration>),
-    /// Give up the oldest messages, a whole segment at a time; when there is only one segment, all
-    /// that it holds. (A segment is at most as long as an arena, or 4 MiB where arenas are shorter,
-    /// and at most a quarter of [`Options::max_bytes`].) Every consumer that had not read them
-    /// gets a [`Gap`](crate::Gap) with [`GapCause::Dropped`](crate::GapCause::Dropped).
-    ///
-    /// From a [`Options::max_bytes`] of 16 MiB on, a segment is at most a sixteenth of it (but for
-    /// a message that is longer), and the queue's own thread gives up the oldest ahead of need: one
-    /// segment, and up to four while messages come faster than the disk syncs. So no `enqueue`
-    /// waits for the syncs that this takes, as long as the thread keeps up; and the queue holds
-    /// eleven sixteenths of its limit at least.
-    ///
-    /// Where the disk itself is full, a [`Message`](crate::Message), a
-    /// [`Delivery`](crate::Delivery) or an [`Iter`](crate::Iter) keeps the space that it refers to
-    /// until it is dropped: a new message may be refused although all older ones were given up.
-    DropOldest,
-}
-
-/// Where reading begins: for a new consumer ([`Queue::consumer_at`](crate::Queue::consumer_at)),
-/// and for a look from outside ([`Inspector::messages`](crate::Inspector::messages)).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Start {
-    /// At the oldest message held.
-    Oldest,
-    /// Behind the newest message.
-    End,
-    /// At the message with this sequence number; where it is not held any more, at the oldest one.
-    Seq(u64),
-}
+pub use choices::{OnFull, Start};
 
 /// How a queue is opened. Options may differ at every opening; existing files keep their geometry.
 ///
@@ -96,6 +59,12 @@ impl Default for Options {
 
 impl Options {
     /// The defaults of the table above.
+    ///
+    /// ```
+    /// let options = mmq::Options::new(); // 128 MiB arenas, 3 of them mapped, no limit, no timer
+    /// # options.open(tempfile::tempdir().unwrap().path())?.close()?;
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     pub const fn new() -> Self {
         Options {
             arena_size: 128 << 20,
@@ -121,6 +90,14 @@ impl Options {
     /// error. (A read that took a message returns the message; the next call that writes answers
     /// [`Error::Poisoned`].) With 1, every enqueue is durable when it returns, and consumers see a
     /// message only once it is durable; threads that wait at the same time share one flush.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let queue = mmq::Options::new().flush_every_ops(1).open(dir.path())?;
+    /// let seq = queue.enqueue("order 17")?;
+    /// assert!(queue.durable_seq() > seq); // it survives a power cut already
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     #[doc(alias = "SetPeriodicFlushOps")]
     pub fn flush_every_ops(mut self, operations: impl Into<Option<u64>>) -> Self {
         self.flush_every_ops = operations.into();
@@ -130,6 +107,14 @@ impl Options {
     /// Flush once in every `period`, from a thread of the queue's own, whether or not there are
     /// operations. `None`, the default: no timer. A failed flush is reported to the next call
     /// that writes. When the thread cannot be started, opening fails.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let options = mmq::Options::new().flush_every(Duration::from_secs(1));
+    /// # options.open(tempfile::tempdir().unwrap().path())?.close()?;
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     #[doc(alias = "SetPeriodicFlushDuration")]
     pub fn flush_every(mut self, period: impl Into<Option<Duration>>) -> Self {
         self.flush_every = period.into();
@@ -141,6 +126,14 @@ impl Options {
 impl Options {
     /// The most bytes of disk the queue may take, every file counted: index, messages, and space
     /// allocated ahead. `None`, the default: no limit. At least 64 KiB.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let queue = mmq::Options::new().max_bytes(1 << 20).open(dir.path())?;
+    /// while queue.enqueue([0; 10_000]).is_ok() {}
+    /// assert!(queue.stats().disk_bytes <= 1 << 20);
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     pub fn max_bytes(mut self, bytes: impl Into<Option<u64>>) -> Self {
         self.max_bytes = bytes.into();
         self
@@ -148,12 +141,28 @@ impl Options {
 
     /// Bytes of the file system that the queue leaves free for others. Default 0. (btrfs reports
     /// allocated space up to half a minute late.)
+    ///
+    /// ```
+    /// let options = mmq::Options::new().min_free_bytes(1 << 30); // others need a gigabyte
+    /// # _ = options;
+    /// ```
     pub const fn min_free_bytes(mut self, bytes: u64) -> Self {
         self.min_free_bytes = bytes;
         self
     }
 
     /// What to do with a new message when there is no room for it. Default [`OnFull::Reject`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let options = mmq::Options::new().max_bytes(1 << 20).on_full(mmq::OnFull::DropOldest);
+    /// let queue = options.open(dir.path())?;
+    /// for _ in 0..1_000 {
+    ///     queue.enqueue([0; 10_000])?; // never refused: the oldest messages go
+    /// }
+    /// assert!(queue.stats().dropped > 0);
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     pub const fn on_full(mut self, policy: OnFull) -> Self {
         self.on_full = policy;
         self
@@ -181,6 +190,13 @@ impl Options {
     /// consumer begins at the oldest message still held; if it is the only consumer, its first read
     /// reports the messages that have expired since the opening.
     ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let options = mmq::Options::new().max_age(Duration::from_secs(24 * 3600));
+    /// # _ = options;
+    /// ```
+    ///
     /// # The clock
     ///
     /// Ages go by the time of day, because messages outlive the process. When the clock is set
@@ -193,13 +209,6 @@ impl Options {
     ///
     /// Opening fails with [`Error::Io`] when the thread cannot be started, and with
     /// [`Error::InvalidOption`] for an age below 1 ms.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    ///
-    /// let options = mmq::Options::new().max_age(Duration::from_secs(24 * 3600));
-    /// # _ = options;
-    /// ```
     pub fn max_age(mut self, age: impl Into<Option<Duration>>) -> Self {
         self.max_age = age.into();
         self
@@ -219,6 +228,13 @@ impl Options {
     /// in one piece, up to the arena size. After a long backlog was read, what is left of it on
     /// the disk is given back 0.2 s later. (If the last segment is read slowly: after as long again
     /// as that took, but within a minute.)
+    ///
+    /// ```
+    /// // For a small device: at most 3 arenas of 256 KiB are mapped.
+    /// let options = mmq::Options::new().arena_size(256 << 10);
+    /// # options.open(tempfile::tempdir().unwrap().path())?.close()?;
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     #[doc(alias = "SetArenaSize")]
     pub const fn arena_size(mut self, bytes: u64) -> Self {
         self.arena_size = bytes;
@@ -230,6 +246,12 @@ impl Options {
     /// Mapped memory stays within `max_mapped_arenas * arena_size` (plus the index file, at most a
     /// few hundred KiB), whatever the backlog, the length of the messages, and the number of
     /// [`Message`](crate::Message)s held.
+    ///
+    /// ```
+    /// let options = mmq::Options::new().arena_size(16 << 20).max_mapped_arenas(8);
+    /// # options.open(tempfile::tempdir().unwrap().path())?.close()?;
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     #[doc(alias = "SetMaxInMemArenas")]
     pub fn max_mapped_arenas(mut self, arenas: impl Into<Option<u32>>) -> Self {
         self.max_mapped_arenas = arenas.into();
@@ -241,6 +263,14 @@ impl Options {
 impl Options {
     /// Whether a queue that does not exist is created, with its directory and the directories above
     /// it. Default `true`; with `false`, opening it gives [`Error::NotFound`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let options = mmq::Options::new().create(false);
+    /// let opened = options.open(dir.path().join("missing"));
+    /// assert!(matches!(opened, Err(mmq::Error::NotFound { what: "queue", .. })));
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
     pub const fn create(mut self, create: bool) -> Self {
         self.create = create;
         self
@@ -260,16 +290,16 @@ impl Options {
     /// opening: each of its files, and the directory if it is the user's own. (Files that were set
     /// aside keep theirs, and so do the directories above.)
     ///
-    /// # Errors
-    ///
-    /// Opening fails with [`Error::InvalidOption`] for bits beyond 0666 and without the owner's
-    /// 0600, and with [`Error::Io`] when a file is another user's and has other bits.
-    ///
     /// ```
     /// // The group may look: `mmq stat`, an `Inspector`.
     /// let options = mmq::Options::new().mode(0o640);
     /// # _ = options;
     /// ```
+    ///
+    /// # Errors
+    ///
+    /// Opening fails with [`Error::InvalidOption`] for bits beyond 0666 and without the owner's
+    /// 0600, and with [`Error::Io`] when a file is another user's and has other bits.
     pub fn mode(mut self, bits: impl Into<Option<u32>>) -> Self {
         self.mode = bits.into();
         self
