@@ -16,8 +16,9 @@ use crate::message::Message;
 use crate::storage::FileStorage;
 use crate::threads::now;
 
-/// A message handed out by [`Consumer::receive`](crate::Consumer::receive): the consumer's stored
-/// place does not pass it before it is [acknowledged](Self::ack).
+/// A message that waits for its acknowledgement, from
+/// [`Consumer::receive`](crate::Consumer::receive): the consumer's stored place does not pass it
+/// before [`ack`](Self::ack).
 ///
 /// Dropping it unacknowledged, in a panic too, [gives it back](Self::nack): the message comes
 /// again, before any other. When the process dies, every message that was not acknowledged comes
@@ -60,110 +61,6 @@ struct Receiver {
 }
 
 impl Delivery {
-    pub(crate) fn new(
-        message: Message,
-        handed: DeliveryToken,
-        engine: &Arc<Engine<FileStorage>>,
-        consumer: &Arc<ConsumerState<FileStorage>>,
-    ) -> Delivery {
-        let (engine, consumer) = (Arc::clone(engine), Arc::clone(consumer));
-        Delivery { message, handed, receiver: Some(Receiver { engine, consumer }) }
-    }
-
-    /// The message's sequence number.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let queue = mmq::Queue::open(dir.path())?;
-    /// # queue.enqueue("resize picture 7")?;
-    /// # let job = queue.receive()?.unwrap();
-    /// // A work that remembers the number with its result does nothing twice.
-    /// println!("job {}", job.seq());
-    /// # job.ack()?;
-    /// # Ok::<(), mmq::Error>(())
-    /// ```
-    #[inline]
-    #[must_use]
-    pub fn seq(&self) -> u64 {
-        self.message.seq()
-    }
-
-    /// How often the message was handed out since the queue was opened. The first delivery says 1.
-    ///
-    /// With a [redelivery](crate::Redelivery) set it counts over openings: how often the message
-    /// was given back, or was in flight when the process died, and this time.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let queue = mmq::Queue::open(dir.path())?;
-    /// # queue.enqueue("resize picture 7")?;
-    /// # let job = queue.receive()?.unwrap();
-    /// match job.attempts() {
-    ///     0..=4 => job.nack(), // try it again
-    ///     _ => job.reject()?,
-    /// }
-    /// # Ok::<(), mmq::Error>(())
-    /// ```
-    #[inline]
-    #[must_use]
-    pub fn attempts(&self) -> u32 {
-        self.handed.attempts
-    }
-
-    /// Whether it comes from the backlog of [lanes](crate::Lanes): it was left behind, or handed
-    /// out before the last jump.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let queue = mmq::Queue::open(dir.path())?;
-    /// # let lanes = queue.consumer("link")?.lanes(mmq::LaneOptions::new())?;
-    /// queue.enqueue("reading 17")?;
-    /// lanes.jump()?;
-    /// assert!(lanes.receive()?.expect("there is one").is_backlog());
-    /// # Ok::<(), mmq::Error>(())
-    /// ```
-    #[must_use]
-    pub fn is_backlog(&self) -> bool {
-        self.handed.is_backlog()
-    }
-
-    /// Where the message comes from, if it is a dead letter: [`Message::origin`].
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let queue = mmq::Queue::open(dir.path())?;
-    /// # let dead_letters = queue;
-    /// if let Some(letter) = dead_letters.receive()? {
-    ///     if let Some(origin) = letter.origin() {
-    ///         println!("message {} failed {} times", origin.seq, origin.attempts);
-    ///     }
-    ///     letter.ack()?;
-    /// }
-    /// # Ok::<(), mmq::Error>(())
-    /// ```
-    #[must_use]
-    pub fn origin(&self) -> Option<Origin> {
-        self.message.origin()
-    }
-
-    /// The bytes as text.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let queue = mmq::Queue::open(dir.path())?;
-    /// # queue.enqueue("resize picture 7")?;
-    /// # let job = queue.receive()?.unwrap();
-    /// assert_eq!(job.as_str(), Ok("resize picture 7"));
-    /// # Ok::<(), mmq::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// When they are not UTF-8.
-    pub fn as_str(&self) -> Result<&str, Utf8Error> {
-        self.message.as_str()
-    }
-
     /// Acknowledges the message: the work is done, and the message does not come again to this
     /// consumer.
     ///
@@ -246,8 +143,8 @@ impl Delivery {
         self.go_back(Some(delay));
     }
 
-    /// Has the [lease](crate::Redelivery::lease) end `by` from now, for work that takes longer. A
-    /// delivery without a lease stays without.
+    /// Extends the [lease](crate::Redelivery::lease), for work that takes longer: it ends `by` from
+    /// now. A delivery without a lease stays without.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -311,6 +208,116 @@ impl Delivery {
             Some(receiver) => receiver.engine.reject(&receiver.consumer, seq, self.handed),
             None => Ok(()),
         }
+    }
+}
+
+/// # The message
+impl Delivery {
+    /// Returns the message's sequence number.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// # queue.enqueue("resize picture 7")?;
+    /// # let job = queue.receive()?.unwrap();
+    /// // A work that remembers the number with its result does nothing twice.
+    /// println!("job {}", job.seq());
+    /// # job.ack()?;
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
+    #[inline]
+    #[must_use]
+    pub fn seq(&self) -> u64 {
+        self.message.seq()
+    }
+
+    /// Returns the bytes as text.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// # queue.enqueue("resize picture 7")?;
+    /// # let job = queue.receive()?.unwrap();
+    /// assert_eq!(job.as_str(), Ok("resize picture 7"));
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// When they are not UTF-8.
+    pub fn as_str(&self) -> Result<&str, Utf8Error> {
+        self.message.as_str()
+    }
+
+    /// Returns how often the message was handed out since the queue was opened. The first delivery
+    /// says 1.
+    ///
+    /// With a [redelivery](crate::Redelivery) set it counts over openings: how often the message
+    /// was given back, or was in flight when the process died, and this time.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// # queue.enqueue("resize picture 7")?;
+    /// # let job = queue.receive()?.unwrap();
+    /// match job.attempts() {
+    ///     0..=4 => job.nack(), // try it again
+    ///     _ => job.reject()?,
+    /// }
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
+    #[inline]
+    #[must_use]
+    pub fn attempts(&self) -> u32 {
+        self.handed.attempts
+    }
+
+    /// Returns whether it comes from the backlog of [lanes](crate::Lanes): it was left behind, or
+    /// handed out before the last jump.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// # let lanes = queue.consumer("link")?.lanes(mmq::LaneOptions::new())?;
+    /// queue.enqueue("reading 17")?;
+    /// lanes.jump()?;
+    /// assert!(lanes.receive()?.expect("there is one").is_backlog());
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
+    #[must_use]
+    pub fn is_backlog(&self) -> bool {
+        self.handed.is_backlog()
+    }
+
+    /// Returns where the message comes from, if it is a dead letter: [`Message::origin`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// # let dead_letters = queue;
+    /// if let Some(letter) = dead_letters.receive()? {
+    ///     if let Some(origin) = letter.origin() {
+    ///         println!("message {} failed {} times", origin.seq, origin.attempts);
+    ///     }
+    ///     letter.ack()?;
+    /// }
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
+    #[must_use]
+    pub fn origin(&self) -> Option<Origin> {
+        self.message.origin()
+    }
+}
+
+impl Delivery {
+    pub(crate) fn new(
+        message: Message,
+        handed: DeliveryToken,
+        engine: &Arc<Engine<FileStorage>>,
+        consumer: &Arc<ConsumerState<FileStorage>>,
+    ) -> Delivery {
+        let (engine, consumer) = (Arc::clone(engine), Arc::clone(consumer));
+        Delivery { message, handed, receiver: Some(Receiver { engine, consumer }) }
     }
 
     fn go_back(&mut self, delay: Option<Duration>) {

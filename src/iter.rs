@@ -32,7 +32,7 @@ impl Iter {
         Iter { ahead: ahead.map_err(Some) }
     }
 
-    /// The messages without the gaps: each gap goes to `on_gap` in its place.
+    /// Returns the messages without the gaps: each gap goes to `on_gap` in its place.
     ///
     /// ```
     /// # fn main() -> mmq::Result<()> {

@@ -92,7 +92,7 @@ impl Default for LaneOptions {
 }
 
 impl LaneOptions {
-    /// The defaults, as each field says.
+    /// Returns the defaults, as each field says.
     pub fn new() -> LaneOptions {
         LaneOptions::default()
     }
@@ -159,9 +159,9 @@ impl LaneOptions {
 /// Two lanes over one consumer: fresh messages in order, as they come, and beside them the backlog,
 /// in order too. [`Consumer::lanes`](crate::Consumer::lanes) opens them.
 ///
-/// For what is sent over a link that may be down: after an outage the newest messages go first, and
-/// what waited is sent beside them, from the oldest on. Nothing is sent twice, and nothing is
-/// forgotten, over any number of outages and restarts.
+/// A program that sends messages over a link that may be down reads them so: after an outage the
+/// newest messages go first, and what waited goes beside them, from the oldest on. Nothing is sent
+/// twice, and nothing is forgotten, over any number of outages and restarts.
 ///
 /// When the next message of the fresh lane is [not fresh any more](Fresh), the lane *jumps* to the
 /// end of the queue. What waited becomes a *stretch* of the backlog. A message that was handed out
@@ -291,7 +291,8 @@ impl Lanes {
         self.receive_of(Some(Lane::Backlog))
     }
 
-    /// As [`receive`](Self::receive), but waits up to `timeout`. Does not poll.
+    /// Hands out the next message of both lanes (see [`receive`](Self::receive)), and waits up to
+    /// `timeout`. Does not poll.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -312,7 +313,7 @@ impl Lanes {
         self.wait_for(None, timeout)
     }
 
-    /// As [`receive_fresh`](Self::receive_fresh), but waits up to `timeout`.
+    /// Hands out the next fresh message, and waits up to `timeout`.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -334,7 +335,8 @@ impl Lanes {
         self.wait_for(Some(Lane::Fresh), timeout)
     }
 
-    /// As [`receive_backlog`](Self::receive_backlog), but waits up to `timeout`.
+    /// Hands out the next message of the backlog, and waits up to `timeout` for one that its
+    /// [rate](LaneOptions::backlog_rate) allows.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -376,8 +378,8 @@ impl Lanes {
         self.engine.jump(&self.consumer)
     }
 
-    /// The stretches of the backlog that have yet to be handed out, the oldest first. Messages in
-    /// flight are in none. Empty once the queue is closed.
+    /// Returns the stretches of the backlog that have yet to be handed out, the oldest first.
+    /// Messages in flight are in none. Empty once the queue is closed.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

@@ -57,7 +57,7 @@ impl Message {
         self
     }
 
-    /// The sequence number that [`enqueue`](crate::Queue::enqueue) returned: the message's
+    /// Returns the sequence number that [`enqueue`](crate::Queue::enqueue) returned: the message's
     /// identity, never used again in this queue.
     ///
     /// ```
@@ -73,8 +73,9 @@ impl Message {
         self.seq
     }
 
-    /// Where the message comes from, if it is a dead letter: one that another queue put in here
-    /// because it was handed out too often there. The message's bytes are what was put in there.
+    /// Returns where the message comes from, if it is a dead letter: one that another queue put in
+    /// here because it was handed out too often there. The message's bytes are what was put in
+    /// there.
     ///
     /// ```
     /// # fn main() -> mmq::Result<()> {
@@ -101,7 +102,7 @@ impl Message {
         matches!(self.body, Body::Lent { .. })
     }
 
-    /// The bytes on their own; copies them when they were lent.
+    /// Returns the bytes on their own; copies them when they were lent.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -120,7 +121,7 @@ impl Message {
         }
     }
 
-    /// The bytes as text.
+    /// Returns the bytes as text.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

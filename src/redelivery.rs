@@ -10,8 +10,8 @@ use crate::format::Origin;
 use crate::queue::Queue;
 use crate::storage::{FileStorage, Storage};
 
-/// When messages that were handed out and not acknowledged come again, and when they come no more:
-/// [`Consumer::set_redelivery`](crate::Consumer::set_redelivery).
+/// The rules by which messages come again that a worker received and did not acknowledge, and by
+/// which they come no more: [`Consumer::set_redelivery`](crate::Consumer::set_redelivery).
 ///
 /// Without any of this a message that is given back comes again at once and for ever, and one that
 /// is kept is never another worker's.
@@ -71,7 +71,7 @@ pub struct Redelivery {
 }
 
 impl Redelivery {
-    /// No lease, no delay, any number of attempts.
+    /// Begins with no lease, no delay, any number of attempts.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -83,8 +83,8 @@ impl Redelivery {
         Redelivery::default()
     }
 
-    /// A delivery that is neither acknowledged nor given back within `lease` goes back by itself,
-    /// as if it had been given back then. To acknowledge it later is
+    /// Sets a lease: a delivery that is neither acknowledged nor given back within `lease` goes
+    /// back by itself, as if it had been given back then. To acknowledge it later is
     /// [`Error::Expired`]. [`Delivery::extend`](crate::Delivery::extend) gives it more time. At
     /// least a millisecond.
     ///
@@ -106,8 +106,9 @@ impl Redelivery {
         self
     }
 
-    /// A message that was given back comes again after a delay: `first` after the first attempt,
-    /// twice as long after each further one, at most `max`. Other messages pass it meanwhile.
+    /// Sets delays: a message that was given back comes again after `first` after the first
+    /// attempt, twice as long after each further one, at most `max`. Other messages pass it
+    /// meanwhile.
     ///
     /// Delays are not stored: after an opening all messages come at once.
     ///
@@ -128,7 +129,7 @@ impl Redelivery {
         self
     }
 
-    /// A message that was handed out `attempts` times in vain is
+    /// Sets how often a message is handed out: after `attempts` times in vain it is
     /// [rejected](crate::Delivery::reject). At least 1.
     ///
     /// ```
@@ -148,7 +149,7 @@ impl Redelivery {
         self
     }
 
-    /// Rejected messages go to `queue`. A thread of this queue's own puts each in, flushes, and
+    /// Sends rejected messages to `queue`. A thread of this queue's own puts each in, flushes, and
     /// only then acknowledges it here: it is there at least once, also after a power cut. Until
     /// then it stays in flight. While `queue` is full, busy, closed or refuses to write, the
     /// message stays, and is tried again after the [backoff](Self::backoff), or each second. One

@@ -23,14 +23,14 @@ use crate::redelivery::Redelivery;
 use crate::stats::ConsumerStats;
 use crate::storage::{FileStorage, Storage};
 
-/// A consumer with a name and a place of its own: [`Queue::consumer`](crate::Queue::consumer).
+/// A named reader of a queue, with a place of its own: [`Queue::consumer`](crate::Queue::consumer).
 ///
 /// Handles of the same consumer, in any number of threads, share its place: each message goes to
 /// exactly one of them. Consumers of different names each see every message. The queue gives space
 /// back when the slowest consumer has passed it.
 ///
 /// A consumer does not keep its [`Queue`](crate::Queue) open. Once the queue is closed or dropped,
-/// every call on the consumer answers [`Error::Closed`], also a call that waits at that moment.
+/// every call on the consumer returns [`Error::Closed`], also a call that waits at that moment.
 ///
 /// ```
 /// # fn main() -> mmq::Result<()> {
@@ -107,7 +107,7 @@ impl Consumer {
         self.engine.set_redelivery(&self.consumer, rules)
     }
 
-    /// How many messages are in flight: received, neither acknowledged nor given back.
+    /// Returns how many messages are in flight: received, neither acknowledged nor given back.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -157,7 +157,7 @@ impl Consumer {
 
 /// # Name, place and figures
 impl Consumer {
-    /// The consumer's name.
+    /// Returns the consumer's name.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -171,8 +171,8 @@ impl Consumer {
         self.consumer.name()
     }
 
-    /// How many messages wait for this consumer: those it has neither taken nor acknowledged,
-    /// messages in flight included.
+    /// Returns how many messages wait for this consumer: those it has neither taken nor
+    /// acknowledged, messages in flight included.
     ///
     /// As exact as [`Queue::len`](crate::Queue::len).
     ///
@@ -190,7 +190,7 @@ impl Consumer {
         self.consumer.len(&self.engine.core)
     }
 
-    /// Whether no message waits for this consumer.
+    /// Returns whether no message waits for this consumer.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -206,7 +206,7 @@ impl Consumer {
         self.len() == 0
     }
 
-    /// Figures of this consumer, read one by one while other threads go on.
+    /// Returns figures of this consumer, read one by one while other threads work.
     ///
     /// ```
     /// # fn main() -> mmq::Result<()> {

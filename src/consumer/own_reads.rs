@@ -39,7 +39,7 @@ impl Consumer {
         reading::next(&self.engine, &self.consumer, Read::Take)
     }
 
-    /// The next message, which stays in the queue; `None` when there is none.
+    /// Returns the next message, which stays in the queue; `None` when there is none.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -59,9 +59,9 @@ impl Consumer {
         reading::next(&self.engine, &self.consumer, Read::Look)
     }
 
-    /// Hands out the next message, to be [acknowledged](Delivery::ack) when its work is done.
-    /// `None` when there is no message, or when [as many as allowed](Self::set_max_in_flight) are
-    /// in flight.
+    /// Delivers the next message, which the program [acknowledges](Delivery::ack) when its work is
+    /// done. `None` when there is no message, or when [as many as allowed](Self::set_max_in_flight)
+    /// are in flight.
     ///
     /// Messages that were given back come first, the oldest before the others. The stored place
     /// stays before the first message that is not acknowledged, and the queue keeps the segments
@@ -149,7 +149,8 @@ impl Consumer {
 
 /// # More ways to read
 impl Consumer {
-    /// As [`Queue::dequeue_timeout`](crate::Queue::dequeue_timeout).
+    /// Takes the next message, and waits for one up to `timeout`: as
+    /// [`Queue::dequeue_timeout`](crate::Queue::dequeue_timeout).
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -171,8 +172,9 @@ impl Consumer {
         reading::next_waiting(&self.engine, &self.consumer, timeout)
     }
 
-    /// As [`receive`](Self::receive), but waits up to `timeout`: for a message, and until fewer
-    /// messages than [allowed](Self::set_max_in_flight) are in flight. Does not poll.
+    /// Delivers the next message (see [`receive`](Self::receive)), and waits up to `timeout`: for a
+    /// message, and until fewer messages than [allowed](Self::set_max_in_flight) are in flight.
+    /// Does not poll.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -195,7 +197,8 @@ impl Consumer {
         delivery::receive_waiting(&self.engine, &self.consumer, timeout)
     }
 
-    /// As [`Queue::dequeue_batch`](crate::Queue::dequeue_batch).
+    /// Takes up to `max` messages without waiting for more to arrive: as
+    /// [`Queue::dequeue_batch`](crate::Queue::dequeue_batch).
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -214,7 +217,8 @@ impl Consumer {
         reading::batch(&self.engine, &self.consumer, max)
     }
 
-    /// As [`Queue::dequeue_into`](crate::Queue::dequeue_into).
+    /// Takes the next message and copies it into a buffer: as
+    /// [`Queue::dequeue_into`](crate::Queue::dequeue_into).
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -235,7 +239,8 @@ impl Consumer {
         reading::next_into(&self.engine, &self.consumer, Read::Take, buffer)
     }
 
-    /// As [`Queue::peek_into`](crate::Queue::peek_into).
+    /// Copies the next message, which stays in the queue, into a buffer: as
+    /// [`Queue::peek_into`](crate::Queue::peek_into).
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -256,7 +261,8 @@ impl Consumer {
         reading::next_into(&self.engine, &self.consumer, Read::Look, buffer)
     }
 
-    /// As [`Queue::skip`](crate::Queue::skip).
+    /// Skips the next message and returns its sequence number: as
+    /// [`Queue::skip`](crate::Queue::skip).
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -276,7 +282,8 @@ impl Consumer {
         reading::skip(&self.engine, &self.consumer)
     }
 
-    /// As [`Queue::iter`](crate::Queue::iter).
+    /// Returns an iterator over the messages from the next one on, which consumes nothing: as
+    /// [`Queue::iter`](crate::Queue::iter).
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

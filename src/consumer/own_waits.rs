@@ -11,7 +11,7 @@ use crate::error::Result;
 
 /// # Waiting in event loops and tasks
 impl Consumer {
-    /// A descriptor for `poll`, `epoll` or `kqueue`. It is readable while a message or an
+    /// Returns a descriptor for `poll`, `epoll` or `kqueue`. It is readable while a message or an
     /// unreported gap waits for this consumer, and once the queue is closed. The first call makes
     /// it. Do not read from it or write to it.
     ///
@@ -37,7 +37,7 @@ impl Consumer {
         self.engine.ready_fd(&self.consumer)
     }
 
-    /// A future that takes the next message. It waits without a thread, on any executor.
+    /// Returns a future that takes the next message. It waits without a thread, on any executor.
     ///
     /// Dropping the future before it is done changes nothing.
     ///
@@ -64,7 +64,8 @@ impl Consumer {
         crate::Recv::new(Ok((Arc::clone(&self.engine), Arc::clone(&self.consumer))))
     }
 
-    /// A future of the next delivery: as [`receive`](Self::receive), but waits.
+    /// Returns a future of the next delivery, which waits for a message (see
+    /// [`receive`](Self::receive)).
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -89,7 +90,7 @@ impl Consumer {
         crate::RecvDelivery::new(Ok((Arc::clone(&self.engine), Arc::clone(&self.consumer))))
     }
 
-    /// A stream that takes all messages from the next one on.
+    /// Returns a stream that takes all messages from the next one on.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -107,7 +108,7 @@ impl Consumer {
         crate::Messages::new(Ok((Arc::clone(&self.engine), Arc::clone(&self.consumer))))
     }
 
-    /// A stream that [receives](Self::receive) all messages from the next one on.
+    /// Returns a stream that [receives](Self::receive) all messages from the next one on.
     ///
     /// ```
     /// use futures_core::Stream;

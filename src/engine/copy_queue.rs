@@ -24,14 +24,11 @@ const PIECE: u64 = 1 << 20;
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
-/// # let queue = mmq::Queue::open(dir.path())?;
-/// use mmq::CopiedId;
 /// use std::ops::ControlFlow;
 ///
-/// let backup = dir.path().join("../backup");
-/// # let backup = tempfile::tempdir().unwrap().path().join("backup");
-/// queue.copy_to(&backup, CopiedId::Same, |_, _| ControlFlow::Continue(()))?;
-/// # std::fs::remove_dir_all(backup.parent().unwrap()).unwrap();
+/// let queue = mmq::Queue::open(dir.path().join("jobs"))?;
+/// let backup = dir.path().join("backup");
+/// queue.copy_to(backup, mmq::CopiedId::Same, |_, _| ControlFlow::Continue(()))?;
 /// # Ok::<(), mmq::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -82,8 +82,8 @@ pub enum Error {
         op: &'static str,
         /// The file or directory of the failed operation.
         path: PathBuf,
-        /// The system's error. (`r#` keeps it from being the error's `source()`: the text above has
-        /// it.)
+        /// The system's error.
+        // (`r#` keeps it from being the error's `source()`: the text above has it.)
         r#source: io::Error,
     },
     /// Messages are missing here and will never be delivered. One read reports it, and the next one

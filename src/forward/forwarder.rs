@@ -21,7 +21,7 @@ use crate::threads::{Condvar, Mutex, now};
 /// The longest wait before the forwarder notices that it must stop.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Sends the messages of a queue on: see the [module](super).
+/// Sends the messages of a queue on to another engine, each exactly once: see the [module](super).
 ///
 /// It does not keep its queue open: once that is closed, the forwarder ends. Producers and other
 /// consumers work meanwhile.
@@ -90,28 +90,59 @@ impl<D: Destination> Forwarder<D> {
         })
     }
 
+    /// Forwards until it is [stopped](Self::stop), or the queue is closed.
+    ///
+    /// # Durability
+    ///
+    /// The forwarder stores its position with each acknowledgement of the far side, and flushes it
+    /// each second and at the end. If a power cut moves the position back, the far side's answer
+    /// corrects it.
+    ///
+    /// # Errors
+    ///
+    /// [`Halt`]: a person must intervene. Temporary troubles of the far side are not errors.
+    pub fn run(self) -> Result<ForwardEnd, Halt> {
+        self.run_until(Until::Stopped)
+    }
+
+    /// Forwards until the far side has acknowledged all messages of the queue, or it is stopped.
+    ///
+    /// ```
+    /// use mmq::forward::{Destination, ForwardEnd, Forwarder, Halt};
+    ///
+    /// fn send_all(queue: &mmq::Queue, far: impl Destination) -> Result<bool, Halt> {
+    ///     let end = Forwarder::new(queue, "forward", far)?.once()?;
+    ///     Ok(end == ForwardEnd::Drained)
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run).
+    pub fn once(self) -> Result<ForwardEnd, Halt> {
+        self.run_until(Until::Drained)
+    }
+
+    /// Returns the handle that stops it.
+    #[must_use]
+    pub fn stop(&self) -> Stop {
+        self.stop.clone()
+    }
+
+    /// Returns the handle that reports its progress.
+    #[must_use]
+    pub fn watch(&self) -> ForwardWatch {
+        self.watch.clone()
+    }
+}
+
+/// # Options
+impl<D: Destination> Forwarder<D> {
     /// Sets the queue's name at the far side: [`Source::name`]. By default, the last part of the
     /// directory's name.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Forwarder<D> {
         self.source.name = name.into();
-        self
-    }
-
-    /// Sets all options at once.
-    ///
-    /// ```
-    /// use mmq::forward::{Destination, ForwardOptions, Forwarder};
-    ///
-    /// fn with_long_pauses<D: Destination>(forwarder: Forwarder<D>) -> Forwarder<D> {
-    ///     let mut options = ForwardOptions::default();
-    ///     options.longest_pause = std::time::Duration::from_secs(600);
-    ///     forwarder.options(options)
-    /// }
-    /// ```
-    #[must_use]
-    pub fn options(mut self, options: ForwardOptions) -> Forwarder<D> {
-        self.options = options;
         self
     }
 
@@ -146,51 +177,25 @@ impl<D: Destination> Forwarder<D> {
         self
     }
 
-    /// Returns the handle that stops it.
-    #[must_use]
-    pub fn stop(&self) -> Stop {
-        self.stop.clone()
-    }
-
-    /// Returns the handle that reports its progress.
-    #[must_use]
-    pub fn watch(&self) -> ForwardWatch {
-        self.watch.clone()
-    }
-
-    /// Forwards until it is [stopped](Self::stop), or the queue is closed.
-    ///
-    /// # Durability
-    ///
-    /// The forwarder stores its position with each acknowledgement of the far side, and flushes it
-    /// each second and at the end. If a power cut moves the position back, the far side's answer
-    /// corrects it.
-    ///
-    /// # Errors
-    ///
-    /// [`Halt`]: a person must intervene. Temporary troubles of the far side are not errors.
-    pub fn run(self) -> Result<ForwardEnd, Halt> {
-        self.run_until(Until::Stopped)
-    }
-
-    /// Forwards until the far side has acknowledged all messages of the queue, or it is stopped.
+    /// Sets all options at once.
     ///
     /// ```
-    /// use mmq::forward::{Destination, ForwardEnd, Forwarder, Halt};
+    /// use mmq::forward::{Destination, ForwardOptions, Forwarder};
     ///
-    /// fn send_all(queue: &mmq::Queue, far: impl Destination) -> Result<bool, Halt> {
-    ///     let end = Forwarder::new(queue, "forward", far)?.once()?;
-    ///     Ok(end == ForwardEnd::Drained)
+    /// fn with_long_pauses<D: Destination>(forwarder: Forwarder<D>) -> Forwarder<D> {
+    ///     let mut options = ForwardOptions::default();
+    ///     options.longest_pause = std::time::Duration::from_secs(600);
+    ///     forwarder.options(options)
     /// }
     /// ```
-    ///
-    /// # Errors
-    ///
-    /// As [`run`](Self::run).
-    pub fn once(self) -> Result<ForwardEnd, Halt> {
-        self.run_until(Until::Drained)
+    #[must_use]
+    pub fn options(mut self, options: ForwardOptions) -> Forwarder<D> {
+        self.options = options;
+        self
     }
+}
 
+impl<D: Destination> Forwarder<D> {
     fn run_until(self, until: Until) -> Result<ForwardEnd, Halt> {
         let (stop, watch) = (self.stop.clone(), self.watch.clone());
         let outcome = match self.forward(until) {

@@ -124,7 +124,7 @@ impl Inspector {
         Ok(Inspector { storage: Arc::new(storage) })
     }
 
-    /// The queue as it is now.
+    /// Returns the queue as it is now.
     ///
     /// Of a queue in use all figures are of one moment, but for `disk_bytes` and `free_bytes`. It
     /// takes some hundred microseconds; where power was cut, as long as the next opening will.
@@ -151,9 +151,9 @@ impl Inspector {
         Snapshot::of(&self.storage, &picture)
     }
 
-    /// What an opening would make of the queue, with nothing changed on the disk: the figures that
-    /// it would begin with, and what would become of the files. It takes as long as that opening,
-    /// and the memory of what it would write.
+    /// Returns what an opening would make of the queue, with nothing changed on the disk: the
+    /// figures that it would begin with, and what would become of the files. It takes as long as
+    /// that opening, and the memory of what it would write.
     ///
     /// [`messages`](Self::messages) and [`verify`](Self::verify) read a queue that nobody has in
     /// the same state.
@@ -204,8 +204,8 @@ impl Inspector {
         }
     }
 
-    /// The messages from `from` on, oldest first, up to the newest one at this moment. Messages
-    /// that consumers have taken come too, as long as their segment is there.
+    /// Returns the messages from `from` on, oldest first, up to the newest one at this moment.
+    /// Messages that consumers have taken come too, as long as their segment is there.
     ///
     /// Each message is copied and checked. The iterator returns `None` at the end, and goes on when
     /// asked again after new messages came. After an error it has ended for good.
@@ -225,9 +225,9 @@ impl Inspector {
         InspectedMessages { inspector: self, at: At::Start(from), source: None, failed: false }
     }
 
-    /// As [`messages`](Self::messages), from where the consumer stood in a [`Snapshot`]: all that
-    /// its reads will report, and messages that it has acknowledged ahead. What was given up before
-    /// it could read it comes as the gaps that its reads will report.
+    /// Returns the [messages](Self::messages) from where the consumer stood in a [`Snapshot`]: all
+    /// that its reads will report, and messages that it has acknowledged ahead. What was given up
+    /// before it could read it comes as the gaps that its reads will report.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -277,8 +277,8 @@ impl Inspector {
         })
     }
 
-    /// As [`verify`](Self::verify), for whoever wants to show how far it has come, or to end it:
-    /// every message that was read is a step as well. When `each` answers
+    /// Checks as [`verify`](Self::verify) does, for a program that shows how far it has come, or
+    /// ends it: every message that was read is a step as well. When `each` answers
     /// [`Break`](ControlFlow::Break) it ends, and returns what was verified until then.
     ///
     /// ```
@@ -311,7 +311,7 @@ impl Inspector {
         inspect::verify(&self.storage, Depth::Messages, each)
     }
 
-    /// As [`verify`](Self::verify), without reading the messages.
+    /// Checks as [`verify`](Self::verify) does, without reading the messages.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

@@ -217,8 +217,8 @@ pub struct HandedOut {
 }
 
 impl Snapshot {
-    /// The consumers, and where there is none the default one as its first read would make it: then
-    /// every message held waits for it.
+    /// Returns the consumers, and where there is none the default one as its first read would make
+    /// it: then every message held waits for it.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

@@ -10,7 +10,8 @@ use crate::error::{Error, Result};
 use crate::format;
 pub use choices::{OnFull, Start};
 
-/// How a queue is opened. Options may differ at every opening; existing files keep their geometry.
+/// The way a queue is opened: limits, durability, memory, files. Options may differ at every
+/// opening; existing files keep their geometry.
 ///
 /// | option | default | unit, bounds |
 /// |---|---|---|
@@ -58,7 +59,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The defaults of the table above.
+    /// Returns the defaults of the table above.
     ///
     /// ```
     /// let options = mmq::Options::new(); // 128 MiB arenas, 3 of them mapped, no limit, no timer
@@ -83,8 +84,8 @@ impl Options {
 
 /// # Durability
 impl Options {
-    /// Flush after every so many operations (messages in, messages out). `None`, the default: never
-    /// because of a count.
+    /// Flushes after every so many operations (messages in, messages out). `None`, the default:
+    /// never because of a count.
     ///
     /// The operation that completes the number returns once the flush is done, with the flush's
     /// error. (A read that took a message returns the message; the next call that writes answers
@@ -104,9 +105,9 @@ impl Options {
         self
     }
 
-    /// Flush once in every `period`, from a thread of the queue's own, whether or not there are
-    /// operations. `None`, the default: no timer. A failed flush is reported to the next call
-    /// that writes. When the thread cannot be started, opening fails.
+    /// Flushes once in every `period`, from a thread of the queue's own, whether or not there are
+    /// operations. `None`, the default: no timer. A failed flush is reported to the next call that
+    /// writes. When the thread cannot be started, opening fails.
     ///
     /// ```
     /// use std::time::Duration;
@@ -124,8 +125,8 @@ impl Options {
 
 /// # Limits
 impl Options {
-    /// The most bytes of disk the queue may take, every file counted: index, messages, and space
-    /// allocated ahead. `None`, the default: no limit. At least 64 KiB.
+    /// Sets the most bytes of disk that the queue may take, every file counted: index, messages,
+    /// and space allocated ahead. `None`, the default: no limit. At least 64 KiB.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -139,8 +140,8 @@ impl Options {
         self
     }
 
-    /// Bytes of the file system that the queue leaves free for others. Default 0. (btrfs reports
-    /// allocated space up to half a minute late.)
+    /// Sets how many bytes of the file system the queue leaves free for others. Default 0. (btrfs
+    /// reports allocated space up to half a minute late.)
     ///
     /// ```
     /// let options = mmq::Options::new().min_free_bytes(1 << 30); // others need a gigabyte
@@ -151,7 +152,7 @@ impl Options {
         self
     }
 
-    /// What to do with a new message when there is no room for it. Default [`OnFull::Reject`].
+    /// Sets what to do with a new message when there is no room for it. Default [`OnFull::Reject`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -168,8 +169,8 @@ impl Options {
         self
     }
 
-    /// Messages older than `age` are given up, and each consumer that had not read them gets
-    /// a [`Gap`](crate::Gap) with [`GapCause::Expired`](crate::GapCause::Expired). `None`, the
+    /// Gives up messages older than `age`. Each consumer that had not read them gets a
+    /// [`Gap`](crate::Gap) with [`GapCause::Expired`](crate::GapCause::Expired). `None`, the
     /// default: messages never expire. At least 1 ms.
     ///
     /// A message is held for `age` at least, and goes at the latest at the first look after an
@@ -217,9 +218,9 @@ impl Options {
 
 /// # Memory
 impl Options {
-    /// Size of an arena in bytes, the unit of the memory cap, and the length of the longest segment
-    /// file: a multiple of the OS page, 4 KiB to 1 GiB. Default 128 MiB. Arenas below 4 MiB are
-    /// slices of shared segment files of up to 4 MiB.
+    /// Sets the size of an arena in bytes, the unit of the memory cap, and the length of the
+    /// longest segment file: a multiple of the OS page, 4 KiB to 1 GiB. Default 128 MiB. Arenas
+    /// below 4 MiB are slices of shared segment files of up to 4 MiB.
     ///
     /// Segments follow the backlog, which is what consumers have still to read. They are short (2
     /// MiB) while there is little, and double as it grows. So a queue that is nearly empty takes
@@ -241,7 +242,7 @@ impl Options {
         self
     }
 
-    /// How many arenas may be mapped at a time: at least 3, or `None` for no cap. Default 3.
+    /// Sets how many arenas may be mapped at a time: at least 3, or `None` for no cap. Default 3.
     ///
     /// Mapped memory stays within `max_mapped_arenas * arena_size` (plus the index file, at most a
     /// few hundred KiB), whatever the backlog, the length of the messages, and the number of
@@ -261,8 +262,8 @@ impl Options {
 
 /// # Files
 impl Options {
-    /// Whether a queue that does not exist is created, with its directory and the directories above
-    /// it. Default `true`; with `false`, opening it gives [`Error::NotFound`].
+    /// Sets whether a queue that does not exist is created, with its directory and the directories
+    /// above it. Default `true`; with `false`, opening it gives [`Error::NotFound`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -276,7 +277,7 @@ impl Options {
         self
     }
 
-    /// The permission bits of the queue's files: who else may look at it (read), or open it
+    /// Sets the permission bits of the queue's files: who else may look at it (read), or open it
     /// (write). The directory gets the same, and `x` for each that may read: 0750 for files of
     /// 0640.
     ///

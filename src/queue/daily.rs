@@ -225,7 +225,7 @@ impl Queue {
 
 /// # More ways to open, and to put messages in
 impl Queue {
-    /// The default options: change them, then [open](Options::open) the queue.
+    /// Returns the default options: change them, then [open](Options::open) the queue.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

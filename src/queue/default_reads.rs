@@ -18,7 +18,7 @@ use crate::redelivery::Redelivery;
 /// # More ways to read
 ///
 /// These calls, like [`dequeue`](Self::dequeue) and [`peek`](Self::peek), read through the queue's
-/// default consumer, which has no name. The first of them creates it.
+/// default consumer, which has no name. The first read creates it; [`iter`](Self::iter) does not.
 impl Queue {
     /// Takes the next message, and waits for one up to `timeout`; `None` when none arrived. Does
     /// not poll.

@@ -106,7 +106,7 @@ pub struct SalvageReport {
 }
 
 impl SalvageReport {
-    /// Whether the salvage returned every message, and every file is undamaged.
+    /// Returns whether the salvage returned every message, and every file is undamaged.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

@@ -79,7 +79,7 @@ pub struct Salvage {
 }
 
 impl Salvage {
-    /// A salvage of all segment files in these directories, and of the given files.
+    /// Makes a salvage of all segment files in these directories, and of the given files.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -161,7 +161,7 @@ pub struct SalvagedMessages {
 }
 
 impl SalvagedMessages {
-    /// The report of this salvage.
+    /// Returns the report of this salvage.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
