@@ -19,6 +19,42 @@
 //! # }
 //! ```
 //!
+//! Begin with [`Queue`]. [`Consumer`] is for several readers, [`Delivery`] for work that may fail,
+//! [`Options`] for limits and durability, [`Inspector`] for a look from outside.
+//!
+//! # The guide
+//!
+//! The [`guide`] teaches all of this with programs:
+//! [producer and consumer](guide#producer-and-consumer) ·
+//! [durability](guide#durability) ·
+//! [at-least-once work](guide#at-least-once-work), also [with tokio](guide#with-tokio) ·
+//! [several consumers](guide#several-consumers) ·
+//! [limits](guide#limits) ·
+//! [lanes](guide#lanes-fresh-messages-first) ·
+//! [waiting](guide#waiting) ·
+//! [threads, closing, forks](guide#threads-closing-forks) ·
+//! [options](guide#options) ·
+//! [how it works](guide#how-it-works) ·
+//! [traps](guide#traps) ·
+//! [words](guide#words).
+//!
+//! The other documents stand below it: what is [guaranteed](guide::guarantees), with the tests that
+//! show it; [operating](guide::operating) a queue; [sizing](guide::sizing) for small machines;
+//! [forwarding](guide::forwarding) to another engine; [coming from](guide::coming_from) another
+//! queue; the [files](guide::format), and their [recovery](guide::recovery) after a crash.
+//!
+//! # Features of the crate
+//!
+//! None is on by default.
+//!
+//! | feature | what it adds |
+//! |---|---|
+//! | `async` | futures and streams for any executor, such as [`Queue::recv`](struct.Queue.html#method.recv), [`Queue::enqueue_async`](struct.Queue.html#method.enqueue_async), [`Consumer::deliveries`](struct.Consumer.html#method.deliveries) |
+//! | `forward` | the module [`forward`](forward/index.html), which sends messages on to another engine, each exactly once; the crates `mmq-nats` and `mmq-redis` send to NATS JetStream and to Redis |
+//! | `tracing` | events for `tracing`: openings, recovery, segments, gaps, failures |
+//! | `capi` | the functions of `mmq.h`, for C and C++ |
+//! | `install` | the program `mmq-install`, which builds and installs the library for C |
+//!
 //! # The model
 //!
 //! - Every message has a **sequence number**. Numbers count from 0 and are never used twice.
@@ -28,9 +64,9 @@
 //!   methods use its *default consumer*, which has no name. Each consumer sees every message,
 //!   independently of the others; the queue gives space back when the slowest consumer has passed
 //!   it.
-//! - Messages lie in **segments**: files that are used again and again, longer ones while more is
-//!   to be read. The queue maps them into memory in **arenas**, at most
-//!   [`Options::max_mapped_arenas`] at a time.
+//! - Messages lie in **segments**: files that are used again and again. They have 2 MiB at first,
+//!   and double in length as the backlog grows, up to [`Options::arena_size`]. The queue maps them
+//!   into memory in **arenas**, at most [`Options::max_mapped_arenas`] at a time.
 //! - A **flush** makes everything before it durable. Without a flush the kernel writes when it
 //!   likes.
 //!
@@ -46,10 +82,7 @@
 //! Damage costs the damaged messages alone. A read that comes to missing messages returns
 //! [`Error::Gap`] once, with their numbers and the cause, and the next read goes on behind them. A
 //! loop that ends with `?` at the first gap leaves all the rest unread: read with [`past_gaps`],
-//! [`Consumer::for_each`] or [`Iter::past_gaps`], or match on the error. `docs/recovery.md` argues
-//! how the queue recovers from each crash; `docs/format.md` describes every byte of the files.
-//!
-//! The [`guide`] teaches all of this with programs.
+//! [`Consumer::for_each`] or [`Iter::past_gaps`], or match on the error.
 //!
 //! # Working, waiting, limits
 //!
@@ -199,7 +232,28 @@ pub use stats::{ConsumerStats, Stats};
 
 #[cfg(any(doc, doctest))]
 #[doc = include_str!("../docs/guide.md")]
-pub mod guide {}
+pub mod guide {
+    #[cfg(not(doctest))]
+    macro_rules! documents {
+        ($($name:ident: $file:literal,)*) => {$(
+            // The marks in `guarantees` look like links: [1].
+            #[allow(rustdoc::broken_intra_doc_links)]
+            #[doc = include_str!($file)]
+            pub mod $name {}
+        )*};
+    }
+
+    #[cfg(not(doctest))]
+    documents! {
+        coming_from: "../docs/coming-from.md",
+        format: "../docs/format.md",
+        forwarding: "../docs/forward.md",
+        guarantees: "../docs/guarantees.md",
+        operating: "../docs/operating.md",
+        recovery: "../docs/recovery.md",
+        sizing: "../docs/sizing.md",
+    }
+}
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
