@@ -232,6 +232,7 @@ pub use stats::{ConsumerStats, Stats};
 
 #[cfg(any(doc, doctest))]
 #[doc = include_str!("../docs/guide.md")]
+#[doc = include_str!("../docs/links.html")]
 pub mod guide {
     #[cfg(not(doctest))]
     macro_rules! documents {
@@ -239,6 +240,7 @@ pub mod guide {
             // The marks in `guarantees` look like links: [1].
             #[allow(rustdoc::broken_intra_doc_links)]
             #[doc = include_str!($file)]
+            #[doc = include_str!("../docs/links.html")]
             pub mod $name {}
         )*};
     }
