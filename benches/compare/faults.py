@@ -12,15 +12,15 @@ docs/choosing.md, which is all that --render does.
 Every queue has the settings with which an enqueue that returned is durable, if it has such
 settings; else its defaults. (docs/choosing.md lists them.) Each fault has fresh files:
 
-    kill    SIGKILL of the producer after 1,000 messages, ten times on the same queue; the worst of
-            five such queues.
+    kill    SIGKILL of the producer after 1,000 messages, ten times on the same queue; the first of
+            twenty queues that loses something. (Where a kill hits is chance.)
     power   The producer stops behind message 10,000, and the disk is copied: a copy of the device
             has what the file system wrote to it, and lacks what lies in the page cache alone. (It
             is mounted so that ext4 writes by itself only every ten minutes.) The copy is read.
     bit     One bit of message 5,000 is flipped, in each copy of it that the files hold.
     tail    The file with the last message ends in the middle of that message.
     index   The file with the places is deleted. Of a store in one file the first page is zeroed.
-    full    The disk becomes full, then 64 MiB become free; the producer tries again and goes on.
+    full    The disk becomes full, then 100 MiB become free; the producer tries again and goes on.
 
 A program `queues QUEUE put|take DIR FIRST END` drives each queue. `put` writes `+` for a message
 that is in, `!error` where that failed (a line from standard input makes it try again) and `.` at
@@ -117,12 +117,15 @@ def build(target):
 
 
 class Producer:
-    """A process that puts messages FIRST to END. `said` are its lines so far."""
+    """A process that puts messages FIRST to END."""
+    living = []
+
     def __init__(self, command, dir, first, end):
         self.errors = tempfile.TemporaryFile()
         self.process = subprocess.Popen(
             [*command, "put", dir, str(first), str(end)], stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, stderr=self.errors, start_new_session=True)
+        self.living.append(self.process)
         self.acked, self.ends = 0, time.time() + LIMIT
         os.set_blocking(self.process.stdout.fileno(), False)
         self.rest = b""
@@ -172,6 +175,13 @@ class Producer:
         while self.line():
             pass
 
+    @classmethod
+    def kill_all(cls):
+        for process in cls.living:
+            process.kill()
+            process.wait()
+        cls.living.clear()
+
     def end(self):
         """Waits for the end; what was left unread of standard error."""
         try:
@@ -195,10 +205,18 @@ def disk(image, mebibytes=None):
     try:
         yield where
     finally:
+        Producer.kill_all()
         subprocess.run(["umount", where], check=True)
 
 
 WORDS = re.compile(r"error|corrupt|panic|fatal|bad|cannot|warn|malformed|skipping", re.I)
+
+
+def plain(text):
+    """One line of an error: the one that says most, without the paths of this machine."""
+    lines = text.strip().splitlines() or [""]
+    line = next((line for line in lines if WORDS.search(line)), lines[-1])
+    return re.sub(r"/[^\s:\"]*/", "", line)[:200]
 
 
 def take(command, dir, wanted, end):
@@ -223,7 +241,7 @@ def take(command, dir, wanted, end):
         place += 4 + length
         number = struct.unpack_from("<Q", body)[0] if len(body) >= 8 else end
         if is_error:
-            told.append(body.decode(errors="replace"))
+            told.append(plain(body.decode(errors="replace")))
         elif number < end and body == message(number):
             came[number] += 1
             is_in_order &= number >= last
@@ -231,7 +249,7 @@ def take(command, dir, wanted, end):
         else:
             wrong += 1
     if WORDS.search(errors) or status != 0:
-        told.append(errors.strip()[-600:] or f"status {status}")
+        told.append(plain(errors) or f"status {status}")
     right = sum(number in came for number in wanted)
     return {
         "wanted": len(wanted), "right": right, "false": wrong, "in order": is_in_order,
@@ -241,9 +259,7 @@ def take(command, dir, wanted, end):
 
 
 def kill(command, room, _):
-    """The worst of five queues: where a kill hits is chance."""
-    worst = None
-    for dir in (os.path.join(room, f"queue-{turn}") for turn in range(5)):
+    for dir in (os.path.join(room, f"queue-{turn}") for turn in range(20)):
         os.mkdir(dir)
         wanted = set()
         for first in range(0, 40_000, 4_000):
@@ -252,9 +268,10 @@ def kill(command, room, _):
             producer.kill()
             wanted.update(range(first, first + producer.acked))
         found = take(command, dir, wanted, 40_000)
-        if not worst or found["right"] - found["wanted"] < worst["right"] - worst["wanted"]:
-            worst = found
-    return worst
+        shutil.rmtree(dir)
+        if found["right"] < found["wanted"]:
+            break
+    return found
 
 
 def power(command, room, _):
@@ -364,15 +381,28 @@ def full(command, room, _):
         errors = producer.end()
         if said[-1]:
             # It died, or goes on refusing: a new process continues behind the message that failed.
-            said.append(errors.strip()[-300:])
+            said.append(plain(errors))
             first += producer.acked + 1
             producer = Producer(command, dir, first, end)
             said.append(producer.put(end - first))
             wanted.update(range(first, first + producer.acked))
             if not said[-1] and producer.line() == ".":
                 producer.again()
-            said.append(producer.end().strip()[-300:])
+            producer.end()
+        said = [line and plain(line) for line in said]
         return dict(take(command, dir, wanted, end), said=said)
+
+
+def finish(results, out):
+    done = results["queues"]
+    results["queues"] = {name: done[name] for name in QUEUES if name in done}
+    for name, queue in results["queues"].items():
+        for fault, found in queue["faults"].items():
+            found["text"] = text(name, fault, found)
+    with open(out, "w") as file:
+        json.dump(results, file, indent=1)
+        file.write("\n")
+    render(results)
 
 
 def main():
@@ -387,7 +417,7 @@ def main():
         with open(options.out) as file:
             results = json.load(file)
     if options.render:
-        return render(results)
+        return finish(results, options.out)
     commands = build(os.environ.get("CARGO_TARGET_DIR", os.path.join(PROJECT, "target")))
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=PROJECT, text=True,
                             capture_output=True).stdout.strip()
@@ -407,16 +437,12 @@ def main():
                 found = globals()[fault](commands[name], room, name)
                 shutil.rmtree(room)
                 queue["faults"][fault] = {"text": text(name, fault, found), **found}
-                print(name, fault, json.dumps(queue["faults"][fault])[:600], file=sys.stderr)
+                print(name, fault, queue["faults"][fault]["text"], file=sys.stderr)
     finally:
+        Producer.kill_all()
         subprocess.run(["umount", scratch])
         os.rmdir(scratch)
-    queues_done = results["queues"]
-    results["queues"] = {name: queues_done[name] for name in QUEUES if name in queues_done}
-    with open(options.out, "w") as file:
-        json.dump(results, file, indent=1)
-        file.write("\n")
-    render(results)
+    finish(results, options.out)
 
 
 if __name__ == "__main__":

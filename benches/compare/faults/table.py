@@ -4,7 +4,7 @@ import re
 
 PROJECT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
 FAULTS = {
-    "kill": "ten kills", "power": "power cut", "bit": "flipped bit", "tail": "torn tail",
+    "kill": "200 kills", "power": "power cut", "bit": "flipped bit", "tail": "torn tail",
     "index": "index gone", "full": "full disk",
 }
 
@@ -20,8 +20,9 @@ def text(name, fault, found):
         words.append("does not open")
     elif not missing:
         words.append("all, after reopening" if "stuck" in said else "all")
-    elif name == "vmagent" and fault in ("kill", "power"):
-        words.append("loses up to a second")  # tried by hand: how many that is depends on the speed
+    elif name == "vmagent" and fault in ("kill", "power", "full"):
+        # It writes once a second. (Tried by hand with producers that ran for longer than that.)
+        words.append("loses up to a second")
     elif missing == found["wanted"]:
         words.append("loses all")
     elif missing == 1 and not found["false"]:
