@@ -15,12 +15,13 @@ fn read(path: impl AsRef<Path>) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-const DOCUMENTS: [&str; 11] = [
+const DOCUMENTS: [&str; 12] = [
     "README.md",
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
     "docs/guide.md",
     "docs/guarantees.md",
+    "docs/choosing.md",
     "docs/coming-from.md",
     "docs/format.md",
     "docs/figures.md",
@@ -241,4 +242,23 @@ fn the_figures_of_the_documents_are_those_of_the_json() {
     let is_row = |line: &&str| line.contains(", 128 bytes |") || line.contains(", 16 KB |");
     let figures = read("README.md").lines().filter(is_row).count();
     assert!(figures >= 6, "the README has {figures} rows of figures");
+}
+
+/// `benches/compare/faults.py` makes both tables from docs/faults.json.
+#[test]
+fn the_tables_of_faults_are_those_of_the_results() {
+    let [readme, page] = ["README.md", "docs/choosing.md"].map(|document| {
+        let text = read(document);
+        let table = text.split("<!-- faults -->\n").nth(1).expect("a table of faults");
+        table.split("<!-- end -->").next().unwrap().to_owned()
+    });
+    assert_eq!(readme, page);
+    let results = read("docs/faults.json");
+    let (mut rest, mut seen) = (&results[..], 0);
+    for cell in page.lines().skip(2).flat_map(cells).filter(|cell| *cell != "-") {
+        let at = rest.find(&format!("\"{cell}\"")).unwrap_or_else(|| panic!("{cell} is no result"));
+        rest = &rest[at + 1..];
+        seen += 1;
+    }
+    assert!(seen >= 9 * 6, "the table has {seen} cells");
 }
