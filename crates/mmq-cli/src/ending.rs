@@ -13,7 +13,7 @@ pub(crate) enum ExitStatus {
     Usage = 2,
     /// Nothing was there.
     Nothing = 3,
-    /// Another process owns the queue.
+    /// Another process has the queue open.
     Locked = 4,
     /// No such queue, consumer or message.
     Missing = 5,
@@ -26,6 +26,22 @@ pub(crate) enum ExitStatus {
     /// Ended in order after SIGTERM.
     Terminated = 143,
 }
+
+/// What the help and the manual say of each exit status; what a command adds is in its own text.
+pub(crate) const STATUSES: [(&str, &str); 9] = [
+    ("0", "The command did its work. (So too when the reader of standard output closed it.)"),
+    (
+        "1",
+        "The command did its work, and found damage, missing messages, failed messages or a limit exceeded.",
+    ),
+    ("2", "The command line is wrong."),
+    ("3", "There was no message."),
+    ("4", "Another process has the queue open."),
+    ("5", "The queue, consumer or message does not exist."),
+    ("6", "Refused: no room, message too large, damaged or later file format, wrong input."),
+    ("7", "The system or the far side (mmq forward) failed."),
+    ("130, 143", "SIGINT (130) or SIGTERM (143) ended the command; it stopped in order."),
+];
 
 impl From<ExitStatus> for ExitCode {
     fn from(ending: ExitStatus) -> ExitCode {

@@ -1,10 +1,12 @@
 //! The manual, made from the command line: a page for the tool, and one for each command.
 
-use std::io;
+use std::io::{self, Write};
 
 use clap::{Arg, ArgAction, Command};
 use clap_mangen::Man;
 use clap_mangen::roff::{Inline, Roff, bold, italic, roman};
+
+use crate::ending::STATUSES;
 
 /// The name of a page's file, and its text.
 pub(crate) type Page = (String, Vec<u8>);
@@ -18,32 +20,28 @@ pub(crate) fn pages(mut tool: Command) -> io::Result<Vec<Page>> {
     Ok(pages)
 }
 
-/// What every page says of the exit status; what a command adds stands in its own text.
-const STATUS: [(&str, &str); 9] = [
-    ("0", "Done; also when the reader of standard output wanted no more."),
-    ("1", "Done, and the answer is bad: damage, a gap, a limit passed, messages given up."),
-    ("2", "The command line is wrong."),
-    ("3", "Nothing was there."),
-    ("4", "Another process has the queue."),
-    ("5", "There is no such queue, consumer or message."),
-    ("6", "Refused: full, too large, damaged, a later format, framing."),
-    ("7", "The system or the far side failed."),
-    ("130, 143", "Ended in order after SIGINT or SIGTERM."),
-];
-
 /// The files of a queue.
-const FILES: [(&str, &str); 3] = [
-    ("DIR/index", "Who has the queue, where its consumers stand, and up to where it is durable."),
-    ("DIR/segment-*", "The messages."),
-    ("DIR/*.damaged", "What an opening has set aside; mmq-salvage(1) reads it."),
+const FILES: [(&str, &str); 4] = [
+    ("DIR", "The queue. The process that has it open holds a lock (flock) on this directory."),
+    ("DIR/index", "The place of each consumer, and how far messages are durable."),
+    (
+        "DIR/segment-*",
+        "The messages. A segment whose messages all consumers have taken is used again, or removed.",
+    ),
+    (
+        "DIR/*.damaged",
+        "Files that mmq renamed because they were damaged. mmq-salvage(1) reads them.",
+    ),
 ];
 
 /// A page for the command and for each below it.
 fn add_pages(command: &Command, above: &Command, pages: &mut Vec<Page>) -> io::Result<()> {
     let name = command.get_display_name().unwrap_or(command.get_name());
     let mut text = Vec::new();
-    let page = Man::new(command.clone()).source("mmq").manual("mmq");
-    page.render_title(&mut text)?;
+    let page = Man::new(command.clone());
+    // By hand: clap_mangen writes an empty date as no argument, and the next ones take its place.
+    let version = env!("CARGO_PKG_VERSION");
+    writeln!(text, ".TH {} 1 \"\" \"mmq {version}\" \"mmq manual\"", name.to_uppercase())?;
     page.render_name_section(&mut text)?;
     let mut roff = Roff::new();
     roff.control("SH", ["SYNOPSIS"]).text(synopsis(command));
@@ -60,15 +58,6 @@ fn add_pages(command: &Command, above: &Command, pages: &mut Vec<Page>) -> io::R
             }
         }
     }
-    if let Some(examples) = command.get_before_help().map(ToString::to_string)
-        && !examples.is_empty()
-    {
-        roff.control("SH", ["EXAMPLES"]).control("nf", []);
-        for line in examples.lines().skip(1) {
-            roff.text([roman(line)]);
-        }
-        roff.control("fi", []);
-    }
     roff.to_writer(&mut text)?;
     page.render_options_section(&mut text)?;
     if command.get_subcommands().next().is_some() {
@@ -81,10 +70,18 @@ fn add_pages(command: &Command, above: &Command, pages: &mut Vec<Page>) -> io::R
             roff.control("TP", ["8"]).text([bold(*name)]).text([roman(*what)]);
         }
     };
-    section(&mut roff, "EXIT STATUS", &STATUS);
+    section(&mut roff, "EXIT STATUS", &STATUSES);
     let dir = command.get_positionals().find(|positional| positional.get_id() == "dir");
     if name == "mmq" || dir.is_some_and(Arg::is_required_set) {
         section(&mut roff, "FILES", &FILES);
+    }
+    let examples = command.get_before_help().map(ToString::to_string).unwrap_or_default();
+    if !examples.is_empty() {
+        roff.control("SH", ["EXAMPLES"]).control("nf", []);
+        for line in examples.lines().skip(1) {
+            roff.text([roman(line.trim_start())]);
+        }
+        roff.control("fi", []);
     }
     roff.control("SH", ["SEE ALSO"]).text([roman(related(command, above).join(", "))]);
     roff.to_writer(&mut text)?;

@@ -30,7 +30,7 @@ use clap::{ArgMatches, Command};
 
 use crate::arguments;
 use crate::console::{Console, Form};
-use crate::ending::ExitStatus;
+use crate::ending::{ExitStatus, STATUSES};
 use crate::failure::{Failure, Tried};
 use crate::opening::Opener;
 use crate::signals::Signals;
@@ -103,7 +103,8 @@ mmq: a durable queue in a directory, for the shell
 
 /// The whole command line.
 pub(crate) fn description() -> Command {
-    let tool = arguments::command("mmq", "A durable queue in a directory, for the shell", "")
+    let tool = Command::new("mmq")
+        .about("A durable queue in a directory, for the shell")
         .version(VERSION)
         .subcommand_required(true)
         .subcommands(COMMANDS.iter().map(|entry| (entry.command)()));
@@ -116,7 +117,9 @@ pub(crate) fn main(words: Vec<OsString>) -> ExitStatus {
         return print(EXAMPLES.as_bytes());
     }
     let to_program = words.iter().take_while(|word| *word != "--").any(|word| word == "--json");
-    let matches = match description().try_get_matches_from(words) {
+    let rows = STATUSES.map(|(status, what)| format!("  {status:<10}{what}\n"));
+    let statuses = format!("Exit status:\n{}", rows.concat());
+    let matches = match description().after_help(statuses).try_get_matches_from(words) {
         Ok(matches) => matches,
         Err(error)
             if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) =>

@@ -39,7 +39,10 @@ fn every_command_has_a_page_with_the_sections_that_a_reader_looks_for() {
         for section in ["SYNOPSIS", "DESCRIPTION", "OPTIONS", "\"EXIT STATUS\"", "\"SEE ALSO\""] {
             assert_eq!(page.matches(&format!("\n.SH {section}\n")).count(), 1, "{name}: {section}");
         }
+        assert_eq!(page.contains("\n.SH EXAMPLES\n"), name != "mmq.1", "{name}");
         assert!(!page.contains("EXTRA"), "{name}");
+        let title = format!(".TH {} 1 \"\" \"mmq ", name[..name.len() - 2].to_uppercase());
+        assert!(page.contains(&title), "{name}");
     }
     let stat = &pages["mmq-stat.1"];
     assert!(stat.contains(r"[\fB\-\-max\-lag\fR \fIN\fR]"), "{stat}");
@@ -49,6 +52,18 @@ fn every_command_has_a_page_with_the_sections_that_a_reader_looks_for() {
     assert!(pages["mmq.1"].contains(r"mmq\-bench(1), mmq\-cat(1), "));
     let printed = ends(mmq(["man"]), 0).stdout;
     assert_eq!(String::from_utf8(printed).unwrap(), pages["mmq.1"]);
+}
+
+#[test]
+fn the_help_has_the_exit_statuses_of_the_manual() {
+    let help = String::from_utf8(ends(mmq(["help"]), 0).stdout).unwrap();
+    let (_, statuses) = help.split_once("\nExit status:\n").unwrap();
+    assert_eq!(statuses.lines().count(), 9, "{help}");
+    let page = &pages()["mmq.1"];
+    for line in statuses.lines() {
+        let what = line.get(12..).unwrap().replace('-', r"\-");
+        assert!(page.contains(&what), "{line}");
+    }
 }
 
 #[test]
