@@ -67,12 +67,21 @@ pub(crate) fn block(
         line("set aside", paint.bad(&count(snapshot.set_aside_files, "damaged file")));
     }
     if let Some(owner) = &snapshot.owner {
+        // Since the owner, or the last one, opened the queue.
+        if owner.lost > 0 {
+            let lost = count(owner.lost, "message");
+            line("lost", paint.bad(&format!("{lost}, to damage or a power cut")));
+        }
+        if owner.dropped > 0 {
+            let dropped = count(owner.dropped, "message");
+            line("dropped", format!("{dropped}, unread, to make room or because of their age"));
+        }
         if owner.refused > 0 {
-            line("refused", format!("{} for want of room", count(owner.refused, "call")));
+            line("refused", format!("{}, because there was no room", count(owner.refused, "call")));
         }
         if let Some(error) = &owner.last_flush_error {
             let error = visible_text(error.as_bytes());
-            line("flush", paint.bad(&format!("the last one failed: {error}")));
+            line("flush", paint.bad(&format!("a flush failed: {error}")));
         }
     }
     let created = snapshot.created.map_or("at an unknown time".into(), times::rfc3339);
@@ -86,6 +95,10 @@ pub(crate) fn line(name: &str, text: &str) -> String {
     format!("  {name:<10} {text}\n")
 }
 
+fn has_failed_flush(snapshot: &Snapshot) -> bool {
+    snapshot.owner.as_ref().is_some_and(|owner| owner.last_flush_error.is_some())
+}
+
 fn state(snapshot: &Snapshot, paint: Paint) -> String {
     let state = match snapshot.state {
         QueueState::Owned => {
@@ -94,6 +107,9 @@ fn state(snapshot: &Snapshot, paint: Paint) -> String {
             format!("process {} has it{since}", snapshot.owner_pid.unwrap_or(0))
         }
         QueueState::Closed => "closed".into(),
+        QueueState::Left if has_failed_flush(snapshot) => {
+            "its process died after a failed flush; messages may be lost".into()
+        }
         QueueState::Left => "its process died; nothing is lost".into(),
         QueueState::Cut => {
             let found = count(snapshot.found_behind.unwrap_or(0), "message");

@@ -1,7 +1,7 @@
 //! Opening a queue to work on it, and its consumers.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,6 +10,7 @@ use clap::ArgMatches;
 use mmq::{Consumer, Delivery, Error, Inspector, Iter, Options, Queue, Redelivery};
 
 use crate::arguments;
+use crate::console::Console;
 use crate::ending::ExitStatus;
 use crate::failure::{Failure, Tried, holds_remains};
 use crate::place::Bounds;
@@ -140,6 +141,17 @@ pub(crate) fn keep_for_own(queue: &Queue) -> Tried<()> {
         queue.seek(stats.oldest_seq)?;
     }
     Ok(())
+}
+
+/// Warns root that what it puts into another user's queue makes files which that user cannot open.
+pub(crate) fn warn_of_owner(console: Console, dir: &Path) {
+    let owner = dir.metadata().map_or(0, |found| found.uid());
+    if owner != 0 && rustix::process::geteuid().is_root() {
+        let dir = dir.display();
+        console.note(format!(
+            "queue {dir} belongs to user {owner}, and root puts messages in: that user may be unable to open files that root makes; run mmq as that user, or `chown -R {owner} {dir}` afterwards"
+        ));
+    }
 }
 
 /// A consumer: the queue's own, or one with a name.

@@ -71,6 +71,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     let dir = arguments::dir_of(call.matches);
     let queue = call.opener().open(dir, &options)?;
     opening::keep_for_own(&queue)?;
+    opening::warn_of_owner(call.console, dir);
     let mut put = Put::new(call, &queue, &files)?;
     let result = if call.matches.get_flag("batch") {
         put.all_or_nothing(&files)

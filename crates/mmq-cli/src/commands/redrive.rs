@@ -43,6 +43,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     let most = call.matches.get_one::<u64>("count").copied().unwrap_or(u64::MAX);
     arguments::is_another(dir, source)?;
     // In the order in which `each` opens them: each could wait for the other else.
+    opening::warn_of_owner(call.console, source);
     let source = call.opener().open_existing(source)?;
     let dead = call.opener().open_existing(dir)?;
     opening::keep_for_own(&source)?;

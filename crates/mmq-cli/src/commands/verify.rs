@@ -55,6 +55,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
         output: Output::new(call.signals, Out::Written)?,
         bar: Bar::new(call.console, None),
         lost: 0,
+        uncounted: false,
     };
     if call.matches.get_flag("as-opened") {
         report.opened(&looked.as_opened()?)?;
@@ -76,12 +77,20 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
         call.console.note(format!("ended by a signal, after {messages}"));
         return Ok(ending);
     }
-    report.summary(&verified)?;
+    report.summary(&verified, depth)?;
     if verified.findings == 0 {
         return Ok(ExitStatus::Done);
     }
-    let (found, costs) = (count(verified.findings, "place"), count(report.lost, "message"));
-    let message = format!("queue {}: {found} damaged, at a cost of {costs}", dir.display());
+    let (found, lost) = (count(verified.findings, "place"), count(report.lost, "message"));
+    let dir = dir.display();
+    let costs = match (report.uncounted, report.lost) {
+        (false, _) => format!("lost with it: {lost}"),
+        (true, 0) => format!("`mmq salvage {dir}` tells how many messages are still readable"),
+        (true, _) => format!(
+            "lost with it: at least {lost}; `mmq salvage {dir}` tells how many are still readable"
+        ),
+    };
+    let message = format!("queue {dir}: damage in {found}; {costs}");
     Err(Failure::new(ExitStatus::Bad, "damaged", message))
 }
 
@@ -93,6 +102,9 @@ struct Report<'a> {
     bar: Bar,
     /// Messages that the damage costs.
     lost: u64,
+    /// A segment's header is damaged or foreign: if the index has no copy, nothing says which
+    /// messages the segment holds.
+    uncounted: bool,
 }
 
 impl Report<'_> {
@@ -110,6 +122,7 @@ impl Report<'_> {
         match step {
             VerifyStep::Finding(finding) => {
                 self.lost += finding.lost.map_or(0, |gap| gap.count());
+                self.uncounted |= finding.offset == Some(0) && finding.lost.is_none();
                 let line = match self.form {
                     Form::Program => json(&finding),
                     Form::Person => self.paint.bad(&visible_text(finding.to_string().as_bytes())),
@@ -152,7 +165,7 @@ impl Report<'_> {
         self.say(&format!("The next opening will find:\n{block}"))
     }
 
-    fn summary(&mut self, verified: &Verified) -> Tried<()> {
+    fn summary(&mut self, verified: &Verified, depth: Checks) -> Tried<()> {
         let line = match self.form {
             Form::Program => Object::new()
                 .with("segments", verified.segments)
@@ -162,12 +175,18 @@ impl Report<'_> {
                 .with("overtaken", verified.overtaken)
                 .with("findings", verified.findings)
                 .with("lost", self.lost)
+                .with("uncounted", self.uncounted)
                 .text(),
             Form::Person => {
                 let segments = count(verified.segments, "segment header");
                 let messages = count(verified.messages, "message");
                 let bytes = units::size(verified.bytes);
-                let text = format!("{segments} and {messages} ({bytes}) are intact");
+                let text = match depth {
+                    Checks::Messages => format!("intact: {segments}, {messages} ({bytes})"),
+                    Checks::Headers => {
+                        format!("intact: {segments}; the messages were not read (--quick)")
+                    }
+                };
                 if verified.findings == 0 { self.paint.well(&text) } else { text }
             }
         };

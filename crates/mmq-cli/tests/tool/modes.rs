@@ -148,3 +148,19 @@ fn a_group_shares_a_queue() {
     assert_eq!(modes(&written), (0o664, 0o2775));
     put("022", &written, &[]);
 }
+
+#[test]
+fn root_is_warned_that_it_makes_files_in_the_queue_of_another_user() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: only root can give a queue to another user");
+        return;
+    }
+    let dir = crate::support::tempdir().unwrap();
+    let put = || said(&check(given(on("put", dir.path(), &[]), b"x\n"), 0));
+    assert_eq!(put(), "");
+    chown(dir.path(), Some(GROUP), None).unwrap();
+    let warning = put();
+    let is_warned = warning.contains("belongs to user 54321") && warning.lines().count() == 1;
+    assert!(is_warned, "{warning}");
+    assert_eq!(said(&check(given(on("put", dir.path(), &["-q"]), b"x\n"), 0)), "");
+}

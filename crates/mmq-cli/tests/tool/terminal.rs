@@ -212,7 +212,7 @@ fn there_are_colours_on_a_terminal_and_where_they_are_asked_for() {
     assert_eq!(status, Some(1));
     assert!(is_plain(limit(&["--max-lag", "1", "--color", "never"]).0));
     assert!(
-        shown(coloured("verify", dir, &[])).contains("\x1b[32m1 segment header and 2 messages")
+        shown(coloured("verify", dir, &[])).contains("\x1b[32mintact: 1 segment header, 2 messages")
     );
     let segment = &segments(dir)[0];
     let mut bytes = std::fs::read(segment).unwrap();

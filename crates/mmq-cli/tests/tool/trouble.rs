@@ -149,7 +149,7 @@ fn a_segment_that_is_cut_costs_what_lay_behind() {
     assert!(text.contains(&format!("segment-00000000 at {at}: ")), "{text}");
     assert!(text.contains(&format!("messages {shown} to 99 will never come")), "{text}");
     assert!(
-        said(&reported).contains(&format!("at a cost of {lost} messages")),
+        said(&reported).contains(&format!("lost with it: {lost} messages")),
         "{}",
         said(&reported)
     );
@@ -232,13 +232,16 @@ fn a_poisoned_queue_is_shown_as_such() {
     assert!(error.contains("Invalid argument"), "{error}");
     let block = text("stat", dir, &["--color", "always"]);
     assert!(block.contains("\x1b[31mPOISONED: a flush failed, open it again to write\x1b[0m\n"));
-    assert!(block.contains("flush      \x1b[31mthe last one failed: "), "{block}");
+    assert!(block.contains("flush      \x1b[31ma flush failed: "), "{block}");
     let metrics = text("stat", dir, &["--prometheus", "--label", "q"]);
     assert!(metrics.contains("mmq_poisoned{queue=\"q\"} 1\n"), "{metrics}");
     assert_eq!(text("cat", dir, &[]), "a message\n");
     drop(child);
     let seen = stat(dir);
     assert_eq!((&seen["poisoned"], &seen["state"]), (&false.into(), &"left".into()));
+    let block = text("stat", dir, &[]);
+    assert!(block.contains("died after a failed flush"), "{block}");
+    assert!(!block.contains("nothing is lost"), "{block}");
 }
 
 /// Starts the command, and when it stands in the middle has the queue give back what lies before

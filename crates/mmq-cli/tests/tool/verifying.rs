@@ -23,6 +23,8 @@ fn verify_names_what_is_damaged_and_what_it_costs() {
     let before = files(dir);
     let summary = json("verify", dir, &["--quick"]).remove(0);
     assert_eq!((number(&summary["findings"]), number(&summary["messages"])), (0, 0));
+    let quick = text("verify", dir, &["--quick"]);
+    assert_eq!(quick, "intact: 1 segment header; the messages were not read (--quick)\n");
     assert!(files(dir) == before, "a look changed a file");
 
     let segment = dir.join("segment-00000000");
@@ -46,6 +48,26 @@ fn verify_names_what_is_damaged_and_what_it_costs() {
     let gap = reported.lines().map(parsed).find(|line| line.get("gap").is_some()).unwrap();
     assert_eq!(gap["gap"], finding["lost"]);
     ends(on("verify", &dir.join("nowhere"), &[]), 5);
+}
+
+#[test]
+fn verify_does_not_count_what_no_header_tells() {
+    let dir = crate::support::tempdir().unwrap();
+    let dir = dir.path();
+    let queue = Options::new().arena_size(64 << 10).open(dir).unwrap();
+    queue.enqueue_batch((0..5000).map(|number| format!("{number:0>1000}"))).unwrap();
+    queue.close().unwrap();
+    fs::remove_file(dir.join("index")).unwrap();
+    let segment = &segments(dir)[0];
+    let mut bytes = fs::read(segment).unwrap();
+    bytes[..128].fill(0);
+    fs::write(segment, bytes).unwrap();
+    let said = said(&ends(on("verify", dir, &[]), 1));
+    let advice = format!("`mmq salvage {}` tells how many", dir.display());
+    assert!(said.contains(&advice) && !said.contains("lost with it"), "{said}");
+    let ended = ends(on("verify", dir, &["--json"]), 1);
+    let summary = String::from_utf8(ended.stdout).unwrap().lines().map(parsed).last().unwrap();
+    assert_eq!((&summary["uncounted"], number(&summary["lost"])), (&true.into(), 0));
 }
 
 fn parsed(line: &str) -> Value {
@@ -78,6 +100,15 @@ fn what_the_owner_counts_is_shown() {
     }
     let human = text("stat", dir.path(), &[]);
     assert!(human.contains("refused    1 call"), "{human}");
+    assert!(!human.contains("  lost ") && !human.contains("  dropped "), "{human}");
+    queue.close().unwrap();
+    let options = Options::new().max_bytes(128 << 10).on_full(mmq::OnFull::DropOldest);
+    let queue = options.open(dir.path()).unwrap();
+    (0..100).for_each(|_| drop(queue.enqueue(&message).unwrap()));
+    queue.flush().unwrap();
+    let human = text("stat", dir.path(), &[]);
+    let dropped = format!("dropped    {} messages, unread, ", queue.stats().dropped);
+    assert!(human.contains(&dropped), "{human}");
 }
 
 /// What `verify --as-opened` says, which changes nothing.

@@ -89,6 +89,10 @@ pub(crate) fn command() -> Command {
                 .long("metrics")
                 .help("Keep figures for Prometheus in this file"),
         )
+        .arg(
+            text("label", "NAME", "The label `queue` of these figures [default: the path DIR]")
+                .requires("metrics"),
+        )
         .arg(text("key", "KEY", "The stream's key").help_heading("Options of Redis"))
         .arg(of_nats(text("stream", "STREAM", "The stream")))
         .arg(of_nats(text("subject", "SUBJECT", "The subject [default: mmq.NAME]")))

@@ -1,12 +1,12 @@
 //! How a forwarder gets on: a line a minute, and figures for Prometheus.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use mmq::Consumer;
 use mmq::forward::{Destination, ForwardProgress, ForwardState, ForwardWatch, Forwarder};
 
-use crate::arguments::path_of;
+use crate::arguments::{dir_of, path_of, text_of};
 use crate::commands::Call;
 use crate::console::Form;
 use crate::failure::Tried;
@@ -24,7 +24,8 @@ pub(super) struct Report<'a> {
     watch: ForwardWatch,
     consumer: Consumer,
     metrics: Option<&'a Path>,
-    queue: PathBuf,
+    /// The value of the label `queue`.
+    label: String,
     next_line: Instant,
     trouble: Option<String>,
     /// When the far side last acknowledged something or had a session.
@@ -39,13 +40,14 @@ impl<'a> Report<'a> {
         consumer: Consumer,
     ) -> Tried<Report<'a>> {
         let now = Instant::now();
+        let path = || dir_of(call.matches).to_string_lossy().into_owned();
         Ok(Report {
             call,
             output: Output::new(call.signals, Out::Written)?,
             watch: forwarder.watch(),
             consumer,
             metrics: path_of(call.matches, "metrics"),
-            queue: crate::arguments::dir_of(call.matches).to_owned(),
+            label: text_of(call.matches, "label").map_or_else(path, str::to_owned),
             next_line: now + LINE,
             trouble: None,
             heard: now,
@@ -126,7 +128,7 @@ impl<'a> Report<'a> {
             ("lag_messages", "gauge", "Numbers that wait", progress.lag),
             ("kept_messages", "gauge", "Acknowledged numbers that are kept", progress.kept),
         ];
-        let queue = metrics::escaped(&self.queue.to_string_lossy());
+        let queue = metrics::escaped(&self.label);
         let mut text = String::new();
         for (name, kind, help, value) in figures {
             text +=

@@ -65,7 +65,8 @@ const QUEUES: [(&str, &str, &str, OfQueue); 16] = [
     (
         "mmq_taken_total",
         "counter",
-        "Messages that consumers took or skipped since the owner opened the queue",
+        "Messages that consumers took or skipped since the owner opened the queue; the owner stores \
+         this figure at a flush, a close or a new segment, so it may stand still meanwhile",
         |of| Some(of.owner.as_ref()?.taken as f64),
     ),
     ("mmq_flushes_total", "counter", "Flushes since the owner opened the queue", |of| {
