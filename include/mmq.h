@@ -21,7 +21,7 @@
  *       if (mmq_open("spool", NULL, &queue) != MMQ_OK) return 1;
  *       if (mmq_enqueue(queue, "hello", 5, NULL) != MMQ_OK) return 1;
  *       while ((status = mmq_dequeue(queue, &message)) == MMQ_OK || status == MMQ_GAP) {
- *         if (status == MMQ_GAP) { // damaged messages, for instance: reported once; what lies behind them still comes
+ *         if (status == MMQ_GAP) { // messages are missing, for example damaged; the next read continues behind them
  *           mmq_last_error(text, sizeof text);
  *           fprintf(stderr, "%s\n", text);
  *           continue;
@@ -65,13 +65,13 @@
  * free() or delete on memory of the library. Once a call returns, the library does not need the
  * memory that the caller passed in.
  *
- * Messages. The bytes of an mmq_message are lent in place where they lie in one piece in mapped
- * memory, and are the library's copy otherwise. They stay valid and unchanged until
- * mmq_message_free: over later calls, over mmq_close, in any thread. Do not write to them. A queue
- * with a cap on mapped arenas lends from a bounded number of arenas and copies from then on, so
- * holding many messages for long costs copies, never failure. Handles are used again: once a thread
- * has freed some, mmq_peek and mmq_dequeue allocate nothing for a lent message, and only the bytes
- * for a copied one. The _into functions copy into the caller's buffer and allocate nothing, except
+ * Messages. If the bytes of an mmq_message lie in one piece in mapped memory, the library lends
+ * them in place; otherwise it makes a copy. They stay valid and unchanged until mmq_message_free:
+ * over later calls, over mmq_close, in any thread. Do not write to them. A queue with a cap on
+ * mapped arenas lends from a bounded number of arenas, and copies the messages of others: holding
+ * many messages for long costs copies, but no call fails. Handles are used again: once a thread has
+ * freed some, mmq_peek and mmq_dequeue allocate nothing for a lent message, and only the bytes for
+ * a copied one. The _into functions copy into the caller's buffer and allocate nothing, except
  * for a message in several pieces.
  *
  * Threads. Any thread may call any function on the same handle at the same time, except that no
@@ -274,8 +274,9 @@ enum mmq_backlog_order
   /** In the order in which the messages were enqueued. The default. */
   MMQ_OLDEST_FIRST = 0,
   /**
-   * The stretch that was skipped last, then the one before it. Within a stretch, messages keep
-   * the order in which they were enqueued.
+   * The stretch that was skipped last, then the one before it: a stretch is what the fresh lane
+   * skipped in one jump (see mmq_lanes). Within a stretch, messages keep the order in which they
+   * were enqueued.
    */
   MMQ_NEWEST_STRETCH_FIRST = 1,
 };
@@ -639,9 +640,10 @@ typedef struct mmq_inspection {
    */
   size_t struct_size;
   /**
-   * 0: a process has the queue open. 1: it was closed. 2: its process died; nothing was lost,
-   * and the figures are exact. 3: the machine lost power, or the index is lost; the figures show
-   * what the next opening will find. 4: no message was ever enqueued.
+   * 0: a process has the queue open. 1: it was closed. 2: its process died; the figures are
+   * exact, and nothing was lost unless a flush had failed before. 3: the machine lost power, or
+   * the index is lost; the figures show what the next opening will find. 4: no message was ever
+   * enqueued.
    */
   int state;
   /** The process that has the queue open; 0 when no process has. */
@@ -722,10 +724,11 @@ struct mmq_options *mmq_options_new(void);
 void mmq_options_free(struct mmq_options *options);
 
 /**
- * Sets the size of an arena: the unit of the memory cap, and the length of the longest segment
- * file. Default 134217728 (128 MiB). It may differ at every opening. Segments are short (2 MiB)
- * while consumers have little to read, and grow with their backlog: a nearly empty queue stays
- * small whatever its arena size.
+ * Sets the size of an arena. An arena is the piece of a segment (a file with messages) that is
+ * mapped into memory at a time; no segment file is longer than an arena. Default 134217728 (128
+ * MiB). The size may differ at every opening. Segments are short (2 MiB) while consumers have
+ * little to read, and grow with their backlog: a nearly empty queue stays small whatever its arena
+ * size.
  *
  * @param options Not NULL.
  * @param bytes A multiple of the OS page, 4096 to 1073741824 (checked by mmq_open).

@@ -17,9 +17,10 @@ pub struct mmq_inspection {
     /// In: the caller's sizeof(mmq_inspection). Out: how many bytes were filled; fields behind them
     /// are as they were.
     pub struct_size: usize,
-    /// 0: a process has the queue open. 1: it was closed. 2: its process died; nothing was lost,
-    /// and the figures are exact. 3: the machine lost power, or the index is lost; the figures show
-    /// what the next opening will find. 4: no message was ever enqueued.
+    /// 0: a process has the queue open. 1: it was closed. 2: its process died; the figures are
+    /// exact, and nothing was lost unless a flush had failed before. 3: the machine lost power, or
+    /// the index is lost; the figures show what the next opening will find. 4: no message was ever
+    /// enqueued.
     pub state: c_int,
     /// The process that has the queue open; 0 when no process has.
     pub owner_pid: u32,

@@ -71,8 +71,9 @@ pub enum mmq_fresh {
 pub enum mmq_backlog_order {
     /// In the order in which the messages were enqueued. The default.
     MMQ_OLDEST_FIRST = 0,
-    /// The stretch that was skipped last, then the one before it. Within a stretch, messages keep
-    /// the order in which they were enqueued.
+    /// The stretch that was skipped last, then the one before it: a stretch is what the fresh lane
+    /// skipped in one jump (see mmq_lanes). Within a stretch, messages keep the order in which they
+    /// were enqueued.
     MMQ_NEWEST_STRETCH_FIRST = 1,
 }
 

@@ -72,10 +72,11 @@ pub unsafe extern "C" fn mmq_options_free(options: *mut mmq_options) {
     guard(|| unsafe { free(options) });
 }
 
-/// Sets the size of an arena: the unit of the memory cap, and the length of the longest segment
-/// file. Default 134217728 (128 MiB). It may differ at every opening. Segments are short (2 MiB)
-/// while consumers have little to read, and grow with their backlog: a nearly empty queue stays
-/// small whatever its arena size.
+/// Sets the size of an arena. An arena is the piece of a segment (a file with messages) that is
+/// mapped into memory at a time; no segment file is longer than an arena. Default 134217728 (128
+/// MiB). The size may differ at every opening. Segments are short (2 MiB) while consumers have
+/// little to read, and grow with their backlog: a nearly empty queue stays small whatever its arena
+/// size.
 ///
 /// @param options Not NULL.
 /// @param bytes A multiple of the OS page, 4096 to 1073741824 (checked by mmq_open).

@@ -36,7 +36,8 @@ pub enum QueueState {
     Owned,
     /// It was closed.
     Closed,
-    /// Its process died. Nothing was lost, and the figures are exact.
+    /// Its process died. The figures are exact, and nothing was lost unless a flush had failed
+    /// before ([`OwnerFigures::last_flush_error`]).
     Left,
     /// The machine lost power, or its index is lost: the figures are those of what the next opening
     /// will find.

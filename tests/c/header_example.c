@@ -10,7 +10,7 @@ int main(void) {
   if (mmq_open("spool", NULL, &queue) != MMQ_OK) return 1;
   if (mmq_enqueue(queue, "hello", 5, NULL) != MMQ_OK) return 1;
   while ((status = mmq_dequeue(queue, &message)) == MMQ_OK || status == MMQ_GAP) {
-    if (status == MMQ_GAP) { // damaged messages, for instance: reported once; what lies behind them still comes
+    if (status == MMQ_GAP) { // messages are missing, for example damaged; the next read continues behind them
       mmq_last_error(text, sizeof text);
       fprintf(stderr, "%s\n", text);
       continue;
