@@ -181,7 +181,7 @@ impl fmt::Display for GapCause {
             GapCause::Unflushed => "not flushed before a power cut",
             GapCause::Dropped => "dropped to make room",
             GapCause::Expired => "older than the maximum age",
-            GapCause::Rejected => "rejected, or handed out in vain as often as it may be",
+            GapCause::Rejected => "rejected, or delivered as often as the limit allows",
             GapCause::Reserved => {
                 "only reserved before a power cut, and probably never given to a message"
             }

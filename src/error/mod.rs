@@ -172,7 +172,7 @@ pub enum Error {
     },
     /// The directory holds files, but none of a queue. The call left it unchanged: a queue needs a
     /// directory of its own.
-    #[error("{} is not a queue: it holds {file:?}, which is not mmq's; nothing was changed", path.display())]
+    #[error("{} is not a queue: it holds {file:?}, which mmq did not make; nothing was changed", path.display())]
     NotAQueue {
         /// The directory.
         path: PathBuf,
@@ -180,7 +180,7 @@ pub enum Error {
         file: String,
     },
     /// A later version of mmq wrote the files. The call left them unchanged.
-    #[error("{}: format version {found} is not supported (up to {supported} is)", path.display())]
+    #[error("{}: format version {found} is not supported; this mmq supports versions up to {supported}", path.display())]
     UnsupportedFormat {
         /// The file with the later version.
         path: PathBuf,
@@ -191,18 +191,20 @@ pub enum Error {
     },
     /// An earlier flush failed, so the queue can no longer promise that new messages last. Reads
     /// still work; open the queue again to write.
-    #[error("writing is refused since a flush failed ({reason}); open the queue again")]
+    #[error(
+        "the queue refuses writes because a flush failed ({reason}); close the queue and open it again"
+    )]
     Poisoned {
         /// The failure that poisoned the queue, with the path of the file.
         reason: String,
     },
     /// The queue was closed, before the call or while it waited. The program can only drop the
     /// remaining handles.
-    #[error("the queue is closed; open it again to go on")]
+    #[error("the queue is closed; open it again to continue")]
     Closed,
     /// [`Queue::interrupt`](crate::Queue::interrupt) ended the call's wait. The call has changed
     /// nothing, and the program may repeat it.
-    #[error("the wait was interrupted; nothing was changed, and the call may be made again")]
+    #[error("the wait was interrupted; nothing was changed, and the call can be repeated")]
     Interrupted,
     /// The [lease](crate::Redelivery::lease) of the delivery had ended: the queue took the message
     /// back, and another worker gets, or got, it. The call has changed nothing.
@@ -213,7 +215,7 @@ pub enum Error {
     /// The queue was opened before a fork, and this is the child. The child must open a queue
     /// itself.
     #[error(
-        "the queue was opened before a fork; a child process cannot use its parent's queue: open it where it is used"
+        "the queue was opened before a fork; a child process cannot use its parent's queue and has to open the queue itself"
     )]
     Forked,
     /// A bug in mmq: one of its invariants does not hold. The queue can still be used; please

@@ -52,14 +52,17 @@ impl fmt::Display for Passed<'_> {
                     "leave less than {option} {limit} free ({free} bytes are free, the queue takes {used})"
                 )
             }
-            None => write!(f, "pass {option} {limit} ({used} bytes are used)"),
+            None => write!(f, "exceed {option} {limit} (the queue takes {used})"),
         }?;
         match held_by {
             Some(HeldBy { consumer, seq }) if consumer.is_empty() => {
-                write!(f, "; its own consumer keeps the oldest, at message {seq}")
+                write!(f, "; its own consumer keeps the oldest segment: it is at message {seq}")
             }
             Some(HeldBy { consumer, seq }) => {
-                write!(f, "; consumer {consumer:?} keeps the oldest, at message {seq}")
+                write!(
+                    f,
+                    "; consumer {consumer:?} keeps the oldest segment: it is at message {seq}"
+                )
             }
             None => Ok(()),
         }
@@ -77,7 +80,7 @@ impl fmt::Display for Holder {
         match self {
             Holder { pid: 0, .. } => Ok(()),
             Holder { pid, here: false } => write!(f, " in process {pid}"),
-            Holder { pid, here: true } => write!(f, " in process {pid}, which is this very one,"),
+            Holder { pid, here: true } => write!(f, " in process {pid}, this one,"),
         }
     }
 }
@@ -134,7 +137,7 @@ impl fmt::Display for Absent<'_> {
         match (*what, held) {
             ("queue", _) => write!(f, "queue {name} does not exist"),
             ("path", _) => write!(f, "{name} does not exist"),
-            ("segment file", _) => write!(f, "no segment file of a queue is there: {name}"),
+            ("segment file", _) => write!(f, "no segment file in {name}"),
             (_, Some(held)) if held.is_empty() => {
                 write!(
                     f,

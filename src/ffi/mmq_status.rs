@@ -105,7 +105,7 @@ impl mmq_status {
             mmq_status::MMQ_NOT_FOUND => c"not found",
             mmq_status::MMQ_UNSUPPORTED_FORMAT => c"the files are of a later format version",
             mmq_status::MMQ_IO => c"the operating system refused a call",
-            mmq_status::MMQ_POISONED => c"writing is refused since a flush failed",
+            mmq_status::MMQ_POISONED => c"the queue refuses writes because a flush failed",
             mmq_status::MMQ_CLOSED => c"the queue is closed",
             mmq_status::MMQ_FORKED => c"the queue was opened before a fork",
             mmq_status::MMQ_EXPIRED => c"the lease of the delivery has ended",

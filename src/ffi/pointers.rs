@@ -108,7 +108,7 @@ impl<T> Array<T> {
     /// NULL is allowed when there is no room.
     pub(super) fn new(start: *mut T, max: usize, what: &'static str) -> Answer<Array<T>> {
         if max != 0 && (start.is_null() || !start.is_aligned()) {
-            return Err(invalid(what, "NULL, or not aligned, but there is to be room"));
+            return Err(invalid(what, "NULL or not aligned, but the capacity is not 0"));
         }
         Ok(Array { start, max })
     }
@@ -148,7 +148,7 @@ pub(super) unsafe fn array<'a, T>(
         return Err(invalid(what, "NULL, but the count is not 0"));
     }
     if !start.is_aligned() || count > isize::MAX as usize / size_of::<T>() {
-        return Err(invalid(what, "no such array can be: not aligned, or too many"));
+        return Err(invalid(what, "not aligned, or the count is too large"));
     }
     // SAFETY: not NULL, aligned, not longer than memory can be, readable by the caller's promise.
     Ok(unsafe { std::slice::from_raw_parts(start, count) })

@@ -38,9 +38,9 @@ fn a_panic_becomes_a_status_and_a_text() {
 fn an_error_becomes_a_status_and_a_text_and_success_leaves_it() {
     let path = Path::new("/var/q");
     assert_eq!(guard(|| Err(Error::closed(path).into())), mmq_status::MMQ_CLOSED);
-    assert_eq!(last_error(), "queue /var/q: the queue is closed; open it again to go on");
+    assert_eq!(last_error(), "queue /var/q: the queue is closed; open it again to continue");
     assert_eq!(guard(|| Ok(mmq_status::MMQ_EMPTY)), mmq_status::MMQ_EMPTY);
-    assert_eq!(last_error(), "queue /var/q: the queue is closed; open it again to go on");
+    assert_eq!(last_error(), "queue /var/q: the queue is closed; open it again to continue");
     assert_eq!(guard(|| Err(Error::forked(path).into())), mmq_status::MMQ_FORKED);
     assert!(last_error().starts_with("queue /var/q: the queue was opened before a fork; "));
     // A path that was noted is never that of a later error.

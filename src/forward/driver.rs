@@ -245,7 +245,7 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
         let until = self.destination.acknowledged(wait)?;
         if until > session.unsent {
             return Err(again(format!(
-                "the far side acknowledged what is below {until}, and {} was not sent yet",
+                "the far side acknowledged the messages below {until}, but message {} was not sent yet",
                 session.unsent
             )));
         }

@@ -24,7 +24,7 @@ pub enum Halt {
     /// restored, a machine that was rolled back. If it continued, two messages would have one
     /// number, and the far side would take new messages for old ones.
     #[error(
-        "the queue is an older copy of the one that was forwarded: the far side holds message {seq}{}; give the copy an id of its own to forward it as another queue",
+        "the queue is an older copy of the one that was forwarded: the far side holds message {seq}{}; to forward the copy as another queue, give it a new id",
         Unlike(*.next)
     )]
     OlderCopy {
@@ -37,7 +37,7 @@ pub enum Halt {
     /// The far side holds nothing of the queue, though it had acknowledged messages: the stream was
     /// recreated or purged. [`IfForgotten`](super::IfForgotten) chooses whether to continue.
     #[error(
-        "the far side holds nothing of the queue, though it acknowledged the messages below {place}: it was purged or made anew; say whether to resend what is kept or to continue"
+        "the far side holds nothing of the queue, though it acknowledged the messages below {place}: somebody purged or recreated it; choose whether to resend the kept messages or to continue"
     )]
     Forgotten {
         /// The first unacknowledged sequence number.
@@ -66,7 +66,7 @@ impl std::fmt::Display for Unlike {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.0 {
             Some(next) => write!(f, ", and the next message here would be {next}"),
-            None => f.write_str(", and this queue holds another one of that number"),
+            None => f.write_str(", and this queue has another message with that number"),
         }
     }
 }

@@ -47,21 +47,21 @@ pub(super) fn header_findings<S: Storage>(
             Err(error) => format!("it cannot be read: {error}"),
             Ok((len, header)) => match (header, live) {
                 (Err(Invalid::Version(version)), _) => {
-                    format!("its header has format version {version}, which is not known here")
+                    format!("its header has format version {version}, which this mmq does not know")
                 }
                 (Err(Invalid::Damaged), Some(_)) => {
                     "its header is damaged; the index has a copy".to_owned()
                 }
                 (Err(Invalid::Damaged), None) => "its header is damaged".to_owned(),
                 (Ok(header), _) if header.queue_id != picture.queue_id => {
-                    "it is another queue's".to_owned()
+                    "it belongs to another queue".to_owned()
                 }
                 (Ok(header), Some(row))
                     if header.life == row.header.life
                         && len < row.header.allocated
                         && !was_cut(storage, picture, row, len)? =>
                 {
-                    format!("it has {len} bytes, and had {}", row.header.allocated)
+                    format!("it has {len} bytes, but should have {}", row.header.allocated)
                 }
                 (Ok(header), Some(row))
                     if header.life != row.header.life
@@ -69,7 +69,7 @@ pub(super) fn header_findings<S: Storage>(
                 {
                     let spare = header.state == SegmentState::Spare;
                     let state = if spare { " spare" } else { "" };
-                    format!("the index names another segment, and this is a{state} file of its own")
+                    format!("the index expects another segment in this{state} file")
                 }
                 (Ok(_), _) => {
                     read += 1;

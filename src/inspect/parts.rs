@@ -8,13 +8,14 @@ use crate::index::image::IndexImage;
 pub(super) fn missing(bytes: &[u8], image: &IndexImage) -> Option<(usize, String)> {
     if bytes.len() < index_at::END {
         let what = format!(
-            "it has {} bytes, and had {} at least; what stood behind them is lost, such as the places of consumers",
+            "it has {} bytes, but had at least {}; what followed is lost, such as the places of consumers",
             bytes.len(),
             index_at::END
         );
         return Some((bytes.len(), what));
     }
     let is_blank = image.checkpoint.is_none() && image.live.run.is_none();
-    let what = "neither a checkpoint nor a run record is there; an opening searches the segments";
+    let what =
+        "it has neither a checkpoint nor a run record; the next opening searches the segments";
     is_blank.then(|| (index_at::CHECKPOINT_A, what.to_owned()))
 }

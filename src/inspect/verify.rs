@@ -157,7 +157,8 @@ where
             let reported = onlooker.next(storage)?;
             if let Some(position) = onlooker.take_broken_seal() {
                 let (file, offset) = at(onlooker.segment_at(position), position);
-                let what = "the seal of the batch that ends here is damaged; its messages are not";
+                let what =
+                    "the checksum of the batch that ends here is damaged; its messages are intact";
                 let what = what.to_owned();
                 if self.report(Finding { file, offset, what, lost: None }).is_break() {
                     return Ok(());
@@ -167,7 +168,7 @@ where
                 None => return Ok(()),
                 Some(Reported::Gap(gap)) if gap.cause == GapCause::Damaged => {
                     let (file, offset) = at(row, before);
-                    let what = "what lies here is not what was written".to_owned();
+                    let what = "the bytes here are not those that were written".to_owned();
                     self.report(Finding { file, offset, what, lost: Some(gap) })
                 }
                 Some(reported) => {
@@ -224,12 +225,15 @@ fn index_findings_now<S: Storage>(storage: &S, picture: &Picture) -> Result<Vec<
     };
     let read = IndexFile::read(storage);
     if read.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::InvalidData) {
-        find(None, "it is no regular file; an opening sets it aside and makes it anew".to_owned());
+        find(
+            None,
+            "it is not a regular file; the next opening renames it and makes a new one".to_owned(),
+        );
         return Ok(findings);
     }
     let read = read.map_err(|error| Error::io("read", storage.path().join(INDEX_NAME), error))?;
     let Some(file) = read else {
-        find(None, "it is missing; an opening makes it anew from the segments".to_owned());
+        find(None, "it is missing; the next opening makes it again from the segments".to_owned());
         return Ok(findings);
     };
     let (bytes, id) = (&file.bytes[..], picture.queue_id);
@@ -238,9 +242,9 @@ fn index_findings_now<S: Storage>(storage: &S, picture: &Picture) -> Result<Vec<
     }
     match file.header {
         Err(_) => find(Some(0), "its header is damaged".to_owned()),
-        Ok(found) if found != id => find(Some(0), "it is another queue's".to_owned()),
+        Ok(found) if found != id => find(Some(0), "it belongs to another queue".to_owned()),
         Ok(_) if format::index_version(bytes, &id) < picture.version => {
-            let what = "its version is lower than that of a segment; an opening raises it";
+            let what = "its version is lower than that of a segment; the next opening raises it";
             find(Some(0), what.to_owned());
         }
         Ok(_) => {}
@@ -264,7 +268,7 @@ fn index_findings_now<S: Storage>(storage: &S, picture: &Picture) -> Result<Vec<
     }
     let tail = index_at::LIVE + live_at::TAIL_SEQ;
     if image.live.tail.is_none() && !is_blank(tail, 24) {
-        find(Some(tail), "the tail's words do not fit together".to_owned());
+        find(Some(tail), "the stored end of the queue is inconsistent".to_owned());
     }
     for at in [index_at::FIGURES, index_at::FIGURES + FIGURES_LEN] {
         let copy = part(at, FIGURES_LEN);
@@ -277,7 +281,7 @@ fn index_findings_now<S: Storage>(storage: &S, picture: &Picture) -> Result<Vec<
         let word = |at: usize| u64_at(bytes, at);
         let check = format::tail_check(key, word(at), word(at + 8));
         if !is_blank(at, 24) && word(at + 16) != check {
-            find(Some(at), "this mark of a flush is damaged".to_owned());
+            find(Some(at), "this record of a flush is damaged".to_owned());
         }
     }
     row_findings(bytes, &image, &id, &mut find);

@@ -95,12 +95,12 @@ impl Unfinished {
         };
         let shown = to.display();
         let Some(name) = to.file_name() else {
-            return Err(refused(format!("{shown} is no name for a new directory")));
+            return Err(refused(format!("{shown} is not a name for a new directory")));
         };
         match fs::read_dir(&to).map(|mut inside| inside.next()) {
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) if error.kind() == ErrorKind::NotADirectory => {
-                return Err(refused(format!("{shown} is no directory")));
+                return Err(refused(format!("{shown} is not a directory")));
             }
             Err(error) => return Err(Error::io("open", &*to, error)),
             Ok(None) if is_mounted(&to) => {
@@ -128,7 +128,7 @@ impl Unfinished {
         }
         if !storage.list().map_err(failed("list"))?.is_empty() {
             let shown = path.display();
-            let reason = format!("{shown} is left of a copy that was broken off: remove it");
+            let reason = format!("{shown} is left from a copy that did not finish: remove it");
             return Err(refused(reason));
         }
         Ok(Unfinished { storage, to, is_finished: false })

@@ -60,7 +60,7 @@ pub(super) fn add(directories: &mut Vec<Directory>, path: &Path) -> Result<()> {
         (found.parent().unwrap_or(&found), found.file_name().and_then(OsStr::to_str))
     };
     if !is_directory && name.is_none() {
-        let why = "a file's name has to be UTF-8: give it another one, or give its directory";
+        let why = "the name of a file must be UTF-8: rename the file, or give its directory";
         return Err(Error::invalid_argument(path, "path", why));
     }
     // Reports name files as the caller gave them, unless that was a symbolic link.

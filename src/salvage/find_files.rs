@@ -123,7 +123,7 @@ impl SalvageSet {
             file.what = what(remains);
             if remains.hides_first {
                 let seq = remains.first.seq;
-                file.damage.push(format!("what was in it before message {seq} is not known"));
+                file.damage.push(format!("it is not known what was in it before message {seq}"));
                 file.uncounted = true;
             }
         }
@@ -287,12 +287,12 @@ impl Finds {
         let damage = match is_blank(opened) {
             // The file was never a segment.
             false if !name.starts_with(SEGMENT_PREFIX) => return,
-            false => {
-                Some("its header is lost, and nothing in it validates: what was in it is not known")
-            }
+            false => Some(
+                "its header is lost, and no message in it can be checked: it is not known what was in it",
+            ),
             // The index then states which numbers the queue gave out.
             true if directory.has_index() => None,
-            true => Some("it is all zeros: it was being made, or what was in it is not known"),
+            true => Some("it is all zeros: it was being made, or it is not known what was in it"),
         };
         file.damage.extend(damage.map(str::to_owned));
         file.uncounted = damage.is_some();
@@ -361,7 +361,7 @@ fn without_header(
         let words = crate::segment::scan::words(&head)?;
         let fragment = format::Fragment::unchecked(words)?;
         let is_rest = matches!(fragment.kind, Kind::Middle | Kind::Last);
-        let how = "its header is lost, and it begins within a message: it is of use only if the piece before is there";
+        let how = "its header is lost, and it begins in the middle of a message: it can be read only together with the segment before";
         return is_rest.then(|| (remains, how.to_owned()));
     };
     if let Some(header) = rows.iter().find(|header| header.seed() == found.seed) {
@@ -370,9 +370,9 @@ fn without_header(
     remains.seed = Some(found.seed);
     remains.first = Spot { position: found.position, seq: found.fragment.seq };
     let how = match found.witnesses {
-        Witnesses::Two => "its header is lost; its messages show the seed of its checksums",
+        Witnesses::Two => "its header is lost; its messages show how to check them",
         Witnesses::One => {
-            "its header is lost; one message alone shows the seed of its checksums, and 16 bits confirm it"
+            "its header is lost; only one message shows how to check it, and 16 bits confirm that"
         }
     };
     Some((remains, how.to_owned()))
@@ -420,10 +420,10 @@ fn what(remains: &SegmentRemains) -> String {
         Some(header) => {
             let state = if remains.is_spare() { "drained segment" } else { "segment" };
             let read = if remains.is_spare() && remains.seed.is_none() { ", not read" } else { "" };
-            format!("{state} of the numbers from {} on{read}", header.first_seq)
+            format!("{state} with the numbers from {} on{read}", header.first_seq)
         }
         None if remains.seed.is_some() => {
-            format!("segment of the numbers from {} on", remains.first.seq)
+            format!("segment with the numbers from {} on", remains.first.seq)
         }
         None => "piece of a message".to_owned(),
     }

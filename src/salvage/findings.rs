@@ -188,7 +188,7 @@ impl fmt::Display for SalvagedFile {
         let counts = [
             (self.messages, "messages"),
             (self.duplicates, "found elsewhere"),
-            (self.given_back, "given back before"),
+            (self.given_back, "removed by the queue"),
             (self.lost, "lost"),
         ];
         for (count, what) in counts {

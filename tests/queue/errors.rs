@@ -66,7 +66,7 @@ fn every_text_has_this_form() {
                 free: None,
                 held_by: None,
             },
-            "queue /var/q is full: 4096 more bytes of disk would pass max_bytes 65536 (65536 bytes are used)",
+            "queue /var/q is full: 4096 more bytes of disk would exceed max_bytes 65536 (the queue takes 65536)",
         ),
         (
             Error::Full {
@@ -79,7 +79,7 @@ fn every_text_has_this_form() {
                 held_by: Some(Box::new(HeldBy::new("mail", 42))),
             },
             "queue /var/q is full: 8192 more bytes of disk would leave less than min_free_bytes 1048576 free \
-             (1050000 bytes are free, the queue takes 40960); consumer \"mail\" keeps the oldest, at message 42",
+             (1050000 bytes are free, the queue takes 40960); consumer \"mail\" keeps the oldest segment: it is at message 42",
         ),
         (
             Error::InvalidOption { path: path(), name: "arena_size", reason: "odd".into() },
@@ -98,7 +98,7 @@ fn every_text_has_this_form() {
         (locked(7, false, None), "queue /var/q is open already in process 7"),
         (
             Error::NotAQueue { path: path(), file: "page.html".into() },
-            "/var/q is not a queue: it holds \"page.html\", which is not mmq's; nothing was changed",
+            "/var/q is not a queue: it holds \"page.html\", which mmq did not make; nothing was changed",
         ),
         (
             Error::NotFound { path: path(), what: "queue", name: "/var/q".into(), held: None },
@@ -118,16 +118,16 @@ fn every_text_has_this_form() {
         ),
         (
             Error::UnsupportedFormat { path: path().join("index"), found: 9, supported: 1 },
-            "/var/q/index: format version 9 is not supported (up to 1 is)",
+            "/var/q/index: format version 9 is not supported; this mmq supports versions up to 1",
         ),
         (
             Error::Poisoned { reason: "cannot flush /var/q/index: Input/output error".into() },
-            "writing is refused since a flush failed (cannot flush /var/q/index: Input/output error); open the queue again",
+            "the queue refuses writes because a flush failed (cannot flush /var/q/index: Input/output error); close the queue and open it again",
         ),
-        (Error::Closed, "the queue is closed; open it again to go on"),
+        (Error::Closed, "the queue is closed; open it again to continue"),
         (
             Error::Forked,
-            "the queue was opened before a fork; a child process cannot use its parent's queue: open it where it is used",
+            "the queue was opened before a fork; a child process cannot use its parent's queue and has to open the queue itself",
         ),
         (
             Error::Internal { path: path(), what: "odd" },
@@ -156,9 +156,7 @@ fn every_text_has_this_form() {
         (13_574_563_200, "2400-02-29 00:00:00"),
         (253_402_300_799, "9999-12-31 23:59:59"),
     ] {
-        let text = format!(
-            "queue /var/q is open already in process 7, which is this very one, since {date} UTC"
-        );
+        let text = format!("queue /var/q is open already in process 7, this one, since {date} UTC");
         assert_eq!(locked(7, true, at(seconds)).to_string(), text);
     }
     for (seconds, date) in [(0, "1970-01-01 00:00:00"), (951_782_400, "2000-02-29 00:00:00")] {
@@ -188,7 +186,7 @@ fn what_a_full_queue_says_names_the_option_and_its_value() {
     assert!(ends.ends_with(" bytes fit"), "{said}");
     let said = text(&path, (0..).try_for_each(|_| queue.enqueue([0; 4096]).map(|_| ())));
     assert!(
-        said.starts_with("queue Q is full: ") && said.contains(" would pass max_bytes 1048576 ("),
+        said.starts_with("queue Q is full: ") && said.contains(" would exceed max_bytes 1048576 ("),
         "{said}"
     );
 
@@ -226,9 +224,8 @@ fn an_opening_that_is_refused_says_what_of_which_queue() {
     let queue = Queue::open(&path).unwrap();
     let pid = std::process::id();
     let said = text(&path, Queue::open(&path));
-    let since = said.strip_prefix(&format!(
-        "queue Q is open already in process {pid}, which is this very one, since 20"
-    ));
+    let since =
+        said.strip_prefix(&format!("queue Q is open already in process {pid}, this one, since 20"));
     assert!(
         since.is_some_and(
             |since| since.ends_with(" UTC (just now)") || since.ends_with(" seconds ago)")

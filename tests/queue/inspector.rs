@@ -348,7 +348,10 @@ fn every_byte_of_the_index_that_matters_and_every_message_is_looked_at() {
     damaged[at + wanted.len().next_multiple_of(8)] ^= 1;
     fs::write(&path, &damaged).unwrap();
     let (_, findings) = verify(dir.path());
-    assert!(findings.len() == 1 && findings[0].what.contains("seal"), "{findings:?}");
+    assert!(
+        findings.len() == 1 && findings[0].what.contains("checksum of the batch"),
+        "{findings:?}"
+    );
     assert_eq!(findings[0].lost, None);
 }
 

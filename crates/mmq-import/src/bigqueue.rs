@@ -123,7 +123,7 @@ impl BigqueueCheck {
                 if self.extent == ImportRange::All { Severity::Lost } else { Severity::Warning };
             let at = self.walker.arenas.text(walked.tally.now.place);
             let text = format!(
-                "what every consumer has taken ends at {at}: {}; the walk goes on at the first head",
+                "messages that every consumer has taken cannot be read from {at} on: {}; reading continues at the first head",
                 why(fault)
             );
             self.findings.push(Finding::new(weight, "record", text).at(at));

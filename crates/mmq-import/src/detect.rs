@@ -77,7 +77,7 @@ impl Listing {
     pub fn of(dir: &Path) -> Result<Listing> {
         let missing = |error: &std::io::Error| match error.kind() {
             std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => {
-                let message = format!("{} is no directory of a queue: {error}", dir.display());
+                let message = format!("{} is not the directory of a queue: {error}", dir.display());
                 ImportError::new(ImportErrorKind::NoDirectory, message)
             }
             _ => ImportError::io(dir.display(), error),
@@ -187,13 +187,13 @@ impl Listing {
             return Ok(());
         }
         let (dir, name) = (self.dir.display(), kind.name());
-        let message = format!("{dir} is no queue of {name}: it has no file {wanted}");
+        let message = format!("{dir} is not a queue of {name}: it has no file {wanted}");
         Err(ImportError::new(ImportErrorKind::NotAQueue, message))
     }
 
     fn both(&self) -> ImportError {
         let message = format!(
-            "{} has the arenas of bigqueue 0.4 and of 0.5: a later bigqueue was opened where 0.4 had its queue, and began anew; say --as bigqueue-0.4 or --as bigqueue-0.5",
+            "{} has the arenas of bigqueue 0.4 and of 0.5: a later bigqueue was opened where 0.4 had its queue, and made a new queue there; choose with --as bigqueue-0.4 or --as bigqueue-0.5",
             self.dir.display()
         );
         ImportError::new(ImportErrorKind::Ambiguous, message)
@@ -213,13 +213,13 @@ impl Listing {
         };
         let message = match other {
             Some(other) => format!(
-                "{dir} is a queue of {other}, which cannot be imported: only bigqueue and pqueue can; drain it with its own program into `mmq put`"
+                "{dir} is a queue of {other}, which mmq cannot import; let its own program read it and give the messages to `mmq put`"
             ),
             None if any(|name| name == "index") && any(|name| name.starts_with("segment-")) => {
                 format!("{dir} is a queue of mmq already; `mmq copy` makes a second one")
             }
             None => format!(
-                "{dir} holds no queue that can be imported, which are bigqueue (metadata.dat or index.dat, and arenas) and pqueue (seg_N); if you know better, say --as"
+                "{dir} holds no queue that mmq can import: those of bigqueue (metadata.dat or index.dat, and arenas) and pqueue (seg_N); if it is one all the same, name its kind with --as"
             ),
         };
         ImportError::new(ImportErrorKind::NotAQueue, message)

@@ -62,7 +62,7 @@ impl Metadata {
         let path = path.display();
         if bytes.len() as u64 > LONGEST {
             return Err(damaged(format!(
-                "{path} is no metadata: it has more than {LONGEST} bytes"
+                "{path} is not a metadata file: it has more than {LONGEST} bytes"
             )));
         }
         let metadata = match kind {
@@ -79,7 +79,7 @@ impl Metadata {
             SMALLEST.. => Ok(metadata),
             0 if is_new => Ok(metadata),
             size => Err(damaged(format!(
-                "{path} is damaged: it says that an arena has {size} bytes, and the smallest has {SMALLEST}"
+                "{path} is damaged: it says that an arena has {size} bytes, but the smallest has {SMALLEST}"
             ))),
         }
     }
@@ -127,7 +127,7 @@ fn later(bytes: &[u8], findings: &mut Vec<Finding>) -> Result<Option<Metadata>> 
         findings.push(Finding::new(Severity::Torn, "metadata", text));
     } else if end < bytes.len() {
         let text = format!(
-            "{} bytes behind the last consumer are ignored: one was being added, and was not counted yet",
+            "{} bytes after the last consumer are ignored: a consumer was being added, and was not counted yet",
             bytes.len() - end
         );
         findings.push(Finding::new(Severity::Torn, "metadata", text));

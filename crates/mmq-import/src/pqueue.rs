@@ -100,7 +100,7 @@ impl PqueueCheck {
         let rest = found.len % 8;
         if rest > 0 {
             let text = format!(
-                "the last number of {name} is cut off: the last whole one is taken, so that messages may come again"
+                "the last number of {name} is cut off; the last whole one is used instead, so messages may come again"
             );
             self.findings.push(Finding::new(Severity::Torn, "offset", text).at(&name));
         }
@@ -171,7 +171,7 @@ impl PqueueCheck {
         let mut bytes = [0; HEADER as usize];
         if walk.len < HEADER {
             if walk.len > 0 {
-                let text = format!("{name} is cut off within its header, and is empty");
+                let text = format!("{name} is cut off inside its header, and is empty");
                 self.findings.push(Finding::new(Severity::Torn, "segment", text).at(name));
             }
             return Ok(false);
@@ -180,7 +180,7 @@ impl PqueueCheck {
         if bytes == [0; HEADER as usize] {
             return Ok(true);
         }
-        let text = format!("{name} is of an unknown format, and cannot be read");
+        let text = format!("{name} has an unknown format and cannot be read");
         let lost = Finding::new(Severity::Lost, "segment", text).at(name);
         self.findings.push(lost.of(walk.len - HEADER));
         Ok(false)
@@ -188,7 +188,7 @@ impl PqueueCheck {
 
     fn no_boundary(&mut self, name: &str, taken: u64, at: u64) {
         let text = format!(
-            "{name} was taken up to {taken}, where no entry begins: it is read from the last entry before, at {at}"
+            "{name} was taken up to {taken}, but no entry begins there; reading begins at the last entry before it, at {at}"
         );
         self.findings.push(Finding::new(Severity::Torn, "offset", text).at(place(name, at)));
     }
@@ -200,13 +200,13 @@ impl PqueueCheck {
         let finding = match end {
             // The library's own ending has 8 bytes.
             Upcoming::ExitStatus if before == Before::Damaged && rest > HEADER => {
-                lost(format!("behind the damaged entry the rest of {name} cannot be read"))
+                lost(format!("the rest of {name} after the damaged entry cannot be read"))
             }
             Upcoming::Cut if before == Before::Damaged => {
-                lost(format!("behind the damaged entry the rest of {name} cannot be read"))
+                lost(format!("the rest of {name} after the damaged entry cannot be read"))
             }
             Upcoming::TooLong(len) => lost(format!(
-                "an entry of {name} says that it has {len} bytes, which no entry has: the rest of the segment cannot be read"
+                "an entry of {name} says that it has {len} bytes, which is impossible; the rest of the segment cannot be read"
             )),
             Upcoming::Cut => {
                 let text = format!(

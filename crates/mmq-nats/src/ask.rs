@@ -78,7 +78,7 @@ async fn call(
         _ => letterhead.again(error),
     })?;
     let answer: Value = serde_json::from_slice(&answer.payload)
-        .map_err(|error| letterhead.again(format!("an answer that is no JSON: {error}")))?;
+        .map_err(|error| letterhead.again(format!("an answer that is not JSON: {error}")))?;
     let error = &answer["error"];
     Ok(if error.is_null() { Ok(answer) } else { Err(error.clone()) })
 }
@@ -121,10 +121,12 @@ fn mode(
         )));
     }
     if is_set("no_ack") {
-        return Err(letterhead.lost("it acknowledges nothing (no_ack): make it anew without that"));
+        return Err(
+            letterhead.lost("it acknowledges nothing (no_ack): make it again without no_ack")
+        );
     }
     if is_set("sealed") {
-        return Err(letterhead.lost("it is sealed: it takes no messages any more"));
+        return Err(letterhead.lost("it is sealed: it takes no more messages"));
     }
     if !subjects.iter().any(|it| is_covered(subject, it)) {
         return Err(letterhead.lost(format!(

@@ -313,9 +313,7 @@ impl NatsStream {
     }
 
     fn link(&mut self) -> Result<&mut Link, Trouble> {
-        self.link
-            .as_mut()
-            .ok_or_else(|| Trouble::Again("no session with NATS: it is asked first".into(), ZERO))
+        self.link.as_mut().ok_or_else(|| Trouble::Again("no session with NATS yet".into(), ZERO))
     }
 
     /// Ends the session. A batch that did not arrive as a whole may arrive in pieces.

@@ -294,7 +294,7 @@ impl<'a> Session<'a> {
             return Err(again(format!("nobody takes messages of {subject} now")));
         }
         let answer: Value = serde_json::from_slice(&message.payload)
-            .map_err(|error| again(format!("an answer that is no JSON: {error}")))?;
+            .map_err(|error| again(format!("an answer that is not JSON: {error}")))?;
         let at = (unit - self.acknowledged - 1) as usize;
         let Some(in_flight) = self.in_flight.get(at) else { return Ok(()) };
         if !answer["error"].is_null() {

@@ -92,7 +92,7 @@ impl Letterhead {
                 "{reported}: the subject {} belongs to another stream",
                 self.subject
             )),
-            (10_109, _) => self.lost(format!("{reported}: it takes no messages any more")),
+            (10_109, _) => self.lost(format!("{reported}: it takes no more messages")),
             (10_070 | 10_071 | 10_164, _) => {
                 // A write of an earlier session arrived late, or the stream has another writer.
                 self.again(format!("it does not end where it did: {reported}: asking again"))

@@ -183,9 +183,9 @@ fn held_by(answer: &[Cow<'_, str>], queue: &str) -> Result<(EntryId, Held), Stri
             Ok(sum) => Ok((id, Held::Until { seq, sum: Some(sum) })),
             Err(_) => Err(foreign()),
         },
-        [there, _] if there.len() == queue.len() => {
-            Err(format!("holds the messages of queue {there}, and this is {queue}: name another"))
-        }
+        [there, _] if there.len() == queue.len() => Err(format!(
+            "holds the messages of queue {there}, but this queue is {queue}: name another"
+        )),
         _ => Err(foreign()),
     }
 }
@@ -241,7 +241,7 @@ impl Destination for RedisStream {
 }
 
 fn no_session() -> Trouble {
-    Trouble::Again("no session with Redis: it is asked first".into(), Duration::ZERO)
+    Trouble::Again("no session with Redis yet".into(), Duration::ZERO)
 }
 
 /// Whether the error may pass, and what to do about it.

@@ -219,7 +219,10 @@ fn who_looks_from_outside_while_a_file_is_cut_finds_nothing_wrong() {
     let name = crate::format::segment_name(0);
     storage.open(&name).unwrap().set_len(2048).unwrap();
     let (found, _) = found_by_verify(&storage);
-    assert!(found.iter().any(|what| what.contains("it has 2048 bytes, and had 4096")), "{found:?}");
+    assert!(
+        found.iter().any(|what| what.contains("it has 2048 bytes, but should have 4096")),
+        "{found:?}"
+    );
 }
 
 /// What is wrong with the files, and how many messages are in them.

@@ -180,7 +180,11 @@ fn a_full_queue_names_who_keeps_the_oldest_segment() {
     while quick.skip().unwrap().is_some() {}
     let error = fill();
     assert_eq!(held_by(&error), Some(("slow".to_owned(), 1)));
-    assert!(error.to_string().ends_with("; consumer \"slow\" keeps the oldest, at message 1"));
+    assert!(
+        error
+            .to_string()
+            .ends_with("; consumer \"slow\" keeps the oldest segment: it is at message 1")
+    );
     forgotten.ack().unwrap();
     queue.enqueue([1; 1000]).unwrap();
 }

@@ -201,7 +201,9 @@ fn a_stream_that_was_purged_is_reported_and_sent_again_when_asked_to() {
         put(&queue, 50);
         forwarder(&queue, &server, mode).once().unwrap();
         server.api(&format!("STREAM.PURGE.{STREAM}"), json!({}));
-        assert!(halted(forwarder(&queue, &server, mode)).contains("it was purged or made anew"));
+        assert!(
+            halted(forwarder(&queue, &server, mode)).contains("somebody purged or recreated it")
+        );
         let again = forwarder(&queue, &server, mode).if_forgotten(IfForgotten::Resend);
         again.once().unwrap();
         check(&server.entries(STREAM, SUBJECT), 50);

@@ -141,7 +141,7 @@ fn each_bad_input_gets_a_sentence_and_loses_nothing() {
     let _: u64 = server.call(&["DEL", KEY]);
 
     let reported = halted(forwarder(&queue, &server));
-    assert!(reported.contains("it was purged or made anew"), "{reported}");
+    assert!(reported.contains("somebody purged or recreated it"), "{reported}");
     forwarder(&queue, &server).if_forgotten(IfForgotten::Resend).once().unwrap();
     check(&server.entries(KEY), 5);
 
