@@ -19,13 +19,15 @@ pub(crate) fn is_outside(new: &Path, dir: &Path) -> Tried<()> {
     };
     let new = std::path::absolute(new).unwrap_or(new.to_owned());
     if new.canonicalize().is_ok_and(|new| new == dir) {
-        // It is not empty, and who makes a queue there says so.
+        // It is not empty; whoever makes a queue there says so.
         return Ok(());
     }
     let there = new.ancestors().find_map(|above| above.canonicalize().ok());
     if there.is_some_and(|there| there.starts_with(&dir)) {
         let (new, dir) = (new.display(), dir.display());
-        return Err(Failure::usage(format!("{new} is within {dir}; name a directory elsewhere")));
+        return Err(Failure::usage(format!(
+            "{new} lies inside {dir}; name a directory outside it"
+        )));
     }
     Ok(())
 }
@@ -35,7 +37,7 @@ pub(crate) fn is_another(one: &Path, other: &Path) -> Tried<()> {
     match (one.canonicalize(), other.canonicalize()) {
         (Ok(a), Ok(b)) if a == b => {
             let (one, other) = (one.display(), other.display());
-            let message = format!("{one} and {other} are one queue; name two");
+            let message = format!("{one} and {other} are the same queue; name two different ones");
             Err(Failure::usage(message))
         }
         _ => Ok(()),
@@ -70,7 +72,7 @@ pub(crate) fn size(id: &'static str, help: &'static str) -> Arg {
 /// `--mode`, of a command that makes a queue.
 pub(crate) fn mode() -> Arg {
     Arg::new("mode").long("mode").value_name("OCTAL").value_parser(units::parse_mode).help(
-        "Permission bits of the queue's files, as 640: who else may look (r), or open it (w) [default: those that are there, or as the umask says]",
+        "Permission bits of the queue's files, for example 640: r lets others look, w lets others open the queue [default: those of the existing files, or as the umask says]",
     )
 }
 
@@ -92,16 +94,19 @@ pub(crate) fn at_most(id: &'static str, help: &'static str) -> Arg {
 pub(crate) fn global(command: Command) -> Command {
     let global = |id, help| flag(id, help).global(true).help_heading("Options of every command");
     command
-        .arg(global("json", "For programs: JSON on standard output, and a failure as the last line of standard error"))
-        .arg(global("quiet", "Say nothing on standard error but failures").short('q'))
-        .arg(global("no-progress", "Draw no line of progress"))
+        .arg(global(
+            "json",
+            "Write JSON on standard output, and a failure as the last line of standard error",
+        ))
+        .arg(global("quiet", "Write nothing on standard error except failures").short('q'))
+        .arg(global("no-progress", "Draw no progress line"))
 }
 
 /// How messages come in.
 pub(crate) fn framing_in(command: Command) -> Command {
     framing(command).arg(flag(
         "keep-cr",
-        "With line framing: a carriage return before a newline belongs to the message",
+        "With line framing: keep a carriage return before a newline as part of the message",
     ))
 }
 
@@ -110,11 +115,11 @@ pub(crate) fn framing_out(command: Command) -> Command {
     framing(command)
         .arg(flag(
             "strict",
-            "End with status 6 before the first message that holds its own delimiter",
+            "End with status 6 before the first message that contains its own delimiter",
         ))
         .arg(
             Arg::new("decode").long("decode").value_name("CMD").help(
-                "Show each message as this shell command answers it: one process, --framing length both ways, each answer at once",
+                "Send each message through this shell command and show its answer: it runs once, reads and writes with --framing length, and answers each message before it reads the next",
             ),
         )
 }
@@ -127,7 +132,7 @@ fn framing(command: Command) -> Command {
                 .long("framing")
                 .value_name("FRAMING")
                 .value_parser(names)
-                .help("Where a message ends [default: line]"),
+                .help("How the end of a message is marked [default: line]"),
         )
         .arg(
             Arg::new("null")
@@ -143,7 +148,7 @@ pub(crate) fn consumer() -> Arg {
     Arg::new("consumer")
         .long("consumer")
         .value_name("NAME")
-        .help("The consumer whose messages they are [default: the queue's own, which has no name]")
+        .help("Read as this consumer [default: the queue's own, which has no name]")
 }
 
 /// `--wait-lock`, of a command that opens a queue which others may have.
@@ -155,7 +160,7 @@ pub(crate) fn locking(command: Command) -> Command {
             .num_args(0..=1)
             .value_parser(units::parse_duration)
             .global(true)
-            .help("Wait while another process has the queue, so long or for ever; status 4 then"),
+            .help("Wait this long (without DURATION: for ever) while another process has the queue, then end with status 4"),
     )
 }
 
@@ -168,14 +173,14 @@ pub(crate) fn following(command: Command) -> Command {
                 .value_name("DURATION")
                 .num_args(0..=1)
                 .value_parser(units::parse_duration)
-                .help("Wait for the first message, so long or for ever; status 3 when none came"),
+                .help("Wait this long (without DURATION: for ever) for the first message, then end with status 3"),
         )
         .arg(
             Arg::new("follow")
                 .short('f')
                 .long("follow")
                 .action(ArgAction::SetTrue)
-                .help("Go on for ever. While nothing is there, others can open the queue"),
+                .help("Do not end, and wait for more messages; while none is there, others can open the queue"),
         )
 }
 

@@ -80,7 +80,7 @@ impl Failure {
     pub(crate) fn remains(ending: ExitStatus, dir: &Path) -> Failure {
         let dir = dir.display();
         let message = format!(
-            "{dir} is a damaged queue: neither its index nor a segment says what it holds; `mmq salvage {dir} --to NEW` gets out what is whole, and changes nothing in it"
+            "{dir} is a damaged queue: neither its index nor the header of a segment can be read; `mmq salvage {dir} --to NEW` reads the intact messages out, and changes nothing in {dir}"
         );
         Failure::new(ending, "damaged", message)
     }
@@ -168,12 +168,12 @@ impl From<Error> for Failure {
             other if other.is_full() => (
                 ExitStatus::Refused,
                 "full",
-                "; take messages out, allow more, or put with --on-full drop-oldest",
+                "; take messages out, raise the limit, or put with --on-full drop-oldest",
             ),
             Error::Io { op: "open", path, source }
                 if source.kind() == io::ErrorKind::NotADirectory =>
             {
-                let message = format!("{} is not a queue: it is no directory", path.display());
+                let message = format!("{} is not a queue: it is not a directory", path.display());
                 return Failure::new(ExitStatus::Missing, "not_a_queue", message);
             }
             Error::Io { op: "create", source, .. }
@@ -184,7 +184,7 @@ impl From<Error> for Failure {
             Error::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => (
                 ExitStatus::Failed,
                 "io",
-                "; run it as the owner of the queue's files; to look, a user who may read them is enough",
+                "; run it as the owner of the queue's files; commands that only look need read permission alone",
             ),
             Error::Io { .. } => (ExitStatus::Failed, "io", ""),
             _ => (ExitStatus::Failed, "failed", ""),

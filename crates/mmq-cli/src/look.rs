@@ -44,7 +44,7 @@ impl Looked {
     pub(crate) fn as_opened(&self) -> Tried<AsOpened> {
         patiently(|| self.inspector.as_opened()).map_err(|error| match error {
             Error::Locked { .. } => {
-                let advice = "what its next opening will find is known once that has ended; `mmq verify` without --as-opened checks it as it is";
+                let advice = "--as-opened needs a queue that no process has; `mmq verify` without it checks the queue as it is now";
                 let message = format!("{error}; {advice}");
                 Failure::from(error).saying(message)
             }

@@ -34,7 +34,7 @@ impl Makes {
     fn refused(self, new: &Path) -> Failure {
         let new = new.display();
         let (code, message) = match self {
-            Makes::Import => ("exists", format!("{new} is not empty: an import makes a new queue")),
+            Makes::Import => ("exists", format!("{new} is not empty; import into a new directory")),
             Makes::Load => ("not_empty", format!("{new} is not empty; load into a new directory")),
         };
         Failure::new(ExitStatus::Refused, code, message)
@@ -61,7 +61,9 @@ impl Making {
                 }
             }
         }
-        let name = new.file_name().ok_or_else(|| Failure::usage("NEW has no name"))?;
+        let name = new
+            .file_name()
+            .ok_or_else(|| Failure::usage("NEW must end with the name of a directory"))?;
         let parent = match new.parent() {
             Some(parent) if parent != Path::new("") => parent,
             _ => Path::new("."),
@@ -98,7 +100,9 @@ impl Making {
         };
         if !paths.iter().all(is_ours) {
             let path = self.making.display();
-            let message = format!("{path} is in the way, and holds other files than a queue's");
+            let message = format!(
+                "{path} is in the way: move it, because it holds files that are not a queue's"
+            );
             return Err(Failure::new(ExitStatus::Refused, "exists", message));
         }
         // Another command may be at it. (The opening may remove or rename what is half made.)

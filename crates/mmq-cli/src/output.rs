@@ -80,7 +80,7 @@ impl<'a> Output<'a> {
         self.drain()?;
         if self.when == Out::Synced && self.synced != self.written {
             self.file.sync_data().map_err(|error| match error.kind() {
-                ErrorKind::InvalidInput => Failure::usage("--sync: standard output is no file"),
+                ErrorKind::InvalidInput => Failure::usage("--sync: standard output is not a file"),
                 _ => Failure::io(&self.name, &error),
             })?;
             self.synced = self.written;

@@ -15,7 +15,7 @@ pub(crate) fn argument() -> Arg {
         .value_name("WHEN")
         .value_parser(PossibleValuesParser::new(["auto", "always", "never"]))
         .help(
-            "Colours; auto: on a terminal, unless NO_COLOR is set or TERM is dumb [default: auto]",
+            "When to use colours; auto: on a terminal, unless NO_COLOR is set or TERM is dumb [default: auto]",
         )
 }
 

@@ -14,8 +14,9 @@ use crate::units;
 
 /// What `WHERE` is, for the help of every command that takes one.
 pub(crate) const ABOUT: &str = "\
-WHERE is a sequence number (1042); +N or -N from the consumer's place; first; last (the end); a
-time (2026-11-22T03:00Z) or how long ago (15m): the first segment that was begun then or later.";
+WHERE is one of: a sequence number (1042); +N or -N, so many numbers after or before the consumer's
+place; first; last (behind the newest message); a time (2026-11-22T03:00Z) or an age (15m), which
+mean the first message of the first segment that was begun at that time or later.";
 
 /// An argument that takes one.
 pub(crate) fn argument(id: &'static str) -> Arg {
@@ -53,7 +54,7 @@ fn parse(text: &str) -> Result<Where, String> {
             .or_else(|| times::parse(text).map(Where::Time))
             .or_else(|| units::parse_duration(text).ok().map(Where::Ago)),
     };
-    place.ok_or_else(|| format!("{text:?} names no place. {ABOUT}"))
+    place.ok_or_else(|| format!("{text:?} is not a valid WHERE. {ABOUT}"))
 }
 
 /// What the places of a queue are measured from.
@@ -89,7 +90,7 @@ impl Where {
             return Ok(seq);
         }
         let message =
-            format!("there is no message {seq}: the queue holds {oldest} to {next}, the end");
+            format!("there is no message {seq}: {oldest} is the oldest, and {next} comes next");
         Err(Failure::new(ExitStatus::Missing, "no_message", message))
     }
 }

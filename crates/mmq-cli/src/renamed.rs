@@ -49,7 +49,7 @@ impl Renamed {
             };
             if !given.insert(name.clone()) {
                 let message = format!(
-                    "two consumers would be called {name:?}, one of them {written:?} in the source; say --rename {written}=NEW"
+                    "two consumers would be called {name:?}, one of them {written:?} in the source; give --rename {written}=NEW"
                 );
                 return Err(Failure::new(ExitStatus::Refused, "exists", message));
             }
@@ -58,7 +58,7 @@ impl Renamed {
         match self.0.keys().find(|key| !used.contains(key)) {
             None => Ok(names),
             Some(key) => {
-                let message = format!("--rename: the source has no consumer {}", encoded(key));
+                let message = format!("--rename: DIR has no consumer {}", encoded(key));
                 Err(Failure::new(ExitStatus::Missing, "no_consumer", message))
             }
         }
@@ -79,7 +79,7 @@ fn fitting(old: &[u8], row: usize, findings: &mut Vec<Finding>) -> String {
         _ => format!("{}%~{row}", written.chars().take(LONGEST - 22).collect::<String>()),
     };
     let text = format!(
-        "a consumer's name of {} bytes is none in mmq (1 to {LONGEST} bytes of UTF-8): it is called {name:?}; --rename {name}=NEW changes that",
+        "mmq allows no consumer name of {} bytes (1 to {LONGEST} bytes of UTF-8); the consumer is called {name:?}; --rename {name}=NEW changes that",
         old.len()
     );
     findings.push(Finding::new(Severity::Warning, "consumer", text));

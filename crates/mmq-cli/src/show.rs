@@ -23,9 +23,9 @@ pub(crate) fn arguments(command: Command) -> Command {
                 .long("grep")
                 .value_name("BYTES")
                 .value_parser(value_parser!(OsString))
-                .help("Only messages that hold these bytes"),
+                .help("Show only messages that contain these bytes"),
         )
-        .arg(size("head", "Only so many first bytes of each"));
+        .arg(size("head", "Show only the first bytes of each message, at most SIZE"));
     arguments::framing_out(command)
 }
 
@@ -145,7 +145,9 @@ impl<'a> Show<'a> {
             Seen::Overtaken { first, last } => {
                 let numbers =
                     format!("{} from {first} on", units::count(last - first + 1, "number"));
-                self.call.console.note(format!("{numbers}: given back meanwhile"));
+                self.call
+                    .console
+                    .note(format!("{numbers}: the queue removed them before they were read"));
             }
             _ => {}
         }

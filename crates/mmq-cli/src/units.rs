@@ -10,7 +10,7 @@ const PREFIXES: [(char, u32); 5] = [('k', 1), ('m', 2), ('g', 3), ('t', 4), ('p'
 
 /// Reads `4096`, `64K`, `64KiB` (1024 bytes each) and `64kB` (1000 each).
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
-    let advice = || format!("{text:?} is no size: write 65536, 64K or 64KiB (of 1024), or 64kB");
+    let advice = || format!("{text:?} is not a size: write 65536, 64K or 64KiB (of 1024), or 64kB");
     let (number, unit) = split(text);
     let unit = unit.trim().to_ascii_lowercase();
     let factor = match unit.as_str() {
@@ -35,7 +35,7 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
 
 /// Reads `90s`, `1.5h`, `250ms`, `2d`; a bare number is seconds.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
-    let advice = || format!("{text:?} is no duration: write 90s, 15m, 1.5h, 2d or 250ms");
+    let advice = || format!("{text:?} is not a duration: write 90s, 15m, 1.5h, 2d or 250ms");
     let (number, unit) = split(text);
     let nanos = match unit.trim() {
         "ns" => 1,
@@ -55,7 +55,7 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
 pub(crate) fn parse_mode(text: &str) -> Result<u32, String> {
     let digits = text.strip_prefix("0o").unwrap_or(text);
     let parsed = u32::from_str_radix(digits, 8).ok().filter(|_| !digits.starts_with('+'));
-    parsed.ok_or_else(|| format!("{text:?} is no mode: write octal digits, as 640"))
+    parsed.ok_or_else(|| format!("{text:?} is not a mode: write octal digits, for example 640"))
 }
 
 fn split(text: &str) -> (&str, &str) {

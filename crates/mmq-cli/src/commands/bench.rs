@@ -29,29 +29,28 @@ const TICK: Duration = Duration::from_millis(5);
 pub(crate) fn command() -> Command {
     arguments::command(
         "bench",
-        "Measure what the disk of a directory gives, in a queue that is removed at the end",
+        "Measure how fast a queue is on the disk of a directory",
         "Examples:\n  \
          mmq bench /var/spool\n  \
          mmq bench /var/spool --durable --threads 4,0\n  \
          mmq bench . --size 16KiB --threads 2,2 --json",
     )
     .arg(arguments::path("dir", "DIR").required(true).help("A directory on the disk to measure"))
-    .arg(arguments::size("size", "Length of a message [default: 128]"))
+    .arg(arguments::size("size", "The length of each message [default: 128]"))
     .arg(arguments::number(
         "count",
-        "How many messages [default: 1000000, or 256 MiB of them; 1000 with --durable]",
+        "How many messages [default: 1000000, at most 256 MiB; 1000 with --durable]",
     ))
-    .arg(flag("durable", "Each message is durable when its call returns"))
+    .arg(flag("durable", "Wait until each message is durable"))
     .arg(
-        Arg::new("threads")
-            .long("threads")
-            .value_name("P,C")
-            .value_parser(threads)
-            .help("How many threads put in, and how many take out meanwhile [default: 1,1]"),
+        Arg::new("threads").long("threads").value_name("P,C").value_parser(threads).help(
+            "How many threads put in, and how many take out, in the row `both` [default: 1,1]",
+        ),
     )
     .after_help(
-        "Lines: messages are put in; they are taken out; both at once, by the threads named.\n\
-         The directory may be any; the queue is made in one below it.",
+        "The rows: `put` puts messages in, `take` takes them out, `both` does both at once.\n\
+         DIR may hold other files: the queue is in a new directory inside DIR, which is removed at \
+         the end.",
     )
 }
 

@@ -12,14 +12,15 @@ use crate::place::{self, Where};
 use crate::show::{self, As, Show, To};
 
 const AFTER: &str = "\
-The queue may be in use: no lock is taken, and nothing is written. Messages that the consumer has
-acknowledged ahead of others are left out. Messages that will never come are reported on standard
-error, or in their place with --framing json; then the status is 1.";
+The command takes no lock and writes nothing; a process may use the queue meanwhile.
+It leaves out messages that the consumer has acknowledged before older ones. It reports messages
+that will never come on standard error, or with --framing json in their place; then the status is
+1. (`mmq gaps` says why they will not come.)";
 
 pub(crate) fn command() -> Command {
     let cat = arguments::command(
         "cat",
-        "Show the messages that wait for a consumer, the oldest first, and leave them there",
+        "Show the messages that wait for a consumer, oldest first, without taking them",
         "Examples:\n  \
          mmq cat q -n 5\n  \
          mmq cat q --json --from 1042 --to 1142\n  \
@@ -29,15 +30,15 @@ pub(crate) fn command() -> Command {
     let cat = cat
         .visible_alias("peek")
         .arg(arguments::dir())
-        .arg(at_most("messages", "At most so many").short('n'))
+        .arg(at_most("messages", "Show at most N messages").short('n'))
         .arg(arguments::consumer())
         .arg(
-            flag("all", "Everything that is held, whoever has taken it").conflicts_with("consumer"),
+            flag("all", "Show all messages that are still in the files, also those that consumers have taken").conflicts_with("consumer"),
         )
         .arg(
             place::argument("from")
                 .long("from")
-                .help("Begin there, also before the consumer's place"),
+                .help("Begin there; WHERE may lie before the consumer's place"),
         )
         .arg(place::argument("to").long("to").help("End before that message"))
         .arg(
@@ -45,7 +46,7 @@ pub(crate) fn command() -> Command {
                 .short('c')
                 .long("count")
                 .action(ArgAction::SetTrue)
-                .help("Only say how many they are"),
+                .help("Print only how many messages there are"),
         );
     show::arguments(cat).after_help(format!("{}\n\n{AFTER}", place::ABOUT))
 }

@@ -21,10 +21,10 @@ pub(crate) fn command() -> Command {
     let names = PossibleValuesParser::new(SHELLS.map(|(name, _)| name));
     arguments::command(
         "completions",
-        "Print what a shell needs to complete this tool's command line",
+        "Print a script that makes a shell complete the commands of this tool",
         "Examples:\n  source <(mmq completions bash)\n  mmq completions zsh > ~/.zfunc/_mmq",
     )
-    .arg(Arg::new("shell").value_name("SHELL").value_parser(names).required(true).help("For which"))
+    .arg(Arg::new("shell").value_name("SHELL").value_parser(names).required(true).help("The shell"))
 }
 
 pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {

@@ -21,13 +21,16 @@ use crate::units;
 use crate::units::count;
 use crate::width::Width;
 
-const ABOUT: &str = "Consumers: each has a place of its own and sees every message";
+const ABOUT: &str = "List, make, move or remove consumers; each consumer gets every message";
 
 const ADDED_AT: &str = "\
-WHERE is a sequence number (1042); -N, the newest N; +N, behind the oldest N; first; last (the end);
-a time (2026-11-22T03:00Z) or how long ago (15m): the first segment that was begun then or later.
-A queue keeps what no consumer has claimed; the first consumer claims it. Made behind the oldest
-message, it gives up those before it: without a terminal to ask on, only with --yes.";
+WHERE is one of: a sequence number (1042); -N, so that the newest N wait for it; +N, behind the
+oldest N; first; last (behind the newest message); a time (2026-11-22T03:00Z) or an age (15m), which
+mean the first message of the first segment that was begun at that time or later.
+
+Without a consumer a queue keeps every message. If the first consumer begins behind the oldest
+message, the queue gives up the messages before it. On a terminal the command asks whether it may;
+elsewhere it needs --yes.";
 
 pub(crate) fn command() -> Command {
     let consumers = arguments::command(
@@ -47,8 +50,8 @@ pub(crate) fn command() -> Command {
             "Make a consumer",
             "Examples:\n  mmq consumers q add audit\n  mmq consumers q add audit --at last --yes",
         )
-        .arg(name("name", "Its name: 1 to 255 bytes"))
-        .arg(place::argument("at").long("at").help("Where it begins [default: first]"))
+        .arg(name("name", "The consumer's name: 1 to 255 bytes"))
+        .arg(place::argument("at").long("at").help("Where the consumer begins [default: first]"))
         .arg(yes())
         .after_help(ADDED_AT),
     )
@@ -58,8 +61,8 @@ pub(crate) fn command() -> Command {
             "Move a consumer",
             "Examples:\n  mmq consumers q seek audit first",
         )
-        .arg(name("name", "Its name; \"\" is the queue's own"))
-        .arg(place::argument("where").required(true).help("Where to"))
+        .arg(name("name", "The consumer's name; \"\" is the queue's own"))
+        .arg(place::argument("where").required(true).help("The place to move it to"))
         .arg(yes())
         .after_help(place::ABOUT),
     )
@@ -69,17 +72,17 @@ pub(crate) fn command() -> Command {
             "Remove a consumer",
             "Examples:\n  mmq consumers q rm audit --yes",
         )
-        .arg(name("name", "Its name; \"\" is the queue's own"))
+        .arg(name("name", "The consumer's name; \"\" is the queue's own"))
         .arg(yes()),
     )
     .subcommand(
         arguments::command(
             "fork",
-            "Make a consumer at the place of another",
+            "Make a consumer at the place of another one",
             "Examples:\n  mmq consumers q fork audit second",
         )
-        .arg(name("name", "The name of the one that is there; \"\" is the queue's own"))
-        .arg(name("new", "The name of the new one")),
+        .arg(name("name", "The existing consumer; \"\" is the queue's own"))
+        .arg(name("new", "The name of the new consumer")),
     )
     .after_help(place::ABOUT);
     arguments::locking(consumers)
@@ -165,7 +168,7 @@ fn work(queue: &Queue, verb: &str, matches: &ArgMatches, console: Console) -> Tr
             let unclaimed = queue.stats().unclaimed;
             if unclaimed > 0 {
                 let unclaimed = count(unclaimed, "message");
-                console.note(format!("{unclaimed} given up that no consumer had claimed"));
+                console.note(format!("{unclaimed} given up, which no consumer had claimed"));
             }
             Ok(())
         }
@@ -180,7 +183,7 @@ fn work(queue: &Queue, verb: &str, matches: &ArgMatches, console: Console) -> Tr
         }
         "rm" => {
             let reads = Reads::of(queue, Some(name))?;
-            ask(console, matches, reads.len(), queue.path())?;
+            ask_of(console, matches, reads.len(), queue.path(), ", which wait for this consumer")?;
             Ok(queue.remove_consumer(name)?)
         }
         _ => {
@@ -224,6 +227,6 @@ fn ask_of(
         Some(Consent::No) => {
             Err(Failure::new(ExitStatus::Refused, "not_confirmed", "nothing was changed"))
         }
-        None => Err(Failure::usage(format!("{what}; say --yes"))),
+        None => Err(Failure::usage(format!("{what}; repeat the command with --yes"))),
     }
 }

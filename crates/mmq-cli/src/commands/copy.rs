@@ -15,15 +15,16 @@ use crate::progress::Bar;
 use crate::units::{self, count};
 
 const AFTER: &str = "\
-Consumers stand in the copy where they stand in the queue, also with what they have acknowledged
-ahead of others. What is damaged is copied as it is; spare segments are left out.
+Consumers have the same places in the copy, and the same messages acknowledged behind their places.
+Damaged bytes are copied as they are. Spare segments (drained ones) are left out.
 
-The id names the queue to those who keep numbers of it. With --same-id two queues have one id,
-and from then on they give the same numbers to different messages: use one of them alone. Never
-forward both to one place, which would take messages of one for those of the other.
+The id identifies the queue to programs that note its sequence numbers, such as `mmq forward`. With
+--same-id two queues have one id, and from then on they give the same numbers to different messages:
+use only one of the two. Never forward both to the same stream: the far side would take messages of
+one queue for those of the other.
 
-Until the copy is complete its directory is called NEW.copying. A process that was killed leaves
-that directory: remove it. Status 0: a power cut takes nothing of the copy.";
+Until the copy is complete its directory is called NEW.copying. If the command is killed, remove
+that directory. Status 0: the copy is durable, a power cut takes nothing of it.";
 
 pub(crate) fn command() -> Command {
     let copy = arguments::command(
@@ -33,15 +34,13 @@ pub(crate) fn command() -> Command {
     )
     .arg(arguments::dir())
     .arg(
-        arguments::path("new", "NEW")
-            .help("The copy's directory: missing, or an empty one")
-            .required(true),
+        arguments::path("new", "NEW").help("The copy's directory: missing or empty").required(true),
     )
     .arg(
-        flag("new-id", "The copy is a queue of its own, with an id of its own [the default]")
+        flag("new-id", "Give the copy a new id: it is another queue [the default]")
             .conflicts_with("same-id"),
     )
-    .arg(flag("same-id", "The copy is a backup with the queue's id, to replace the queue"))
+    .arg(flag("same-id", "Keep the queue's id: the copy is a backup, to replace the queue"))
     .after_help(AFTER);
     arguments::locking(copy)
 }

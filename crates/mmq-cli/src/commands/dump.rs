@@ -15,19 +15,20 @@ use crate::output::{Out, Output};
 use crate::units::count;
 
 const AFTER: &str = "\
-The queue may be in use: no lock is taken, and nothing is written. The first line has the queue's id
-and its consumers' places; then come all messages held, also those that were taken, and gaps.
-Status 1: there was a gap.
+The command takes no lock and writes nothing; a process may use the queue meanwhile.
+The first line has the queue's id and the places of its consumers. Then come all messages that are
+in the files, also those that consumers have taken, and the gaps. Status 1: there was a gap.
 
-To move a queue to another host let nobody have it, and copy its directory (`cp -r`, rsync): that
-keeps all of it. `mmq dump` into `mmq load` goes through any pipe, also from a queue in use. It
-keeps messages, their order and the places of consumers, but not numbers, times, and the origins of
-dead letters. (`mmq copy` makes a second queue with the same numbers.)";
+To move a queue to another host, end the process that has it and copy the directory (`cp -r`,
+rsync): that keeps everything. `mmq dump` and `mmq load` work through any pipe, and while a process
+has the queue. They keep messages, their order and the places of consumers, but not numbers, times,
+and the origins of dead letters (the queue and number that each had). `mmq copy` makes a second
+queue with the same numbers.";
 
 pub(crate) fn command() -> Command {
     arguments::command(
         "dump",
-        "Print all of a queue as JSON lines, for `mmq load`",
+        "Print a whole queue as JSON lines, for `mmq load`",
         "Examples:\n  mmq dump q > q.json\n  mmq dump q | ssh other mmq load copy",
     )
     .arg(arguments::dir())
@@ -62,7 +63,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     output.flush()?;
     if overtaken > 0 {
         let numbers = count(overtaken, "number");
-        let message = format!("{numbers} were given back before they were read; dump it again");
+        let message = format!("the queue removed {numbers} before they were read; dump it again");
         return Err(Failure::new(ExitStatus::Bad, "overtaken", message));
     }
     if missing > 0 {

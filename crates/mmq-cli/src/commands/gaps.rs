@@ -17,11 +17,11 @@ use crate::units::count;
 use crate::width::Width;
 
 const AFTER: &str = "\
-The queue may be in use: no lock is taken, and nothing is written. Without --deep it tells what the
-files state; damage that nobody has met yet is found by --deep alone.
+The command takes no lock and writes nothing; a process may use the queue meanwhile.
+Without --deep it shows what the files state; only --deep finds damage that nobody has met yet.
 
-Status 1: messages were lost (damaged, unflushed). Numbers that were only reserved, and messages
-that were dropped or expired as its options say, leave it at 0.";
+Status 1: messages were lost (cause damaged, or not flushed before a power cut). The status stays 0
+if numbers were only reserved, or if the queue dropped or expired messages as its options say.";
 
 pub(crate) fn command() -> Command {
     arguments::command(
@@ -30,7 +30,7 @@ pub(crate) fn command() -> Command {
         "Examples:\n  mmq gaps q\n  mmq gaps q --deep --json",
     )
     .arg(arguments::dir())
-    .arg(flag("deep", "Read every message"))
+    .arg(flag("deep", "Read every message, to find damage too"))
     .after_help(AFTER)
 }
 

@@ -28,13 +28,13 @@ use crate::renamed::Renamed;
 use crate::units::{self, count};
 
 const AFTER: &str = "\
-Until the queue is complete its directory is called NEW.importing. Status 0: all of it is in NEW.
-Status 1: NEW is made (with --dry-run: would be), and something was torn or is lost; the report says
-what. Status 6: nothing was made, because DIR is too damaged to find anything in it, or because NEW
-is not empty. With any other status nothing was made either.";
+Until the queue is complete its directory is called NEW.importing. Status 0: everything is in NEW.
+Status 1: NEW was made (with --dry-run: would be), but something was torn (cut off while it was
+written) or is lost; the report says what. Status 6: nothing was made, because DIR is too damaged to
+find anything in it, or because NEW is not empty. With any other status nothing was made either.";
 
 pub(crate) fn command() -> Command {
-    let about = "Make a queue of a directory of bigqueue or pqueue, which is only read";
+    let about = "Make a queue from a directory of bigqueue or pqueue, which stays unchanged";
     arguments::command(
         "import",
         about,
@@ -54,31 +54,28 @@ pub(crate) fn command() -> Command {
             .long("as")
             .value_name("KIND")
             .value_parser(PossibleValuesParser::new(SourceKind::names()))
-            .help("What the directory is [default: its files' names say]"),
+            .help("The kind of DIR [default: found from the names of its files]"),
     )
-    .arg(flag("dry-run", "Check and report alone").short('n'))
+    .arg(flag("dry-run", "Check and report only").short('n'))
     .arg(
         Arg::new("order")
             .long("order")
             .value_name("ORDER")
             .value_parser(PossibleValuesParser::new(["name", "mtime"]))
-            .help("What the order of pqueue's segments goes by [default: name]"),
+            .help("What decides the order of pqueue's segments [default: name]"),
     )
-    .arg(flag("all", "Also what every consumer has taken, as far as it is there"))
+    .arg(flag("all", "Import also messages that every consumer has taken, if they are still there"))
     .arg(
         Arg::new("rename")
             .long("rename")
             .value_name("OLD=NEW")
             .value_parser(value_parser!(OsString))
             .action(ArgAction::Append)
-            .help("Call a consumer otherwise; OLD as it is, or as a report writes it"),
+            .help("Give a consumer another name; write OLD as it is, or as the report writes it"),
     )
-    .arg(number(
-        "stop-at-empty-run",
-        "End the queue before so many messages of no bytes that follow each other",
-    ))
+    .arg(number("stop-at-empty-run", "End the queue before the first N empty messages in a row"))
     .arg(arguments::mode())
-    .arg(flag("force", "Also when a process has the files open"))
+    .arg(flag("force", "Import even while a process has the files open"))
     .after_help(AFTER)
 }
 
@@ -91,7 +88,9 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
         None => None,
     };
     if target.as_ref().is_some_and(|target| target.is_within(dir)) {
-        return Err(Failure::usage("NEW is within DIR, which is never changed"));
+        return Err(Failure::usage(
+            "NEW lies inside DIR, which is never changed; name a directory outside it",
+        ));
     }
     let listing = Listing::of(dir)?;
     let kind = match text_of(matches, "as").and_then(SourceKind::named) {
@@ -103,7 +102,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
         && let Some((pid, file)) = users(listing.paths())
     {
         let message =
-            format!("process {pid} has {} open: end it first, or say --force", file.display());
+            format!("process {pid} has {} open: end it first, or give --force", file.display());
         return Err(Failure::held(pid, message));
     }
     let is_dry = matches.get_flag("dry-run");

@@ -20,12 +20,12 @@ use crate::progress::Bar;
 use crate::units::{self, count};
 
 const AFTER: &str = "\
-Messages keep their order, and consumers stand at the same messages, with the same ones acknowledged
-ahead of others; numbers begin anew, and dead letters lose their origins. (mmq copy keeps both.)
-Until the queue is complete its directory is called NEW.loading. The same command again clears away
-what a killed one has left there. Status 0: a power cut takes nothing. Status 1: the same, but the
-dump reports gaps (messages that its queue had lost or given up, which are left out), or it was cut
-short. Any other status: NEW is not made.";
+Messages keep their order. Each consumer stands at the same message as before, with the same ones
+behind it acknowledged. Numbers begin anew, and dead letters lose their origins (`mmq copy` keeps
+both). Until the queue is complete its directory is called NEW.loading. If the command is killed,
+run it again: it removes that directory first. Status 0: NEW is complete and durable. Status 1: NEW
+is durable too, but the dump tells of gaps (messages that its queue had lost or given up), or its
+end is missing. Any other status: NEW was not made.";
 
 /// Messages that are held unacknowledged at a time, and bytes of them: those that a consumer had in
 /// hand before others that it had acknowledged.
@@ -35,12 +35,15 @@ const MOST_BYTES_HELD: usize = 256 << 20;
 pub(crate) fn command() -> Command {
     arguments::command(
         "load",
-        "Make a queue out of what `mmq dump` printed",
+        "Make a queue from what `mmq dump` printed",
         "Examples:\n  mmq load copy < q.json\n  mmq load copy q.json",
     )
-    .arg(arguments::dir().value_name("NEW").help("Its directory: missing, or an empty one"))
+    .arg(arguments::dir().value_name("NEW").help("The new queue's directory: missing or empty"))
     .arg(arguments::path("file", "FILE").help("What to read; - is standard input [default: -]"))
-    .arg(size("arena-size", "The unit of mapping [default: 128MiB]"))
+    .arg(size(
+        "arena-size",
+        "How many bytes of a file are mapped into memory at a time [default: 128MiB]",
+    ))
     .arg(arguments::mode())
     .after_help(AFTER)
 }
@@ -68,7 +71,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     call.console.note(report);
     if gaps > 0 {
         let message =
-            format!("the dump tells of {}: its queue lacked messages", count(gaps, "gap"));
+            format!("the dump tells of {}: its queue had lost messages", count(gaps, "gap"));
         let reported = Failure::new(ExitStatus::Bad, "gap", message);
         let Some(cut) = cut else { return Err(reported) };
         call.console.note(reported.text());
@@ -206,7 +209,7 @@ impl Load<'_> {
                 return Err(Failure::new(
                     ending,
                     "stopped",
-                    "ended by a signal; nothing is loaded",
+                    "ended by a signal; nothing was loaded",
                 ));
             }
             let (seq, line) = numbered(&lines.text).map_err(|reason| lines.refused(&reason))?;
@@ -234,15 +237,17 @@ impl Load<'_> {
             reads.seek(place.now.unwrap_or(next))?;
             if !place.acknowledge(&reads)? {
                 let (name, bytes) = (&place.name, units::size(MOST_BYTES_HELD as u64));
-                let had = format!("more than {MOST_HELD} messages or {bytes} in hand");
-                let comes = "what it had acknowledged behind them comes again";
+                let had = format!(
+                    "more than {MOST_HELD} messages or {bytes} waiting before acknowledged ones"
+                );
+                let comes = "acknowledged messages come again";
                 call.console.note(format!("consumer {name:?} had {had}: {comes}"));
             }
         }
         Ok(cut.map(|last| {
             let (name, next) = (&lines.reader.get_ref().name, lines.next_seq);
             let message = format!(
-                "{name}: ends behind message {last}, and the queue had messages up to {}: the dump was cut short",
+                "{name} ends with message {last}, but the queue had messages up to {}: the dump was cut short",
                 next - 1
             );
             Failure::new(ExitStatus::Bad, "cut_short", message)

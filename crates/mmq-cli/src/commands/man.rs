@@ -13,10 +13,10 @@ use crate::manual::pages;
 pub(crate) fn command() -> Command {
     arguments::command(
         "man",
-        "Print this tool's page of the manual, or write those of all commands into a directory",
+        "Print the manual page of this tool, or write the pages of all commands into a directory",
         "Examples:\n  mmq man | man -l -\n  mmq man /usr/local/share/man/man1",
     )
-    .arg(arguments::path("dir", "DIR").help("A directory, to write all pages into"))
+    .arg(arguments::path("dir", "DIR").help("The directory for all pages"))
 }
 
 pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {

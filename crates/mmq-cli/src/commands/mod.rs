@@ -94,17 +94,29 @@ mmq: a durable queue in a directory, for the shell
   find . -name '*.jpg' -print0 | mmq put q -0      messages with any bytes but NUL
   mmq take q --framing json                    one JSON object a line, for any bytes
   mmq each q --dead dead -- ./upload           run a command for each message until it succeeds
-  mmq consumers q add audit --at first         another reader that sees every message
+  mmq consumers q add audit --at first         another reader that gets every message
   mmq purge q --before -1000                   give up all messages but the newest 1000
   mmq spool README.md                          send a file through a queue and check it
 
 `mmq help` lists all commands; `mmq help COMMAND` explains one.
 ";
 
+/// What the words mean that the help of all commands uses.
+const WORDS: &str = "\
+A queue is a directory. One process at a time has it open: its owner. Messages have sequence numbers
+and come out in the order in which they were put in. A consumer has a name and a place, the next
+message that it reads; each consumer gets every message. The queue's own consumer has no name: `mmq
+take` and `mmq each` read as that one. A consumer acknowledges a message when its work is done. A
+message is durable when a power cut cannot take it. A gap is a range of numbers whose messages will
+never come. To give messages up means that some consumer will never read them. A segment is a file
+that holds messages. It is drained when every consumer has read all of it; then the queue keeps it
+as a spare, to use it again, or removes it.";
+
 /// The whole command line.
 pub(crate) fn description() -> Command {
     let tool = Command::new("mmq")
         .about("A durable queue in a directory, for the shell")
+        .after_help(WORDS)
         .version(VERSION)
         .subcommand_required(true)
         .subcommands(COMMANDS.iter().map(|entry| (entry.command)()));
@@ -118,8 +130,8 @@ pub(crate) fn main(words: Vec<OsString>) -> ExitStatus {
     }
     let to_program = words.iter().take_while(|word| *word != "--").any(|word| word == "--json");
     let rows = STATUSES.map(|(status, what)| format!("  {status:<10}{what}\n"));
-    let statuses = format!("Exit status:\n{}", rows.concat());
-    let matches = match description().after_help(statuses).try_get_matches_from(words) {
+    let after = format!("{WORDS}\n\nExit status:\n{}", rows.concat());
+    let matches = match description().after_help(after).try_get_matches_from(words) {
         Ok(matches) => matches,
         Err(error)
             if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) =>

@@ -14,18 +14,18 @@ use crate::place::{self, Where};
 use crate::units::count;
 
 const AFTER: &str = "\
-WHERE is a sequence number (1042); -N, all but the newest N; +N from each consumer's place; first;
-last (the end); a time (2026-11-22T03:00Z) or how long ago (15m): the first segment that was begun
-then or later.";
+WHERE is one of: a sequence number (1042); -N, which keeps the newest N; +N, so many numbers after
+each consumer's place; first; last (behind the newest message); a time (2026-11-22T03:00Z) or an age
+(15m), which mean the first message of the first segment that was begun at that time or later.";
 
 pub(crate) fn command() -> Command {
     let purge = arguments::command(
         "purge",
-        "Give up messages: every consumer goes on behind them",
+        "Give messages up: move every consumer behind them",
         "Examples:\n  mmq purge q --yes\n  mmq purge q --before 1042\n  mmq purge q --before -1000 --yes",
     )
     .arg(arguments::dir())
-    .arg(place::argument("before").long("before").help("Up to there [default: last, all of them]"))
+    .arg(place::argument("before").long("before").help("Give up the messages before WHERE [default: last, which gives up all]"))
     .arg(yes())
     .after_help(AFTER);
     arguments::locking(purge)

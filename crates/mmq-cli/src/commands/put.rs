@@ -23,13 +23,18 @@ use crate::units;
 const PATIENCE: Duration = Duration::from_millis(200);
 
 const AFTER: &str = "\
-A queue without a consumer gets its own one here, for which `mmq take` and `mmq each` read: what is
-put in stays for them, whatever other consumers come, drain it and go. Where only consumers with
-names read, `mmq consumers q rm ''` ends it.";
+Status 0 says that the messages are durable: a power cut cannot take them (except with --no-flush).
+
+If the queue has no consumer, `mmq put` makes the queue's own one; `mmq take` and `mmq each` read
+as that one. The queue keeps every message until it has read it, whatever other consumers do. If
+only consumers with names read the queue, make one of them (`mmq consumers q add NAME`), then remove
+the queue's own: `mmq consumers q rm '' --yes`.
+
+If root puts messages into the queue of another user, that user may be unable to open the files
+that root makes. A line on standard error warns of it.";
 
 pub(crate) fn command() -> Command {
-    let about =
-        "Put messages in, from standard input or files; status 0: a power cut takes none of them";
+    let about = "Put messages in, from standard input or files";
     let put = arguments::command(
         "put",
         about,
@@ -40,7 +45,7 @@ pub(crate) fn command() -> Command {
     );
     let on_full = PossibleValuesParser::new(["reject", "wait", "drop-oldest"]);
     let put = put
-        .arg(arguments::dir().help("The queue's directory, which is made when it is missing"))
+        .arg(arguments::dir().help("The queue's directory; it is made if it is missing"))
         .arg(
             Arg::new("file")
                 .value_name("FILE")
@@ -49,19 +54,19 @@ pub(crate) fn command() -> Command {
                 .num_args(0..)
                 .help("Files to read; - is standard input [default: -]"),
         )
-        .arg(size("max-bytes", "The most disk that the queue may take"))
+        .arg(size("max-bytes", "The most bytes of disk that the queue may take"))
         .arg(
             Arg::new("on-full")
                 .long("on-full")
                 .value_name("POLICY")
                 .value_parser(on_full)
-                .help("What to do when there is no room [default: reject]"),
+                .help("What to do when there is no room: end with status 6, wait for room, or drop the oldest messages [default: reject]"),
         )
-        .arg(size("arena-size", "The unit of mapping, for new files [default: 128MiB]"))
+        .arg(size("arena-size", "How many bytes of a file are mapped into memory at a time, for new files [default: 128MiB]"))
         .arg(arguments::mode())
-        .arg(flag("batch", "Put in all of the input, or nothing, also after a crash"))
-        .arg(flag("print-seq", "Print the number of each message"))
-        .arg(flag("no-flush", "Leave it to the system when the messages reach the disk"));
+        .arg(flag("batch", "Put in the whole input or nothing, even if the machine crashes"))
+        .arg(flag("print-seq", "Print the sequence number of each message"))
+        .arg(flag("no-flush", "Do not wait until the messages are on disk; a power cut may take them"));
     arguments::locking(arguments::framing_in(put.after_help(AFTER)))
 }
 
@@ -90,15 +95,16 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     }
     if gaps > 0 {
         let gaps = units::count(gaps, "line");
-        call.console.note(format!("{gaps} of the input were gaps and became no message"));
+        call.console
+            .note(format!("{gaps} of the input told of missing messages and were left out"));
     }
     let done = || format!("{}, {}", units::count(count, "message"), units::size(bytes));
     if let Some(ending) = call.signals.stop() {
-        call.console.note(format!("ended by a signal; before it were put in: {}", done()));
+        call.console.note(format!("ended by a signal; put in before that: {}", done()));
         return Ok(ending);
     }
     if result.is_err() && count > 0 {
-        call.console.note(format!("before this failure were put in: {}", done()));
+        call.console.note(format!("put in before the failure: {}", done()));
     }
     result.map(|()| ExitStatus::Done)
 }

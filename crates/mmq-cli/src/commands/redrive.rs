@@ -18,19 +18,25 @@ const MOST_BYTES: usize = 16 << 20;
 
 const AFTER: &str = "\
 A dead letter of `mmq each --dead` goes back as the message that it holds; any other message goes
-back as it is. Each gets a new number in SRC, behind all that waits there, and is tried from the
-beginning. A message is removed from DEAD when it is durable in SRC: when this program is killed
-between the two it is in both. Status 1: messages of DEAD will never come. Status 3: none was there.";
+back as it is. Each gets a new number in SRC, behind all messages there, and its attempts begin
+anew. A message is removed from DEAD after it is durable in SRC: if this program is killed in
+between, both queues have it. Status 1: messages of DEAD will never come. Status 3: DEAD is empty.";
 
 pub(crate) fn command() -> Command {
     let redrive = arguments::command(
         "redrive",
-        "Put dead letters back into their queue",
+        "Put dead letters (messages that failed too often) back into their queue",
         "Examples:\n  mmq redrive failed jobs\n  mmq redrive failed jobs -n 1",
     )
-    .arg(arguments::path("dir", "DEAD").help("The queue of the dead letters").required(true))
-    .arg(arguments::path("source", "SRC").help("Where they go, which is there").required(true))
-    .arg(arguments::number("count", "At most so many [default: all there are]").short('n'))
+    .arg(
+        arguments::path("dir", "DEAD").help("The queue that holds the dead letters").required(true),
+    )
+    .arg(
+        arguments::path("source", "SRC")
+            .help("The queue that they go back to; it must exist")
+            .required(true),
+    )
+    .arg(arguments::number("count", "Put back at most N messages [default: all]").short('n'))
     .after_help(AFTER);
     arguments::locking(redrive)
 }

@@ -23,31 +23,32 @@ use crate::progress::Bar;
 use crate::units::{self, count};
 
 const AFTER: &str = "\
-Each PATH is a directory with segment files, with or without an index, or one such file; also files
-that were set aside (*.damaged), and copies of the same files, whose messages come once. (Of two
-messages with one number, from copies that were both used, one comes; the other is reported.)
-Nothing is written there and no lock is taken: a read-only mount will do, and so will a queue in
-use. Messages come in the order of their numbers, each checked by itself. Where the header of a
-segment is lost, the index has a copy, or the messages themselves show how to check them; but then
-nothing says whose they are, so give the files of one queue alone. The report goes to standard
-error: what each file was, how many messages came from it, and how many numbers that should be in it
-were not found. Where neither a header nor an index says which numbers a file began with, what it
-lacks before its first intact message cannot be counted: the report says so (uncounted, with
---json).
+Each PATH is a segment file, or a directory with segment files, with or without an index. It may
+also be a file that mmq set aside (*.damaged). Copies of one file may be given together: each
+message comes once. (If copies were both used, two messages may have one number: one comes, and the
+other is reported.) The command writes nothing there and takes no lock, so PATH may be on a
+read-only mount, or in a queue that a process has.
 
-What consumers have taken comes too, as long as its segment was not drained; drained segments, as
-long as nothing was written over them, come with --spares. A message may come whose put had not
-ended when its process died. A batch that was never finished is left out where the index shows it,
-and reported otherwise.
+Messages come in the order of their numbers, and each is checked by itself. If a segment's header is
+lost, the index has a copy, or the messages themselves show how to check them. In the latter case
+nothing says which queue they belong to, so give the files of one queue only. The report on standard
+error says what each file was, how many messages came from it, and how many numbers are missing that
+should be in it. If neither a header nor an index says with which number a file begins, the messages
+missing before its first intact one cannot be counted; the report says so (uncounted, with --json).
 
-Status 1: something is damaged or missing. Status 5: no segment file. Status 6: segment files of two
-queues, a later format, or NEW is not empty. With --to messages get new numbers, dead letters lose
-their origins, and status 0 or 1 says that a power cut takes none of them.";
+Messages that consumers have taken come too, unless their segment is drained: every consumer has
+taken all of it. With --spares the messages of drained segments come too, as far as nothing was
+written over them. A message may come whose put had not ended when its process died. A batch that
+was never finished is left out if the index shows it, and reported otherwise.
+
+Status 1: something is damaged or missing. Status 5: there is no segment file. Status 6: the files
+are of two queues or of a later format, or NEW is not empty. With --to messages get new numbers,
+dead letters lose their origins, and status 0 or 1 says that NEW is durable.";
 
 pub(crate) fn command() -> Command {
     let salvage = arguments::command(
         "salvage",
-        "Get messages out of segment files: damaged, set aside, drained, or without their queue",
+        "Read messages out of segment files that are damaged, renamed, drained or without their queue",
         "Examples:\n  \
          mmq salvage /mnt/rescued/q --to q\n  \
          mmq salvage q/segment-00000003.damaged --json\n  \
@@ -61,18 +62,18 @@ pub(crate) fn command() -> Command {
             .action(ArgAction::Append)
             .num_args(1..)
             .required(true)
-            .help("Directories with segment files, or such files"),
+            .help("Segment files, or directories with segment files"),
     )
     .arg(
         arguments::path("to", "NEW")
             .long("to")
-            .help("Put the messages into a new queue: a directory that is missing or empty")
+            .help("Put the messages into a new queue; its directory is missing or empty")
             .conflicts_with_all(["framing", "null", "strict", "decode"]),
     )
     .arg(arguments::mode().requires("to").help(
-        "Permission bits of NEW's files, as 640 [default: those that all the files have that are read]",
+        "Permission bits of NEW's files, for example 640 [default: the bits that all the read files have]",
     ))
-    .arg(flag("spares", "Drained segments too: messages that were taken come back"));
+    .arg(flag("spares", "Read drained segments too: messages that were taken come back"));
     arguments::framing_out(salvage).after_help(AFTER)
 }
 
@@ -189,7 +190,9 @@ impl Target<'_> {
             }
             (_, Salvaged::Overtaken { first, last }) => {
                 let numbers = count(last - first + 1, "number");
-                call.console.note(format!("{numbers} from {first} on: given back meanwhile"));
+                call.console.note(format!(
+                    "{numbers} from {first} on: the queue removed them before they were read"
+                ));
                 Ok(())
             }
             _ => Ok(()),
@@ -235,19 +238,19 @@ fn print_report(call: &Call<'_>, report: &SalvageReport, new: Option<&Path>) {
         missing(report)
     );
     if report.given_up > 0 {
-        text += &format!(", {} given up as the files say", count(report.given_up, "number"));
+        text += &format!(", {} given up by the queue", count(report.given_up, "number"));
     }
     if report.overtaken > 0 {
-        text += &format!(", {} given back meanwhile", count(report.overtaken, "number"));
+        text += &format!(", {} removed by the queue meanwhile", count(report.overtaken, "number"));
     }
     if report.differing > 0 {
         text += &format!(", {}", differing(report));
     }
     if let Some(from) = report.unfinished_from {
         let what = if report.unfinished_left_out {
-            "were never put in as a whole, and are left out"
+            "were never put in completely, and are left out"
         } else {
-            "have no end, and were perhaps never put in"
+            "have no end, and may never have been put in"
         };
         text += &format!("; the messages of the batch from {from} on {what}");
     }
@@ -258,13 +261,16 @@ fn missing(report: &SalvageReport) -> String {
     let lost = count(report.lost, "message");
     match (report.uncounted, report.lost) {
         (false, _) => format!("{lost} missing"),
-        (true, 0) => "whether messages are missing is not known".to_owned(),
-        (true, _) => format!("at least {lost} missing, how many more is not known"),
+        (true, 0) => "it is not known whether messages are missing".to_owned(),
+        (true, _) => format!("at least {lost} missing, and perhaps more"),
     }
 }
 
 fn differing(report: &SalvageReport) -> String {
-    format!("{} left out for others of their numbers", count(report.differing, "message"))
+    format!(
+        "{} left out because another one has the same number",
+        count(report.differing, "message")
+    )
 }
 
 fn verdict(report: &SalvageReport) -> String {

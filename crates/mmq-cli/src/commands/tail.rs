@@ -23,14 +23,15 @@ const NEWEST: u64 = 10;
 const INTERVAL: Duration = Duration::from_millis(50);
 
 const AFTER: &str = "\
-The queue may be in use: no lock is taken, and nothing is written. Messages are shown whoever has
-taken them, as long as they are held; their consumers still get them. A message that is taken and
-whose segment is used again before it was shown is reported on standard error.";
+The command takes no lock and writes nothing; a process may use the queue meanwhile.
+It shows messages that are in the files, whether or not consumers have taken them. Consumers still
+get them. If the queue uses the segment of a taken message again before that message was shown,
+standard error says so.";
 
 pub(crate) fn command() -> Command {
     let tail = arguments::command(
         "tail",
-        "Show the newest messages, and follow",
+        "Show the newest messages, and with -f those that come later",
         "Examples:\n  \
          mmq tail q -n 20\n  \
          mmq tail q -f | grep --line-buffered error\n  \
@@ -38,14 +39,14 @@ pub(crate) fn command() -> Command {
     );
     let tail = tail
         .arg(arguments::dir())
-        .arg(at_most("messages", "So many of the newest [default: 10]").short('n'))
+        .arg(at_most("messages", "Show the N newest messages [default: 10]").short('n'))
         .arg(place::argument("from").long("from").help("Begin there").conflicts_with("messages"))
         .arg(
             Arg::new("follow")
                 .short('f')
                 .long("follow")
                 .action(ArgAction::SetTrue)
-                .help("Go on with the messages that come, for ever"),
+                .help("Do not end, and show new messages as they come"),
         )
         .arg(
             Arg::new("interval")
@@ -53,9 +54,9 @@ pub(crate) fn command() -> Command {
                 .value_name("DURATION")
                 .value_parser(units::parse_duration)
                 .requires("follow")
-                .help("How often to look for more [default: 50ms]"),
+                .help("How often to look for new messages [default: 50ms]"),
         )
-        .arg(flag("durable", "Only messages that a power cut cannot take"));
+        .arg(flag("durable", "Show only messages that are durable: a power cut cannot take them"));
     show::arguments(tail).after_help(format!("{}\n\n{AFTER}", place::ABOUT))
 }
 

@@ -21,16 +21,16 @@ use crate::units;
 const MOST_PENDING: usize = 4096;
 
 const AFTER: &str = "\
-A message is removed when the write call that carried its last byte has returned. What lies unread
-in a pipe when its reader ends is gone: `mmq take q | head` may lose 64 KiB; use -n.
+A message is removed when the system has accepted its last byte for the output. Bytes that lie
+unread in a pipe when its reader ends are lost: `mmq take q | head` may lose 64 KiB. Use -n instead.
 
-Messages that will never come are reported on standard error, or in their place with
---framing json; then the status is 1. Status 3: no message was there (with -n or --wait).";
+Messages that will never come are reported on standard error, or with --framing json in their
+place; then the status is 1. Status 3: no message was there (with -n or --wait).";
 
 pub(crate) fn command() -> Command {
     let take = arguments::command(
         "take",
-        "Remove messages and print them, the oldest first",
+        "Remove messages and print them, oldest first",
         "Examples:\n  \
          mmq take q -n 1\n  \
          mmq take q --framing json > messages.json\n  \
@@ -39,11 +39,11 @@ pub(crate) fn command() -> Command {
     );
     let take = take
         .arg(arguments::dir())
-        .arg(number("count", "At most so many [default: all there are]").short('n'))
+        .arg(number("count", "Take at most N messages [default: all]").short('n'))
         .arg(arguments::consumer())
         .arg(flag(
             "sync",
-            "Remove a message only when it is durable in the file that it is written to",
+            "Remove a message only after it is durable in the output, which must be a file",
         ))
         .after_help(AFTER);
     arguments::locking(arguments::framing_out(arguments::following(take)))

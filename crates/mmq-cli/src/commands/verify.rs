@@ -22,26 +22,29 @@ use crate::units::{self, count};
 use crate::width::Width;
 
 const AFTER: &str = "\
-The queue may be in use: no lock is taken, and nothing is written. A queue that nobody has is
-verified as its next opening will find it; --as-opened says first what that will be: the figures of
-mmq stat, the gaps that the opening will state, and the files that it will set aside, make or
-remove. Of a queue that a process has it cannot be said (status 4).
+The command takes no lock and writes nothing; a process may use the queue meanwhile.
+If no process has the queue, the command checks it as the next opening will find it. --as-opened
+first prints what that opening will find: the figures of `mmq stat`, the gaps, and the files that it
+will set aside (rename), make or remove. While a process has the queue, --as-opened ends with
+status 4.
 
-Status 1: something is not as it was written. A line says the file, the place, what is wrong, and
-which messages it costs. What a power cut took, or what was dropped, is no damage: mmq gaps.";
+Status 1: some bytes are not those that mmq wrote. A line names the file, the offset, what is wrong,
+and which messages are lost with it. If a segment's header is damaged and the index has no copy of
+it, nothing says which messages the segment held; `mmq salvage DIR` tells how many are still
+readable. Messages that a power cut took, or that the queue dropped, are no damage: see `mmq gaps`.";
 
 pub(crate) fn command() -> Command {
     arguments::command(
         "verify",
-        "Check every header, checksum, number, seal and place, and say what is damaged",
+        "Check every header, checksum and sequence number, and say what is damaged",
         "Examples:\n  \
          mmq verify q\n  \
          mmq verify q --quick && echo headers are sound\n  \
          mmq verify q --as-opened",
     )
     .arg(arguments::dir())
-    .arg(flag("quick", "Leave the messages out: the index and the headers of segments alone"))
-    .arg(flag("as-opened", "First say what the next opening will make of the queue"))
+    .arg(flag("quick", "Check only the index and the headers of segments, not the messages"))
+    .arg(flag("as-opened", "First print what the next opening of the queue will find"))
     .arg(paint::argument())
     .after_help(AFTER)
 }
@@ -74,7 +77,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     }
     if let Some(ending) = call.signals.stop() {
         let messages = count(verified.messages, "message");
-        call.console.note(format!("ended by a signal, after {messages}"));
+        call.console.note(format!("ended by a signal after {messages}"));
         return Ok(ending);
     }
     report.summary(&verified, depth)?;
@@ -153,7 +156,8 @@ impl Report<'_> {
         }
         let mut block = human::block(snapshot, None, Sizes::Rounded, self.paint);
         for (file, becomes) in set_aside {
-            let text = format!("{file} becomes {becomes}: it is damaged, or another queue's");
+            let text =
+                format!("{file} becomes {becomes}: it is damaged, or belongs to another queue");
             let text = visible_text(text.as_bytes());
             block += &human::line("sets aside", &self.paint.bad(&text));
         }

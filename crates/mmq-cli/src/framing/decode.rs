@@ -44,7 +44,7 @@ impl Decoder {
         match ended {
             Some(Ok(status)) => {
                 let message = format!(
-                    "{what}: it ended ({status}) and left a message unanswered; it has to answer each, in length framing"
+                    "{what}: the command ended ({status}) before it answered a message; it must answer each one, in length framing"
                 );
                 Failure::decoder(message)
             }

@@ -81,9 +81,9 @@ pub(crate) fn gap_line(gap: Gap) -> String {
 /// Reads a line. What is wrong with it is the error.
 pub(super) fn parse(line: &[u8]) -> Result<JsonLine, String> {
     let object: BTreeMap<String, Box<RawValue>> =
-        serde_json::from_slice(line).map_err(|error| format!("is no JSON object: {error}"))?;
+        serde_json::from_slice(line).map_err(|error| format!("is not a JSON object: {error}"))?;
     let string = |value: &RawValue, name: &str| {
-        serde_json::from_str::<String>(value.get()).map_err(|_| format!("{name:?} is no string"))
+        serde_json::from_str::<String>(value.get()).map_err(|_| format!("{name:?} is not a string"))
     };
     let contents = ["text", "base64", "json", "gap"];
     let mut found =
@@ -96,7 +96,7 @@ pub(super) fn parse(line: &[u8]) -> Result<JsonLine, String> {
         Some(("text", value)) => Ok(JsonLine::Message(string(value, "text")?.into_bytes())),
         Some(("base64", value)) => base64::decode(&string(value, "base64")?)
             .map(JsonLine::Message)
-            .ok_or_else(|| "\"base64\" is no base64".into()),
+            .ok_or_else(|| "\"base64\" is not valid base64".into()),
         Some(("json", value)) => Ok(JsonLine::Message(compact(value.get()))),
         Some(_) => Ok(JsonLine::Gap),
         None => Err("has no content: give \"text\", \"base64\" or \"json\"".into()),
@@ -163,11 +163,11 @@ mod tests {
     #[test]
     fn what_is_no_message_is_refused_with_the_reason() {
         for (line, reason) in [
-            ("", "no JSON object"),
-            ("7", "no JSON object"),
+            ("", "not a JSON object"),
+            ("7", "not a JSON object"),
             ("{}", "no content"),
-            (r#"{"text":7}"#, "\"text\" is no string"),
-            (r#"{"base64":"A"}"#, "no base64"),
+            (r#"{"text":7}"#, "\"text\" is not a string"),
+            (r#"{"base64":"A"}"#, "not valid base64"),
             (r#"{"text":"a","base64":"AA"}"#, "two contents"),
         ] {
             let said = parse(line.as_bytes()).unwrap_err();

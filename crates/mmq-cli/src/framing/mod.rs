@@ -33,12 +33,16 @@ pub(crate) enum Framing {
 }
 
 const ALL: [(&str, Framing, &str); 6] = [
-    ("line", Framing::Line, "a newline behind each message"),
-    ("null", Framing::Null, "a NUL behind each message, as for xargs -0"),
-    ("length", Framing::Length, "the length before each: four bytes, big-endian; for any bytes"),
-    ("varint", Framing::Varint, "the length before each, in LEB128; for any bytes"),
-    ("json", Framing::Json, "a JSON object in a line; for any bytes"),
-    ("raw", Framing::Raw, "nothing between messages; a file is one message"),
+    ("line", Framing::Line, "a newline ends each message"),
+    ("null", Framing::Null, "a NUL byte ends each message, as for xargs -0"),
+    (
+        "length",
+        Framing::Length,
+        "each message comes after its length: four bytes, big-endian; for any bytes",
+    ),
+    ("varint", Framing::Varint, "each message comes after its length, in LEB128; for any bytes"),
+    ("json", Framing::Json, "each line is a JSON object; for any bytes"),
+    ("raw", Framing::Raw, "nothing marks the end; each input file is one message"),
 ];
 
 /// For clap.

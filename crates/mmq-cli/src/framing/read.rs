@@ -109,7 +109,7 @@ impl<'a> Frames<'a> {
                 return if shift == 0 { Ok(false) } else { Err(self.cut()) };
             };
             if shift > 56 {
-                return Err(self.refused("has a length that no number is"));
+                return Err(self.refused("has an invalid length"));
             }
             length |= u64::from(byte & 0x7f) << shift;
             shift += 7;

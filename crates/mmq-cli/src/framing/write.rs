@@ -157,7 +157,7 @@ impl Written {
 
     fn ambiguity(&mut self, seq: u64) -> Tried<()> {
         if self.strict == Strict::Refused {
-            let message = format!("message {seq} holds the delimiter; use --framing length");
+            let message = format!("message {seq} contains the delimiter; use --framing length");
             return Err(Failure::new(ExitStatus::Refused, "framing", message));
         }
         if self.ambiguous == 0 {
@@ -184,7 +184,7 @@ impl Written {
         if self.ambiguous > 0 {
             let (count, first) = (units::count(self.ambiguous, "message"), self.first_ambiguous);
             self.console.note(format!(
-                "{count} held the delimiter (the first is {first}); use --framing length"
+                "{count} contained the delimiter (the first is {first}); use --framing length"
             ));
         }
         if self.gaps == 0 {

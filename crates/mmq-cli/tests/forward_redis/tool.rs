@@ -50,7 +50,13 @@ fn what_is_there_goes_on_once() {
     ends(forward(&queue, &server.url(), &to_file), 0);
     check(&server.entries(KEY), 3);
     let figures = std::fs::read_to_string(&metrics).unwrap();
-    assert!(figures.contains("mmq_forward_acknowledged_total{queue="), "{figures}");
+    let path = queue.display();
+    let sample = format!("mmq_forward_acknowledged_total{{queue=\"{path}\"}} ");
+    assert!(figures.contains(&sample), "{figures}");
+    let labelled = [&to_file[..], &["--label", "jobs"]].concat();
+    ends(forward(&queue, &server.url(), &labelled), 0);
+    let figures = std::fs::read_to_string(&metrics).unwrap();
+    assert!(figures.contains("mmq_forward_lag_messages{queue=\"jobs\"} 0"), "{figures}");
     let output = forward(&queue, &server.url(), &["--once", "--json"]).output().unwrap();
     let line = String::from_utf8(output.stdout).unwrap();
     assert!(line.starts_with(r#"{"state":"ended","sent":0,"#), "{line}");

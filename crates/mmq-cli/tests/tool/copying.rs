@@ -163,7 +163,7 @@ fn what_cannot_be_copied_or_would_be_overwritten_is_refused() {
     let refused = copy(&old, &new, 6);
     assert!(refused.contains("\"not_empty\"") && refused.contains("letter"), "{refused}");
     assert_eq!(files(&new).len(), 1);
-    assert!(copy(&old, &new.join("letter"), 6).contains("is no directory"));
+    assert!(copy(&old, &new.join("letter"), 6).contains("is not a directory"));
     assert!(copy(&old, Path::new("/proc"), 6).contains("not empty"));
     copy(&old, Path::new("/proc/new"), 7);
     assert_eq!(before.len(), files(&old).len());
@@ -221,7 +221,7 @@ fn a_copy_that_is_killed_is_no_queue_and_its_rest_is_named() {
             killed += 1;
             if fs::read_dir(&rest).unwrap().next().is_some() {
                 let refused = ends(on("copy", &old, &[new.to_str().unwrap()]), 6);
-                let wanted = "new.copying is left of a copy that was broken off: remove it";
+                let wanted = "new.copying is left from a copy that did not finish: remove it";
                 assert!(said(&refused).contains(wanted), "{}", said(&refused));
                 assert!(!new.exists());
             }

@@ -89,7 +89,7 @@ fn gaps_are_left_out_and_what_is_no_dump_is_refused() {
     let dumped = ends(on("dump", &old, &[]), 1).stdout;
     let loaded = said(&check(given(on("load", &new, &[]), &dumped), 1));
     assert!(loaded.contains("loaded 19 messages, 1 consumer; 1 gap left out"), "{loaded}");
-    assert!(loaded.ends_with("the dump tells of 1 gap: its queue lacked messages\n"), "{loaded}");
+    assert!(loaded.ends_with("the dump tells of 1 gap: its queue had lost messages\n"), "{loaded}");
     let again = dir.path().join("again");
     let loaded = said(&check(given(on("load", &again, &["--json"]), &dumped), 1));
     assert!(loaded.lines().last().unwrap().contains("\"code\":\"gap\""), "{loaded}");

@@ -184,9 +184,9 @@ fn one_queue_under_two_names_is_a_wrong_command_line() {
     let slash = format!("{}/", queue.display());
     for name in [queue.to_str().unwrap(), link.to_str().unwrap(), &slash] {
         let reported = said(&ends(on("redrive", &queue, &[name]), 2));
-        assert!(reported.contains("are one queue; name two"), "{reported}");
+        assert!(reported.contains("are the same queue; name two"), "{reported}");
         let reported = said(&ends(each(&queue, &["--dead", name], "true"), 2));
-        assert!(reported.contains("are one queue; name two"), "{reported}");
+        assert!(reported.contains("are the same queue; name two"), "{reported}");
     }
     assert_eq!(left(&queue), 1);
 }

@@ -78,10 +78,10 @@ fn a_message_with_the_delimiter_is_counted_or_refused() {
     check(given(on("put", dir.path(), &varint), input), 0);
     let output = ends(on("take", dir.path(), &["--strict"]), 6);
     assert_eq!(output.stdout, b"a\n");
-    assert!(said(&output).contains("message 1 holds the delimiter; use --framing length"));
+    assert!(said(&output).contains("message 1 contains the delimiter; use --framing length"));
     let output = ends(on("take", dir.path(), &[]), 0);
     assert_eq!(output.stdout, b"b\nc\nd\n\n\n\n");
-    let wanted = "2 messages held the delimiter (the first is 1); use --framing length";
+    let wanted = "2 messages contained the delimiter (the first is 1); use --framing length";
     assert!(said(&output).contains(wanted), "{}", said(&output));
 }
 
@@ -92,8 +92,8 @@ fn input_that_is_cut_off_or_wrong_is_refused_and_what_came_before_stays() {
         ("length", b"\0\0\0\x01a\0\0", "message 2 is cut off"),
         ("varint", b"\x01a\x80", "message 2 is cut off"),
         ("varint", b"\x01a\xff\xff\xff\xff\x7f", "message 2: no queue takes more than 4294967295"),
-        ("varint", b"\x01a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "no number is"),
-        ("json", b"{\"text\":\"a\"}\n\nnot json\n", "line 3 is no JSON object"),
+        ("varint", b"\x01a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "has an invalid length"),
+        ("json", b"{\"text\":\"a\"}\n\nnot json\n", "line 3 is not a JSON object"),
     ] {
         let dir = crate::support::tempdir().unwrap();
         let output = check(given(on("put", dir.path(), &["--framing", framing]), input), 6);
@@ -117,13 +117,14 @@ fn another_program_may_decode_the_messages() {
     // It answers one message, and what it did not answer stays.
     let output = ends(on("take", dir.path(), &["--decode", "head -c 7"]), 7);
     assert_eq!(output.stdout, b"abc\n");
-    let ended = "--decode head -c 7: it ended (exit status: 0) and left a message unanswered";
+    let ended =
+        "--decode head -c 7: the command ended (exit status: 0) before it answered a message";
     assert!(said(&output).contains(ended), "{}", said(&output));
     for (command, ended) in [
-        ("false", "--decode false: it ended (exit status: 1)"),
-        ("exit 3", "--decode exit 3: it ended (exit status: 3)"),
-        ("kill -KILL $$", "--decode kill -KILL $$: it ended (signal: 9 (SIGKILL))"),
-        ("no-such-program", "--decode no-such-program: it ended (exit status: 127)"),
+        ("false", "--decode false: the command ended (exit status: 1)"),
+        ("exit 3", "--decode exit 3: the command ended (exit status: 3)"),
+        ("kill -KILL $$", "--decode kill -KILL $$: the command ended (signal: 9 (SIGKILL))"),
+        ("no-such-program", "--decode no-such-program: the command ended (exit status: 127)"),
     ] {
         for shows in ["cat", "take"] {
             let output = ends(on(shows, dir.path(), &["--decode", command]), 7);

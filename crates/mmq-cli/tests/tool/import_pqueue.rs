@@ -197,7 +197,7 @@ fn what_cannot_be_imported_is_named() {
     ends(on("import", &from, &[new]), 5);
     fs::create_dir_all(&from).unwrap();
     for (name, wanted) in [
-        ("letter", "no queue that can be imported"),
+        ("letter", "no queue that mmq can import"),
         ("q.dque", "dque"),
         ("q.diskqueue.meta.dat", "go-diskqueue"),
         ("metainfo.json", "VictoriaMetrics"),

@@ -156,7 +156,11 @@ fn a_full_queue_refuses_waits_or_drops() {
     assert!(said(&output).contains("is full"), "{}", said(&output));
     let kept = Queue::open(&queue).unwrap().len();
     assert!((1..1000).contains(&kept));
-    assert!(said(&output).contains(&format!("were put in: {kept} messages")), "{}", said(&output));
+    assert!(
+        said(&output).contains(&format!("put in before the failure: {kept} messages")),
+        "{}",
+        said(&output)
+    );
     // From here on there is a consumer to whom it is reported.
     taken(&queue, &["-n", "1"]);
     let words = [&limit[..], &["--on-full", "drop-oldest"]].concat();

@@ -53,7 +53,7 @@ fn a_dump_that_was_cut_short_is_reported() {
     let dump = ends(on("dump", &queue, &[]), 0).stdout;
     let lines: Vec<&[u8]> = dump.split_inclusive(|byte| *byte == b'\n').collect();
     let loaded = given(on("load", &dir.path().join("cut"), &[]), &lines[..50].concat());
-    assert!(text(&check(loaded, 1).stderr).contains("ends behind message 48"));
+    assert!(text(&check(loaded, 1).stderr).contains("ends with message 48"));
     let twice = [&lines[..3], &lines[2..]].concat().concat();
     let loaded = given(on("load", &dir.path().join("twice"), &[]), &twice);
     assert!(text(&check(loaded, 6).stderr).contains("line 4"));
@@ -210,7 +210,7 @@ fn a_new_consumer_begins_where_it_is_asked_to() {
     }
     for place in ["oldest", "end", "", "1042x", "-"] {
         let usage = ends(on("consumers", &queue, &["add", "bad", "--at", place]), 2);
-        assert!(text(&usage.stderr).contains("WHERE is a sequence number"), "{place}");
+        assert!(text(&usage.stderr).contains("WHERE is one of: a sequence number"), "{place}");
     }
 }
 

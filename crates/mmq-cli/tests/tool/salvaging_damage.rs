@@ -118,7 +118,7 @@ fn what_a_lost_header_leaves_unknown_is_said_to_be_unknown() {
     assert_eq!((lost, uncounted, damages), (Some(0), Some(true), vec![2]));
     let reported = said(&ends(salvage(&[&q], &[]), 1));
     assert!(
-        reported.contains("whether messages are missing is not known; 1 file damaged"),
+        reported.contains("it is not known whether messages are missing; 1 file damaged"),
         "{reported}"
     );
     // Another copy has the header: what this one lacks is known.

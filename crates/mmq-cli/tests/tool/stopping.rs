@@ -143,7 +143,7 @@ fn a_first_signal_ends_put_in_order() {
     assert_eq!(numbers.next().unwrap().unwrap(), "1");
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let output = check(within(LONG, || child.wait_with_output().unwrap()), 130);
-    assert!(said(&output).contains("were put in: 2 messages"), "{}", said(&output));
+    assert!(said(&output).contains("put in before that: 2 messages"), "{}", said(&output));
     drop(stdin);
     assert_eq!(ends(on("take", dir.path(), &[]), 0).stdout, b"a\nb\n");
 }
@@ -214,7 +214,7 @@ fn what_cannot_be_written_stays_in_the_queue() {
     let mut take = on("take", dir.path(), &["--sync"]);
     take.stdout(Stdio::piped());
     let output = ends_with_stderr(take, 2);
-    assert!(output.contains("--sync: standard output is no file"), "{output}");
+    assert!(output.contains("--sync: standard output is not a file"), "{output}");
     let file = dir.path().parent().unwrap().join(format!("out-{}", std::process::id()));
     let mut take = on("take", dir.path(), &["--sync"]);
     take.stdout(File::create(&file).unwrap());

@@ -40,27 +40,30 @@ const TICK: Duration = Duration::from_millis(5);
 const LOOK: Duration = Duration::from_millis(50);
 
 const AFTER: &str = "\
-The message is on the command's standard input, its number in MMQ_SEQ, and in MMQ_ATTEMPT how often
-it was tried, from 1. It is removed when the command ends with status 0, and comes again otherwise,
-at once or after the delay of --backoff. Nothing is lost when this program is killed: what was not
-removed comes again, at once.
+The command reads the message from its standard input. MMQ_SEQ is the message's sequence number, and
+MMQ_ATTEMPT the number of the attempt, from 1. If the command ends with status 0, the message is
+removed. Otherwise it comes again, at once or after the delay of --backoff. If this program is
+killed, nothing is lost: each message that was not removed comes again.
 
-The queue stays open here while there is work. When another mmq waits for it (each command does for
-a moment, and with --wait-lock for longer), no further command begins; when those at hand have ended
-that one has its turn, and then the work goes on. So the command itself must not wait for the queue.
+This program has the queue open while there is work. If another mmq waits for the queue (every
+command waits for a moment, with --wait-lock for longer), this program starts no further command,
+lets the running ones end, gives the other program its turn, and goes on. So the command itself must
+not wait for the queue.
 
-A message that has failed too often goes to the queue of --dead, is durable there, and is then
-removed. With --dead attempts are stored, so that one whose command ends this program each time goes
-there too. It is there as a JSON object: queue, consumer, seq, attempts, reason (how the last
-attempt ended), stderr (its last line), and text or base64, the message; `mmq redrive DIR2 DIR` puts
-it back. Without --dead it stays, is not tried again by this run, and comes first in the next one.
+With --dead a message that failed too often moves to the queue DIR2: it is removed here after it is
+durable there. The queue then stores the number of attempts, so that a message whose command kills
+this program each time moves there too. DIR2 holds a JSON object: queue, consumer, seq, attempts,
+reason (how the last attempt ended), stderr (the last line that the command wrote there), and the
+message as text or base64. `mmq redrive DIR2 DIR` puts it back. Without --dead the message stays:
+this run does not try it again, and the next run tries it first.
 
-SIGINT and SIGTERM end the run when the commands at hand have ended. A command that they end too was
-interrupted: its message comes again, and that was no attempt. A second signal ends this program at
-once, which is a death. One that cannot be begun is no attempt either.
+After SIGINT or SIGTERM this program starts no further command, and ends when the running ones have
+ended. If the signal ends a command too, its message comes again, and the attempt does not count;
+nor does it if the command cannot be started. A second signal ends this program at once; then the
+running attempts count.
 
-Status 1: messages were given up. Status 3: none came (with --wait). Status 7: the command cannot be
-run, or took longer than --timeout and cannot be killed.";
+Status 1: messages failed too often, or will never come. Status 3: no message came (with --wait).
+Status 7: the command cannot be started, or took longer than --timeout and cannot be killed.";
 
 pub(crate) fn command() -> Command {
     let each = arguments::command(
@@ -71,7 +74,8 @@ pub(crate) fn command() -> Command {
          mmq each q -j 4 --dead failed -f -- curl -sf --data-binary @- http://host/in\n  \
          mmq each q --consumer mail -- sh -c 'sendmail -t && echo sent $MMQ_SEQ'",
     );
-    let retries = arguments::number("retries", "How often a message comes again [default: 5]");
+    let retries =
+        arguments::number("retries", "How often a failed message is tried again [default: 5]");
     let each = each
         .arg(arguments::dir())
         .arg(
@@ -83,17 +87,17 @@ pub(crate) fn command() -> Command {
                 .required(true)
                 .help("The command and its arguments"),
         )
-        .arg(arguments::number("jobs", "How many commands run at a time [default: 1]").short('j'))
+        .arg(arguments::number("jobs", "How many commands run at the same time [default: 1]").short('j'))
         .arg(retries.value_parser(value_parser!(u64)))
         .arg(
             arguments::path("dead", "DIR2").long("dead").help(
-                "The queue for messages that failed too often; it is made when it is missing, as open to others as DIR",
+                "The queue for messages that failed too often; if it is missing, it is made with the permissions of DIR",
             ),
         )
         .arg(
-            duration("backoff", "Wait so long after the first failure, twice as long after each further one, an hour at most"),
+            duration("backoff", "Wait this long after the first failure, and twice as long after each further one, at most an hour"),
         )
-        .arg(duration("timeout", "Kill a command, and all that it has started, after so long: it has failed"))
+        .arg(duration("timeout", "Kill a command and all that it started after this long; the attempt has failed"))
         .arg(arguments::consumer())
         .after_help(AFTER);
     arguments::locking(arguments::following(each))
@@ -121,7 +125,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     let words: Vec<OsString> = matches.get_many("command").into_iter().flatten().cloned().collect();
     let limit = matches.get_one::<Duration>("timeout").copied();
     let work = Work::new(&words, errors, limit)
-        .ok_or_else(|| Failure::usage("name a command behind --"))?;
+        .ok_or_else(|| Failure::usage("name a command after --"))?;
     let dead = dead.map(|dead| Dead::new(dead, dir, call.opener())).transpose()?;
     let mut each = Each::new(call, work, dead);
     let result = each.all(&mut feed, waits);
@@ -275,7 +279,7 @@ impl<'a> Each<'a> {
             return Ok(());
         }
         let message =
-            "so many messages were given up that this run ends; name a queue for them with --dead";
+            "this run ends because too many messages failed; name a queue for them with --dead";
         Err(Failure::new(ExitStatus::Bad, "given_up", message))
     }
 
@@ -296,7 +300,7 @@ impl<'a> Each<'a> {
             let Some(delivery) = self.failures.pass(delivery) else { continue };
             // Its command has ended this program as often as it may fail.
             if self.dead.is_some() && u64::from(delivery.attempts()) > self.most() {
-                let reason = "earlier runs have tried it as often, and ended before it was done";
+                let reason = "earlier runs tried it that often, and ended before the command did";
                 self.bury(delivery, reason, "")?;
                 continue;
             }
@@ -347,8 +351,9 @@ impl<'a> Each<'a> {
                 return Err(Failure::io(what, &error));
             }
             Ran::RunsOn { reason } => {
-                let message =
-                    format!("message {seq}: {reason}; it runs on, and the message stays here");
+                let message = format!(
+                    "message {seq}: {reason}; the command still runs, and the message stays in the queue"
+                );
                 return Err(Failure::new(ExitStatus::Failed, "cannot_kill", message));
             }
             // A signal ended it, as it ended this program.

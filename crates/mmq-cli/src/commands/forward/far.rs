@@ -33,13 +33,13 @@ pub(super) fn destination(url: &str, matches: &ArgMatches) -> Tried<Box<dyn Dest
         let schemes: Vec<&str> =
             ENGINES.iter().flat_map(|engine| engine.schemes).copied().collect();
         let message =
-            format!("{url} names no engine; an address begins with {}", schemes.join(", "));
+            format!("{url} is not a known address; an address begins with {}", schemes.join(", "));
         return Err(Failure::usage(message));
     };
     let others = ENGINES.iter().filter(|other| other.feature != engine.feature);
     for option in others.flat_map(|other| other.options) {
         if matches.contains_id(option) {
-            return Err(Failure::usage(format!("--{option} says nothing about {url}")));
+            return Err(Failure::usage(format!("--{option} does not apply to {url}")));
         }
     }
     match engine.feature {
@@ -56,8 +56,9 @@ pub(super) fn destination(url: &str, matches: &ArgMatches) -> Tried<Box<dyn Dest
 /// An option without which the engine does not know where to put messages.
 #[cfg(any(feature = "nats", feature = "redis"))]
 fn needed<'a>(matches: &'a ArgMatches, option: &str, url: &str) -> Tried<&'a str> {
-    arguments::text_of(matches, option)
-        .ok_or_else(|| Failure::usage(format!("{url} needs --{option}: where the messages go")))
+    arguments::text_of(matches, option).ok_or_else(|| {
+        Failure::usage(format!("{url} needs --{option}, which says where the messages go"))
+    })
 }
 
 #[cfg(feature = "redis")]

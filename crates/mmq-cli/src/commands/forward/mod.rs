@@ -33,23 +33,29 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const CONSUMER: &str = "forward";
 
 const AFTER: &str = "\
-Each message is there once, in order, whatever dies in between and however often: this program, the
-server, both. The queue gives a message's space back when the far side has it; the last ones are
-kept, to be sent again if the far side forgets them. Each session begins by asking what it holds.
+The far side (NATS or Redis) gets each message once and in order, even if this program, the server
+or both die in between, and however often. When the far side has acknowledged messages, the queue
+removes them, except the newest (--keep): those it can send again if the far side forgets them. Each
+session begins with the question which messages the far side has.
 
-The queue is this program's meanwhile: nobody else can put messages in. A program that goes on
-producing runs a `Forwarder` beside itself (docs/forward.md).
+This program has the queue open, so no other process can put messages in. A program that puts
+messages in all the time runs a `Forwarder` itself (docs/forward.md).
 
-An address is nats://HOST, tls://HOST (with --stream), or redis://HOST (with --key). The stream must
-be there. Once a minute it says how it gets on.
+A queue keeps each message until all its consumers have read it. `mmq put` gives a new queue its own
+consumer. If nobody reads as that one, the queue keeps everything. Then remove it once, after the
+first run of `mmq forward` has made its consumer: `mmq consumers DIR rm '' --yes`. A second
+consumer, forward.kept, marks the messages that are kept to be sent again.
+
+URL is nats://HOST or tls://HOST (with --stream), or redis://HOST (with --key). A stream of NATS
+must exist. Once a minute a line on standard error says how many messages were sent.
 
 Status 6: the far side refuses a message, or the directory is an older copy of the queue. Status 7:
-the far side failed, or has forgotten the queue; with --once, there was no session for 10 s.";
+the far side failed or has forgotten the queue, or --once had no session for 10 s.";
 
 pub(crate) fn command() -> Command {
     let forward = arguments::command(
         "forward",
-        "Send messages on to NATS JetStream or a Redis stream, each once",
+        "Send messages to NATS JetStream or to a Redis stream, each once",
         "Examples:\n  \
          mmq forward q nats://localhost --stream EVENTS\n  \
          mmq forward q redis://localhost --key events --once\n  \
@@ -59,42 +65,42 @@ pub(crate) fn command() -> Command {
     let forward = forward
         .arg(arguments::dir())
         .arg(Arg::new("url").value_name("URL").required(true).help("Where to: nats:// or redis://"))
-        .arg(flag("once", "End when all that is here is there, and not at a signal alone"))
-        .arg(text("consumer", "NAME", "The consumer that it reads through [default: forward]"))
-        .arg(text("name", "NAME", "What the far side calls the queue [default: its directory's]"))
+        .arg(flag("once", "End when the far side has all messages [default: end at a signal]"))
+        .arg(text("consumer", "NAME", "Read as this consumer; it is made if it is missing [default: forward]"))
+        .arg(text("name", "NAME", "The queue's name on the far side [default: the name of its directory]"))
         .arg(
-            arguments::at_most("keep", "Keep so many messages that are there [default: 10000]")
+            arguments::at_most("keep", "Keep the newest N messages that the far side has [default: 10000]")
                 .value_parser(value_parser!(u64)),
         )
-        .arg(arguments::size("keep-bytes", "Keep so many bytes of them [default: 64M]"))
+        .arg(arguments::size("keep-bytes", "Keep at most SIZE bytes of them [default: 64M]"))
         .arg(
             choice("on-refused", &["stop", "skip", "dead"])
-                .help("What becomes of a message that the far side refuses [default: stop]"),
+                .help("What to do with a message that the far side refuses [default: stop]"),
         )
         .arg(
             arguments::path("dead", "DIR2")
                 .long("dead")
-                .help("The queue for refused messages; it is made when it is missing, as open to others as DIR"),
+                .help("The queue for refused messages; if it is missing, it is made with the permissions of DIR"),
         )
         .arg(
             choice("if-forgotten", &["resend", "continue", "stop"])
-                .help("When the far side has forgotten the queue: send what is kept, or go on"),
+                .help("If the far side has forgotten the queue: send the kept messages again, or continue with new ones"),
         )
         .arg(
             choice("gaps", &["header", "message", "none"])
-                .help("How missing messages are reported to the far side [default: header]"),
+                .help("How to tell the far side of missing messages [default: header]"),
         )
         .arg(
             arguments::path("metrics", "FILE")
                 .long("metrics")
-                .help("Keep figures for Prometheus in this file"),
+                .help("Write figures for Prometheus to this file, once a second"),
         )
         .arg(
-            text("label", "NAME", "The label `queue` of these figures [default: the path DIR]")
+            text("label", "NAME", "The value of the label `queue` in that file [default: the path DIR]")
                 .requires("metrics"),
         )
         .arg(text("key", "KEY", "The stream's key").help_heading("Options of Redis"))
-        .arg(of_nats(text("stream", "STREAM", "The stream")))
+        .arg(of_nats(text("stream", "STREAM", "The name of the stream")))
         .arg(of_nats(text("subject", "SUBJECT", "The subject [default: mmq.NAME]")))
         .arg(of_nats(
             choice("mode", &["batch", "chain", "window"])
@@ -230,8 +236,10 @@ fn forward(
         (_, ForwardEnd::Drained) => Ok(ExitStatus::Done),
         (Some(ending), _) => Ok(ending),
         (None, _) => {
-            let why = gave_up.unwrap_or_else(|| "it does not answer".to_owned());
-            let message = format!("the far side did not take all messages: {why}; they wait here");
+            let why = gave_up.unwrap_or_else(|| "the far side does not answer".to_owned());
+            let message = format!(
+                "the far side did not take all messages: {why}; the others wait in the queue"
+            );
             Err(Failure::new(ExitStatus::Failed, "far_side", message))
         }
     }
@@ -245,12 +253,14 @@ fn halted(halt: Halt) -> Failure {
         Halt::Refused { .. } => Failure::new(
             ExitStatus::Refused,
             "refused",
-            format!("{said}; --on-refused skip leaves it out, --on-refused dead keeps it"),
+            format!(
+                "{said}; --on-refused skip leaves it out, --on-refused dead --dead DIR2 keeps it"
+            ),
         ),
         Halt::Forgotten { .. } => Failure::new(
             ExitStatus::Failed,
             "forgotten",
-            format!("{said}: --if-forgotten resend, or continue"),
+            format!("{said}: --if-forgotten resend, or --if-forgotten continue"),
         ),
         Halt::Queue(error) => error.into(),
         _ => Failure::new(ExitStatus::Failed, "far_side", said),

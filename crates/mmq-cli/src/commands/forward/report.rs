@@ -121,12 +121,17 @@ impl<'a> Report<'a> {
         let up = u64::from(progress.trouble.is_none() && progress.sessions > 0);
         let figures = [
             ("up", "gauge", "1: there is a session with the far side", up),
-            ("sent_total", "counter", "Messages sent, each time counted", progress.sent),
+            ("sent_total", "counter", "Messages sent, repetitions included", progress.sent),
             ("acknowledged_total", "counter", "Messages acknowledged", progress.acknowledged),
-            ("refused_total", "counter", "Messages that the far side refuses", progress.refused),
+            ("refused_total", "counter", "Messages that the far side refused", progress.refused),
             ("sessions_total", "counter", "Sessions begun or tried", progress.sessions),
-            ("lag_messages", "gauge", "Numbers that wait", progress.lag),
-            ("kept_messages", "gauge", "Acknowledged numbers that are kept", progress.kept),
+            ("lag_messages", "gauge", "Sequence numbers that wait", progress.lag),
+            (
+                "kept_messages",
+                "gauge",
+                "Acknowledged sequence numbers that the queue keeps",
+                progress.kept,
+            ),
         ];
         let queue = metrics::escaped(&self.label);
         let mut text = String::new();

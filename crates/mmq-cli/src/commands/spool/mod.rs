@@ -34,12 +34,12 @@ use crate::output::Output;
 use crate::progress::Bar;
 
 const AFTER: &str = "\
-One thread puts the lines in while another takes them out and writes them to standard output. Half
-way the queue is closed, with messages inside, and opened again. One line of figures on standard
-error ends the run. A line longer than 16 MiB goes through in pieces.
+One thread puts the lines in. Another one takes them out and writes them to standard output. Half
+way the queue is closed, with messages inside, and opened again. At the end a line of figures goes
+to standard error. A line longer than 16 MiB goes through in pieces.
 
-Status 0: everything came out byte for byte and in order (or the reader of standard output asked
-for no more). Status 1: it did not.";
+Status 0: everything came out byte for byte and in order (or the reader of standard output closed
+it before the end). Status 1: it did not.";
 
 pub(crate) fn command() -> Command {
     let spool = arguments::command(
@@ -50,10 +50,10 @@ pub(crate) fn command() -> Command {
     .arg(arguments::path("file", "FILE").required(true).help("Any file; - is standard input"))
     .arg(
         arguments::path("dir", "DIR")
-            .help("Where the queue is, and stays [default: a temporary directory]"),
+            .help("The queue's directory, which stays [default: a temporary one]"),
     )
-    .arg(arguments::path("output", "FILE").long("output").help("Write there instead"))
-    .arg(arguments::size("arena-size", "The unit of mapping [default: 128MiB]"))
+    .arg(arguments::path("output", "FILE").long("output").help("Write to this file [default: standard output]"))
+    .arg(arguments::size("arena-size", "How many bytes of a file are mapped into memory at a time [default: 128MiB]"))
     .arg(arguments::mode())
     .after_help(AFTER);
     arguments::locking(spool)
@@ -68,7 +68,9 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
         Some(path) => {
             let name = path.display().to_string();
             if input.is(path) {
-                return Err(Failure::usage(format!("--output: {name} is the input")));
+                return Err(Failure::usage(format!(
+                    "--output {name} is also the input; name another file"
+                )));
             }
             let file = File::create(path).map_err(|error| Failure::io(&name, &error))?;
             Output::into_file(name, file, call.signals, Out::Written)
@@ -141,7 +143,7 @@ impl Spool<'_> {
             queue = self.call.opener().open(dir, &options)?;
             if queue.len() != inside {
                 let message = format!(
-                    "{inside} messages were inside at closing, {} after reopening",
+                    "{inside} messages were in the queue when it was closed, and {} when it was opened again",
                     queue.len()
                 );
                 return Err(Failure::new(ExitStatus::Bad, "not_the_same", message));

@@ -59,7 +59,7 @@ impl fmt::Display for Report {
         if *wanted == Wanted::NoMore {
             return write!(
                 f,
-                "the output was closed by its reader: {} messages put in, {} taken out, {left} left in the queue",
+                "the reader closed the output: {} messages put in, {} taken out, {left} left in the queue",
                 put_in.messages, taken_out.messages
             );
         }

@@ -16,15 +16,15 @@ pub(super) fn arguments(stat: Command) -> Command {
     let limit = |id, value, help| Arg::new(id).long(id).value_name(value).help(help);
     stat.next_help_heading(HEADING)
         .arg(
-            limit("max-lag", "N", "Messages that may wait for a consumer")
+            limit("max-lag", "N", "The most messages that may wait for a consumer")
                 .value_parser(clap::value_parser!(u64)),
         )
         .arg(
-            limit("max-age", "DURATION", "How old the oldest of them may be")
+            limit("max-age", "DURATION", "The greatest age of the oldest of them")
                 .value_parser(units::parse_duration),
         )
-        .arg(size("max-bytes", "Bytes of the segments that they take"))
-        .arg(arguments::consumer().help("The consumer [default: each of them]"))
+        .arg(size("max-bytes", "The most bytes that they may take in the segments"))
+        .arg(arguments::consumer().help("Check only this consumer [default: each one]"))
 }
 
 /// What is beyond its limit.

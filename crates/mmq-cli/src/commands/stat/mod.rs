@@ -30,28 +30,37 @@ use crate::units;
 use crate::width::Width;
 
 const AFTER: &str = "\
-The queue may be in use: no lock is taken, and nothing is written. Ages are upper bounds: that of
-the segment in which a message lies. Messages and bytes are those that wait for a consumer; those
-of the queue are those of its own consumer, and all it holds before that one's first read.
+The command takes no lock and writes nothing; a process may use the queue meanwhile.
 
---watch shows what is put in and taken a second since the look before: on a terminal in place of it,
-elsewhere block after block with the time, with --json an object a line.
+The line `waiting` counts the messages that the queue's own consumer has still to read; while the
+queue has no consumer, all of them. Each line `consumer` counts those of another consumer. An age is
+that of the segment (the file) that holds the oldest message, so the message may be younger. A size
+is what the messages take in the segments.
 
-Where attempts are stored (mmq each --dead, and programs that set a redelivery) a consumer shows
-what was handed out to its workers and is not done, now, and how often the first of it came back.
-What was taken, refused, dropped and lost since the queue was opened is what the process that has it
-stored last, at `stored_at`. Since when a worker has a message that process alone knows.
+--watch shows how many messages were put in and taken per second since the last look. On a terminal
+it redraws the screen. Elsewhere it prints one block after the other, each with the time, or with
+--json one object per line.
 
-No line is wider than the terminal; elsewhere COLUMNS sets a width.
+`handed out` counts the messages that workers have now, or have given back. It is known only for
+consumers that store attempts: those of `mmq each --dead`, and of programs that set a redelivery.
+Since when a worker has a message, only its process knows.
 
-With --max-lag, --max-age and --max-bytes the status is 1 when a consumer has more before it, and
-standard error says which. Of several queues, one that cannot be read is reported, and the others
-are shown; the status is that of the worst.";
+`lost`, `dropped`, `refused`, `flush` (and `taken` in JSON) count from the last opening of the queue
+on. The owner stores these figures at a flush, at closing and at unusual events, not at each
+message; `stored_at` in JSON says when. So `taken` may stand still while messages are taken.
+
+No line is wider than the terminal. Elsewhere the variable COLUMNS sets the width.
+
+With --max-lag, --max-age and --max-bytes the status is 1 if a consumer exceeds the limit, and
+standard error says which. If there are consumers NAME and NAME.kept, the limits leave NAME.kept
+out: `mmq forward` keeps messages there that the far side has already. --consumer NAME.kept checks
+it. If one of several queues cannot be read, the command reports that and shows the others; the
+status is the worst of all.";
 
 pub(crate) fn command() -> Command {
     let stat = arguments::command(
         "stat",
-        "Figures of queues: how many messages wait, how old, who has it",
+        "Show figures of queues: how many messages wait, how old they are, which process has the queue",
         "Examples:\n  \
          mmq stat q\n  \
          mmq stat --json q r | jq .messages\n  \
@@ -66,13 +75,13 @@ pub(crate) fn command() -> Command {
                 .action(ArgAction::Append)
                 .help("The queues' directories"),
         )
-        .arg(flag("exact", "Sizes in bytes"))
+        .arg(flag("exact", "Print sizes in bytes"))
         .arg(paint::argument())
-        .arg(flag("prometheus", "In the text format of Prometheus"))
+        .arg(flag("prometheus", "Print in the text format of Prometheus"))
         .arg(
             arguments::path("output", "FILE")
                 .long("output")
-                .help("Write it there, at once as a whole")
+                .help("Write to this file; readers see the old text or the new one, never a part")
                 .requires("prometheus"),
         )
         .arg(
@@ -81,7 +90,7 @@ pub(crate) fn command() -> Command {
                 .value_name("NAME")
                 .action(ArgAction::Append)
                 .requires("prometheus")
-                .help("The label `queue`, for each queue one [default: its path]"),
+                .help("The value of the label `queue`; give one --label for each queue [default: its path]"),
         )
         .arg(
             Arg::new("watch")
@@ -89,7 +98,7 @@ pub(crate) fn command() -> Command {
                 .value_name("SECONDS")
                 .num_args(0..=1)
                 .value_parser(units::parse_duration)
-                .help("Show it again and again [default: each second]"),
+                .help("Show the figures again after so many seconds, until a signal comes [default: 1]"),
         );
     limits::arguments(stat).after_help(AFTER)
 }
@@ -140,7 +149,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     let paths: Vec<&PathBuf> = matches.get_many("dir").into_iter().flatten().collect();
     let labels: Vec<&String> = matches.get_many("label").into_iter().flatten().collect();
     if !labels.is_empty() && labels.len() != paths.len() {
-        return Err(Failure::usage("give as many --label as queues"));
+        return Err(Failure::usage("give one --label for each queue"));
     }
     if matches.get_flag("prometheus") {
         let mut shown: Vec<Cow<'_, str>> = match labels.is_empty() {
@@ -150,7 +159,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
         shown.sort_unstable();
         let twice = shown.iter().zip(shown.iter().skip(1)).find(|(one, next)| one == next);
         if let Some((label, _)) = twice {
-            let message = format!("two queues have the label {label:?}: name each by a --label");
+            let message = format!("two queues have the label {label:?}; give each its own --label");
             return Err(Failure::usage(message));
         }
     }
@@ -164,7 +173,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     };
     let every = matches.get_one::<Duration>("watch").copied().unwrap_or(Duration::from_secs(1));
     if every.is_zero() {
-        return Err(Failure::usage("--watch: the time between two looks is zero"));
+        return Err(Failure::usage("--watch must be more than 0 seconds"));
     }
     let mut output = Output::new(call.signals, Out::Written)?;
     let mut before = Vec::new();

@@ -45,21 +45,20 @@ const QUEUES: [(&str, &str, &str, OfQueue); 16] = [
     (
         "mmq_disk_free_bytes",
         "gauge",
-        "Bytes of disk that are free; absent where nobody knows",
+        "Bytes of disk that are free; absent where the file system does not say",
         |of| Some(of.free_bytes? as f64),
     ),
     (
         "mmq_lost_messages_total",
         "counter",
-        "Messages lost to damage and power cuts since the owner opened the queue, reported to \
-         consumers",
+        "Messages lost to damage or a power cut that reads reported since the owner opened the queue",
         |of| Some(of.owner.as_ref()?.lost as f64),
     ),
     (
         "mmq_given_up_messages_total",
         "counter",
-        "Messages dropped or too old since the owner opened the queue that a consumer had yet to \
-         read",
+        "Messages that the queue dropped, to make room or because of their age, before every consumer \
+         had read them, since the owner opened the queue",
         |of| Some(of.owner.as_ref()?.dropped as f64),
     ),
     (
@@ -72,9 +71,12 @@ const QUEUES: [(&str, &str, &str, OfQueue); 16] = [
     ("mmq_flushes_total", "counter", "Flushes since the owner opened the queue", |of| {
         Some(of.owner.as_ref()?.flushes as f64)
     }),
-    ("mmq_refused_total", "counter", "Calls refused since the owner opened the queue", |of| {
-        Some(of.owner.as_ref()?.refused as f64)
-    }),
+    (
+        "mmq_refused_total",
+        "counter",
+        "Calls refused for lack of room since the owner opened the queue",
+        |of| Some(of.owner.as_ref()?.refused as f64),
+    ),
 ];
 
 const CONSUMERS: [(&str, &str, OfConsumer); 4] = [
@@ -82,13 +84,13 @@ const CONSUMERS: [(&str, &str, OfConsumer); 4] = [
     ("mmq_consumer_bytes", "Bytes of the segments that they take", |of| Some(of.bytes as f64)),
     (
         "mmq_consumer_handed_out",
-        "Messages that its workers have, or gave back; absent when none are and where attempts are \
-         not stored",
+        "Messages that its workers have or gave back; absent when there are none, and where attempts \
+         are not stored",
         |of| Some(of.handed_out?.messages as f64),
     ),
     (
         "mmq_consumer_oldest_timestamp_seconds",
-        "When the segment of its oldest message was begun; absent when none waits",
+        "When the segment of the oldest waiting message was begun; absent when no message waits",
         |of| of.oldest_time?.duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs_f64()),
     ),
 ];
