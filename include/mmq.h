@@ -1390,6 +1390,37 @@ mmq_status mmq_consumer_iter_open(struct mmq_consumer *consumer, struct mmq_iter
 mmq_status mmq_receive(struct mmq_queue *queue, struct mmq_delivery **out);
 
 /**
+ * Delivers up to max messages in one step, without waiting for more to arrive (see mmq_receive).
+ * mmq_delivery_ack_batch acknowledges them in one.
+ *
+ * @param queue Not NULL.
+ * @param out An array of max elements, which receives the deliveries. May be NULL when max is 0.
+ * @param max The most messages to deliver.
+ * @param count_out Receives the number of deliveries. Not NULL.
+ * @return As mmq_receive; MMQ_OK means at least one delivery, unless max is 0. The next call
+ *   reports a gap or an error behind the first message.
+ */
+mmq_status mmq_receive_batch(struct mmq_queue *queue,
+                             struct mmq_delivery **out,
+                             size_t max,
+                             size_t *count_out);
+
+/**
+ * Delivers up to max of the consumer's messages in one step (see mmq_receive_batch).
+ *
+ * @param consumer Not NULL.
+ * @param out An array of max elements, which receives the deliveries. May be NULL when max is 0.
+ * @param max The most messages to deliver.
+ * @param count_out Receives the number of deliveries. Not NULL.
+ * @return As mmq_receive_batch; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the
+ *   queue was closed.
+ */
+mmq_status mmq_consumer_receive_batch(struct mmq_consumer *consumer,
+                                      struct mmq_delivery **out,
+                                      size_t max,
+                                      size_t *count_out);
+
+/**
  * Delivers the next message, for work that may fail, and waits for one (see mmq_receive). Does not
  * poll.
  *
@@ -1592,6 +1623,17 @@ bool mmq_delivery_is_backlog(const struct mmq_delivery *delivery);
  *   all the same); MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_delivery_ack(struct mmq_delivery *delivery);
+
+/**
+ * Acknowledges many deliveries in one step (see mmq_delivery_ack), and frees all of them, whatever
+ * it returns. A process that dies meanwhile has acknowledged all of a consumer's or none.
+ *
+ * @param deliveries An array of count deliveries, each once. May be NULL when count is 0.
+ * @param count The number of deliveries.
+ * @return As mmq_delivery_ack: the first error. The other deliveries are acknowledged all the
+ *   same, except where the queue was closed or the consumer removed.
+ */
+mmq_status mmq_delivery_ack_batch(struct mmq_delivery **deliveries, size_t count);
 
 /**
  * Returns the message to the queue, because the work was not done: it will be the next one

@@ -245,6 +245,7 @@ static_assert(sizeof(Slice) == sizeof(mmq_slice), "an array of Slice is an array
  */
 class Message {
  public:
+  using Raw = mmq_message;
   Message() noexcept = default;
   explicit Message(mmq_message *handle) noexcept : handle_(handle) {}
 
@@ -278,6 +279,7 @@ class Message {
  */
 class Delivery {
  public:
+  using Raw = mmq_delivery;
   Delivery() noexcept = default;
   explicit Delivery(mmq_delivery *handle) noexcept : handle_(handle) {}
 
@@ -303,6 +305,10 @@ class Delivery {
    * with an error.
    */
   void ack(std::error_code &ec) noexcept { detail::report(mmq_delivery_ack(handle_.release()), ec); }
+  /** Acknowledges many in one step, and frees them. */
+  static void ack_batch(std::vector<Delivery> deliveries, std::error_code &ec) noexcept {
+    detail::report(acked(deliveries), ec);
+  }
   /** Gives the message back: the work was not done, and the message comes again. */
   void nack() noexcept { handle_.reset(); }
   /** Gives the message back, to come again after a delay; zero or less: at once. */
@@ -322,6 +328,7 @@ class Delivery {
   void reject(std::error_code &ec) noexcept { detail::report(mmq_delivery_reject(handle_.release()), ec); }
 #if MMQ_HPP_THROWS
   void ack() { detail::check(mmq_delivery_ack(handle_.release())); }
+  static void ack_batch(std::vector<Delivery> deliveries) { detail::check(acked(deliveries)); }
   template <class Rep, class Period>
   void extend(std::chrono::duration<Rep, Period> by) const {
     detail::check(mmq_delivery_extend(handle_.get(), detail::whole_ms(by)));
@@ -333,6 +340,12 @@ class Delivery {
   mmq_delivery *release() noexcept { return handle_.release(); }
 
  private:
+  static mmq_status acked(std::vector<Delivery> &deliveries) {
+    std::vector<mmq_delivery *> raw;
+    raw.reserve(deliveries.size());
+    for (Delivery &delivery : deliveries) raw.push_back(delivery.release());
+    return mmq_delivery_ack_batch(raw.data(), raw.size());
+  }
   std::unique_ptr<mmq_delivery, detail::Deleter<mmq_delivery, mmq_delivery_free>> handle_;
 };
 
@@ -536,6 +549,7 @@ struct QueueCalls {
   static constexpr auto len = mmq_len;
   static constexpr auto last_gap = mmq_last_gap;
   static constexpr auto receive = mmq_receive;
+  static constexpr auto receive_batch = mmq_receive_batch;
   static constexpr auto receive_timeout = mmq_receive_timeout;
   static constexpr auto set_max_in_flight = mmq_set_max_in_flight;
   static constexpr auto set_redelivery = mmq_set_redelivery;
@@ -558,6 +572,7 @@ struct ConsumerCalls {
   static constexpr auto len = mmq_consumer_len;
   static constexpr auto last_gap = mmq_consumer_last_gap;
   static constexpr auto receive = mmq_consumer_receive;
+  static constexpr auto receive_batch = mmq_consumer_receive_batch;
   static constexpr auto receive_timeout = mmq_consumer_receive_timeout;
   static constexpr auto set_max_in_flight = mmq_consumer_set_max_in_flight;
   static constexpr auto set_redelivery = mmq_consumer_set_redelivery;
@@ -644,7 +659,7 @@ class Reader {
   /** Takes up to max messages, as many as there are, without waiting. */
   std::vector<Message> dequeue_batch(std::size_t max, std::error_code &ec) const noexcept {
     std::vector<Message> messages;
-    report_unless_answer(take(max, messages), ec);
+    report_unless_answer(some(Calls::dequeue_batch, max, messages), ec);
     return messages;
   }
   /** Looks ahead from the next message on and consumes nothing. */
@@ -666,6 +681,12 @@ class Reader {
     mmq_delivery *delivery = nullptr;
     const mmq_status status = Calls::receive(handle(), &delivery);
     return value_or_error<Delivery>(status, delivery, ec);
+  }
+  /** Hands out up to max messages in one step, without waiting; Delivery::ack_batch acknowledges them. */
+  std::vector<Delivery> receive_batch(std::size_t max, std::error_code &ec) const noexcept {
+    std::vector<Delivery> deliveries;
+    report_unless_answer(some(Calls::receive_batch, max, deliveries), ec);
+    return deliveries;
   }
   /** As receive, but waits for a message up to timeout (mmq::forever: for ever). */
   template <class Rep, class Period>
@@ -759,7 +780,7 @@ class Reader {
   }
   std::vector<Message> dequeue_batch(std::size_t max) const {
     std::vector<Message> messages;
-    throw_unless_answer(take(max, messages), *this);
+    throw_unless_answer(some(Calls::dequeue_batch, max, messages), *this);
     return messages;
   }
   Iter iter() const;
@@ -777,6 +798,11 @@ class Reader {
     mmq_delivery *delivery = nullptr;
     const mmq_status status = Calls::receive(handle(), &delivery);
     return value_or_throw<Delivery>(status, delivery);
+  }
+  std::vector<Delivery> receive_batch(std::size_t max) const {
+    std::vector<Delivery> deliveries;
+    throw_unless_answer(some(Calls::receive_batch, max, deliveries), *this);
+    return deliveries;
   }
   template <class Rep, class Period>
   std::optional<Delivery> receive_timeout(std::chrono::duration<Rep, Period> timeout) const {
@@ -833,16 +859,17 @@ class Reader {
    * Takes as many messages as there are now; max may be any number. Allocates before it takes: a
    * message that was taken must not be lost for want of memory.
    */
-  mmq_status take(std::size_t max, std::vector<Message> &messages) const {
+  template <class Call, class Value>
+  mmq_status some(Call call, std::size_t max, std::vector<Value> &values) const {
     std::uint64_t len = 0;
     const mmq_status status = Calls::len(handle(), &len);
     if (status != MMQ_OK) return status;
     if (len == 0) len = 1;
-    std::vector<mmq_message *> raw(len < max ? static_cast<std::size_t>(len) : max);
-    messages.reserve(raw.size());
+    std::vector<typename Value::Raw *> raw(len < max ? static_cast<std::size_t>(len) : max);
+    values.reserve(raw.size());
     std::size_t count = 0;
-    const mmq_status taken = Calls::dequeue_batch(handle(), raw.data(), raw.size(), &count);
-    for (std::size_t at = 0; at < count; at++) messages.emplace_back(raw[at]);
+    const mmq_status taken = call(handle(), raw.data(), raw.size(), &count);
+    for (std::size_t at = 0; at < count; at++) values.emplace_back(raw[at]);
     return taken;
   }
   mmq_status redelivers(const Redelivery &rules) const noexcept {

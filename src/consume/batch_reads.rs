@@ -5,7 +5,7 @@
 use crate::commit::Core;
 use crate::consume::consumer_state::{ConsumerState, LockedState, Offered};
 use crate::consume::slow::Done;
-use crate::consume::step::{BeginsDefault, Deliver, Lane, Read, Step};
+use crate::consume::step::{BeginsDefault, Deliver, DeliveryToken, Lane, Read, Step};
 use crate::error::{Error, Result};
 use crate::read::Check;
 use crate::storage::Storage;
@@ -43,7 +43,7 @@ impl<S: Storage> ConsumerState<S> {
         check: Check,
         mut delivery: D,
     ) -> Step<usize> {
-        let (outcome, taken) = up_to(max, &mut locked, |locked, what| {
+        let (outcome, taken) = up_to(max, &mut locked, TAKE, |locked, what| {
             Ok(match locked.offer(core, what, check, &mut delivery)? {
                 Offered::Delivered(_) => true,
                 Offered::Nothing => false,
@@ -72,7 +72,7 @@ impl<S: Storage> ConsumerState<S> {
             Ok(begun) => begun,
             Err(error) => return Step::of(Err(error.into())),
         };
-        let (outcome, taken) = up_to(max, &mut locked, |locked, what| {
+        let (outcome, taken) = up_to(max, &mut locked, TAKE, |locked, what| {
             let (found, _) =
                 locked.deliver_next(core, what, Lane::Oldest, &mut delivery, begun.clock);
             Ok(found?.is_some())
@@ -80,7 +80,41 @@ impl<S: Storage> ConsumerState<S> {
         let crossed = self.end_slow(&mut locked, core, begun, Done::of(&outcome, taken));
         Step { outcome, crossed, taken }
     }
+
+    /// Delivers up to `max` messages, to be acknowledged later, and puts them into `received`.
+    pub(crate) fn receive_batch<D: Deliver<S>>(
+        &self,
+        core: &Core<S>,
+        max: usize,
+        mut delivery: D,
+        received: &mut Vec<(D::Delivered, DeliveryToken)>,
+        if_gone: &dyn BeginsDefault,
+    ) -> Step<usize> {
+        let begun = core
+            .check_readable()
+            .and_then(|()| self.existing(self.locked.lock(), Some(if_gone)))
+            .and_then(|mut locked| {
+                self.ledger(&mut locked);
+                let begun = locked.begin_slow(core, self)?;
+                Ok((locked, begun))
+            });
+        let (mut locked, begun) = match begun {
+            Ok(begun) => begun,
+            Err(error) => return Step::of(Err(error.into())),
+        };
+        let (outcome, _) = up_to(max, &mut locked, RECEIVE, |locked, what| {
+            let (found, handed) =
+                locked.deliver_next(core, what, Lane::Oldest, &mut delivery, begun.clock);
+            Ok(found?.map(|delivered| received.push((delivered, handed))).is_some())
+        });
+        let crossed = self.end_slow(&mut locked, core, begun, Done::of(&outcome, 0));
+        Step { outcome, crossed, taken: 0 }
+    }
 }
+
+/// How a batch reads its first message, and the others.
+const TAKE: [Read; 2] = [Read::Take, Read::TakeMore];
+const RECEIVE: [Read; 2] = [Read::Receive, Read::ReceiveMore];
 
 /// Calls `take`, which says whether it took a message, up to `max` times. An error or a gap behind
 /// the first message ends the batch; the next call meets it again.
@@ -88,11 +122,12 @@ impl<S: Storage> ConsumerState<S> {
 fn up_to<S: Storage>(
     max: usize,
     locked: &mut MutexGuard<'_, LockedState<S>>,
+    [first, more]: [Read; 2],
     mut take: impl FnMut(&mut LockedState<S>, Read) -> Result<bool, Box<Error>>,
 ) -> (Result<Option<usize>, Box<Error>>, usize) {
     let mut taken = 0;
     while taken < max {
-        let what = if taken == 0 { Read::Take } else { Read::TakeMore };
+        let what = if taken == 0 { first } else { more };
         match take(locked, what) {
             Ok(true) => taken += 1,
             Ok(false) => break,

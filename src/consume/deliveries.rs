@@ -71,21 +71,55 @@ impl<S: Storage> ConsumerState<S> {
         seq: u64,
         handed: DeliveryToken,
     ) -> Result<Option<bool>> {
-        let before = match &mut locked.ledger {
+        let before = locked.ledger.as_ref().and_then(|ledger| ledger.lowest_segment_end());
+        if !self.finish_delivery(locked, core, seq, handed)? {
+            return Ok(None);
+        }
+        Ok(Some(self.store_progress(locked, core, before, Done::Messages(1))))
+    }
+
+    /// Makes a delivered message done; the caller stores that. Returns false when the delivery is
+    /// void or done already.
+    fn finish_delivery(
+        &self,
+        locked: &mut LockedState<S>,
+        core: &Core<S>,
+        seq: u64,
+        handed: DeliveryToken,
+    ) -> Result<bool> {
+        match &mut locked.ledger {
             Some(ledger) if ledger.epoch == handed.epoch || planted!(EpochNotAsked) => {
                 if let Err(expired) = ledger.check_lease(seq, handed) {
                     self.note_change(locked, core);
                     return Err(expired);
                 }
-                let before = ledger.lowest_segment_end();
-                if !ledger.finish(seq) {
-                    return Ok(None);
-                }
-                before
+                Ok(ledger.finish(seq))
             }
-            _ => return Ok(None),
-        };
-        Ok(Some(self.store_progress(locked, core, before, Done::Messages(1))))
+            _ => Ok(false),
+        }
+    }
+
+    /// Acknowledges deliveries, and stores the place and the ranges once. Returns how many it
+    /// acknowledged, whether the place left a segment, and the first refusal.
+    pub(crate) fn acknowledge_batch(
+        &self,
+        core: &Core<S>,
+        deliveries: &[(u64, DeliveryToken)],
+    ) -> Result<(usize, bool, Result<()>)> {
+        core.check_readable()?;
+        let mut locked = self.locked.lock();
+        locked.check(core, self)?;
+        let before = locked.ledger.as_ref().and_then(|ledger| ledger.lowest_segment_end());
+        let (mut done, mut outcome) = (0, Ok(()));
+        for (seq, handed) in deliveries {
+            match self.finish_delivery(&mut locked, core, *seq, *handed) {
+                Ok(is_done) => done += usize::from(is_done),
+                Err(refused) => outcome = outcome.and(Err(refused)),
+            }
+        }
+        let has_done = if done == 0 { Done::Nothing } else { Done::Messages(done) };
+        let crossed = self.store_progress(&mut locked, core, before, has_done);
+        Ok((done, crossed, outcome))
     }
 
     /// Returns a delivery, whose message comes again: after `delay`, or else by the rules. Returns

@@ -6,6 +6,7 @@
 //! | `step` | `Read`, `Lane`, `Step`: parameters and result of a read | |
 //! | `batch_reads` | | takes many messages, and stores one place |
 //! | `slow` | | finds and delivers on the slow path, stores progress |
+//! | `lane_search` | | finds the next message of a lane |
 //! | `ledger` | `Ledger`: open and done numbers | counts the messages in flight |
 //! | `ranges` | `Ranges`: disjoint number ranges | |
 //! | `deliveries` | `DeadLetter` | acknowledges, extends, returns, rejects deliveries |
@@ -21,6 +22,7 @@ pub(crate) mod consumer_state;
 pub(crate) mod deliveries;
 pub(crate) mod existence;
 pub(crate) mod lane_choice;
+mod lane_search;
 pub(crate) mod ledger;
 #[cfg(any(test, fuzzing, mmq_holds))]
 mod ledger_checks;

@@ -18,6 +18,19 @@ pub(crate) enum Read {
     Skip,
     /// Delivers it, to be acknowledged later.
     Receive,
+    /// Like `Receive`, for a batch that has messages already.
+    ReceiveMore,
+}
+
+impl Read {
+    pub(crate) fn receives(self) -> bool {
+        matches!(self, Read::Receive | Read::ReceiveMore)
+    }
+
+    /// Whether the batch has messages already: then a gap ends it, and a later read reports it.
+    pub(crate) fn has_some(self) -> bool {
+        matches!(self, Read::TakeMore | Read::ReceiveMore)
+    }
 }
 
 /// Which of a consumer's messages a read may take.

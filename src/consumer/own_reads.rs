@@ -97,6 +97,30 @@ impl Consumer {
         delivery::receive(&self.engine, &self.consumer)
     }
 
+    /// Delivers up to `max` messages, without waiting for more to arrive: as many calls of
+    /// [`receive`](Self::receive), in one step. [`Delivery::ack_batch`] acknowledges them in one.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// # let workers = queue.consumer("workers")?;
+    /// queue.enqueue_batch(["a", "b", "c"])?;
+    /// for job in workers.receive_batch(2)? {
+    ///     println!("{:?}", job.as_str()); // does the work
+    ///     job.ack()?;
+    /// }
+    /// assert_eq!(workers.len(), 1);
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`receive`](Self::receive), when no message was delivered. The next call returns an error
+    /// behind the first message.
+    pub fn receive_batch(&self, max: usize) -> Result<Vec<Delivery>> {
+        delivery::receive_batch(&self.engine, &self.consumer, max)
+    }
+
     /// Calls `work` with each message and acknowledges the message when `work` returns `Ok`, until
     /// no message is left to hand out: at-least-once work. Each gap goes to `on_gap`, in its place,
     /// and the messages behind it still come.

@@ -152,6 +152,43 @@ impl<S: Storage> Engine<S> {
         Ok(received.map(|message| (message, handed)))
     }
 
+    /// Delivers up to `max` messages, which the caller must acknowledge.
+    pub(crate) fn receive_batch<D: Deliver<S>>(
+        &self,
+        consumer: &ConsumerState<S>,
+        max: usize,
+        delivery: D,
+    ) -> Result<Vec<(D::Delivered, DeliveryToken)>> {
+        let _events = events::at_end();
+        let mut received = Vec::new();
+        let step = consumer.receive_batch(&self.core, max, delivery, &mut received, self);
+        self.received(consumer, step, DeliveryToken::default())?;
+        Ok(received)
+    }
+
+    /// Acknowledges deliveries in one step. Goes on behind one that is refused, and returns the
+    /// first refusal.
+    pub(crate) fn ack_batch(
+        &self,
+        consumer: &ConsumerState<S>,
+        deliveries: &[(u64, DeliveryToken)],
+    ) -> Result<()> {
+        let _events = events::at_end();
+        let (done, crossed, outcome) = consumer.acknowledge_batch(&self.core, deliveries)?;
+        if crossed {
+            self.give_space_back();
+        }
+        if done == 0 {
+            return outcome;
+        }
+        self.core.wake_reader(consumer.row);
+        let counted = match self.options.flush_every_ops {
+            Some(_) => self.count_read(done as u64),
+            None => Ok(()),
+        };
+        outcome.and(counted)
+    }
+
     /// Acknowledges a delivery. Does nothing if the delivery was cancelled or already acknowledged.
     #[inline]
     pub(crate) fn ack(

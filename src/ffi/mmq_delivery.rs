@@ -3,6 +3,7 @@
 use super::guard::{guard, guard_or};
 use super::handle::{Handle, Retired, RetiredShared, body, free, give, take};
 use super::mmq_status::mmq_status;
+use super::pointers::array;
 use crate::delivery::Delivery;
 use crate::format::Origin;
 
@@ -121,6 +122,34 @@ pub unsafe extern "C" fn mmq_delivery_ack(delivery: *mut mmq_delivery) -> mmq_st
         // SAFETY: the header's contract: NULL or a handle that no other thread uses now.
         unsafe { take(delivery) }?.delivery.ack()?;
         Ok(mmq_status::MMQ_OK)
+    })
+}
+
+/// Acknowledges many deliveries in one step (see mmq_delivery_ack), and frees all of them, whatever
+/// it returns. A process that dies meanwhile has acknowledged all of a consumer's or none.
+///
+/// @param deliveries An array of count deliveries, each once. May be NULL when count is 0.
+/// @param count The number of deliveries.
+/// @return As mmq_delivery_ack: the first error. The other deliveries are acknowledged all the
+///   same, except where the queue was closed or the consumer removed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_delivery_ack_batch(
+    deliveries: *mut *mut mmq_delivery,
+    count: usize,
+) -> mmq_status {
+    guard(|| {
+        // SAFETY: the header's contract.
+        let handles = unsafe { array(deliveries.cast_const(), count, "deliveries")? };
+        let (mut taken, mut wrong) = (Vec::with_capacity(count), Ok(()));
+        for handle in handles {
+            // SAFETY: the header's contract: a handle that no other thread uses now.
+            match unsafe { take(*handle) } {
+                Ok(body) => taken.push(body.delivery),
+                Err(error) => wrong = wrong.and(Err(error)),
+            }
+        }
+        Delivery::ack_batch(taken)?;
+        wrong.map(|()| mmq_status::MMQ_OK)
     })
 }
 

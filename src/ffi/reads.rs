@@ -357,6 +357,32 @@ where
 
 /// # Safety
 ///
+/// The arguments are valid for [`body`], [`out`] and [`Array::fill`].
+pub(super) unsafe fn receive_batch<H, R>(
+    handle: *const H,
+    deliveries: *mut *mut mmq_delivery,
+    max: usize,
+    count_out: *mut usize,
+) -> Answer
+where
+    H: Handle<Body = ReaderBody<R>>,
+    R: Reader,
+{
+    // SAFETY: the caller's promise.
+    let (body, count_out) = unsafe { (body(handle)?, out(count_out, "count_out")?) };
+    let array = Array::new(deliveries, max, "out")?;
+    let (engine, consumer) = body.reader.parts()?;
+    let batch = body.gaps.note(crate::delivery::receive_batch(engine, consumer, max))?;
+    if batch.is_empty() && max != 0 {
+        return Ok(mmq_status::MMQ_EMPTY);
+    }
+    // SAFETY: the caller's promise.
+    count_out.write(unsafe { array.fill(batch.into_iter().map(give_delivery)) });
+    Ok(mmq_status::MMQ_OK)
+}
+
+/// # Safety
+///
 /// `handle` is valid for [`body`].
 pub(super) unsafe fn set_max_in_flight<H, R>(handle: *const H, messages: u32) -> Answer
 where

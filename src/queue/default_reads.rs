@@ -42,7 +42,9 @@ impl Queue {
         reading::next_waiting(&self.engine, self.engine.default_consumer()?, timeout)
     }
 
-    /// Takes up to `max` messages without waiting for more to arrive.
+    /// Takes up to `max` messages, without waiting for more to arrive: quicker than one by one. A
+    /// process that dies within the call gets all of them again. Where another thread waits for the
+    /// consumer, the call may return fewer messages than there are.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -173,6 +175,29 @@ impl Queue {
     #[inline]
     pub fn receive(&self) -> Result<Option<Delivery>> {
         delivery::receive(&self.engine, self.engine.default_consumer()?)
+    }
+
+    /// Delivers up to `max` messages, without waiting for more to arrive: as many calls of
+    /// [`receive`](Self::receive), in one step. [`Delivery::ack_batch`] acknowledges them in one.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// queue.enqueue_batch(["a", "b", "c"])?;
+    /// for job in queue.receive_batch(2)? {
+    ///     println!("{:?}", job.as_str()); // does the work
+    ///     job.ack()?;
+    /// }
+    /// assert_eq!(queue.len(), 1);
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`receive`](Self::receive), when no message was delivered. The next call returns an error
+    /// behind the first message.
+    pub fn receive_batch(&self, max: usize) -> Result<Vec<Delivery>> {
+        delivery::receive_batch(&self.engine, self.engine.default_consumer()?, max)
     }
 
     /// Delivers the next message, and waits for one up to `timeout` (see

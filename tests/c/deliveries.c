@@ -15,7 +15,9 @@ static int readable(int descriptor, int ms) {
 
 int main(int argc, char **argv) {
   mmq_queue *queue;
-  mmq_consumer *workers;
+  mmq_consumer *workers, *many;
+  mmq_delivery *batch[3];
+  size_t taken;
   mmq_delivery *first, *second, *third, *none = NULL;
   mmq_consumer_stats figures;
   uint8_t id[16], same[16];
@@ -54,6 +56,22 @@ int main(int argc, char **argv) {
   OK(mmq_consumer_receive(workers, &first));
   CHECK(mmq_delivery_seq(first) == 0 && mmq_delivery_attempts(first) == 2);
   mmq_delivery_free(first);
+  OK(mmq_consumer_open(queue, "many", &many));
+  OK(mmq_consumer_receive_batch(many, batch, 2, &taken));
+  CHECK(taken == 2 && mmq_delivery_seq(batch[1]) == 1);
+  batch[2] = batch[0]; /* Twice: refused, and the others are acknowledged. */
+  REFUSED(mmq_delivery_ack_batch(batch, 3));
+  REFUSED(mmq_delivery_ack_batch(NULL, 1));
+  OK(mmq_delivery_ack_batch(NULL, 0));
+  REFUSED(mmq_consumer_receive_batch(many, NULL, 1, &taken));
+  OK(mmq_consumer_receive_batch(many, batch, 3, &taken));
+  CHECK(taken == 1 && mmq_delivery_seq(batch[0]) == 2);
+  OK(mmq_delivery_ack_batch(batch, 1));
+  ANSWERS(MMQ_EMPTY, mmq_consumer_receive_batch(many, batch, 3, &taken));
+  mmq_consumer_free(many);
+  OK(mmq_receive_batch(queue, batch, 3, &taken));
+  CHECK(taken == 3);
+  while (taken) mmq_delivery_free(batch[--taken]);
   mmq_consumer_free(workers);
   OK(mmq_close(queue));
   CHECK(memcmp(mmq_delivery_data(third), "ccc", 3) == 0);

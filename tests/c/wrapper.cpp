@@ -161,6 +161,11 @@ static void with_error_codes(const std::string &dir) {
     CHECK(ahead.next(ec)->view() == "d" && !ahead.next(ec) && !ec);
     CHECK(first.dequeue_batch(SIZE_MAX, ec).size() == 1 && first.dequeue_batch(SIZE_MAX, ec).empty() && !ec);
     CHECK(first.dequeue_batch(0, ec).empty() && !ec);
+    std::vector<mmq::Delivery> jobs = second.receive_batch(3, ec);
+    CHECK(!ec && jobs.size() == 3 && jobs[2].view() == "c");
+    jobs.erase(jobs.begin());
+    mmq::Delivery::ack_batch(std::move(jobs), ec);
+    CHECK(!ec && second.len(ec) == 2 && second.receive_batch(9, ec)[0].view() == "a");
     other.close(ec);
     CHECK(!ec && !ahead.next(ec) && ec == MMQ_CLOSED && !first.iter(ec) && ec == MMQ_CLOSED);
     CHECK(first.dequeue_batch(3, ec).empty() && ec == MMQ_CLOSED);

@@ -1,6 +1,7 @@
 //! At-least-once work: received messages are acknowledged in any order, come again when they are
 //! not, and a crash brings back exactly what was not acknowledged.
 
+mod batches;
 mod processes;
 mod space;
 
