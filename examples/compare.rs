@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use mmq::{Options, Queue, Result};
+use mmq::{MessageBatch, Options, Queue, Result};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
@@ -49,6 +49,13 @@ struct Figures {
 }
 
 const BATCH: usize = 32;
+
+/// What messages are delivered into.
+#[derive(Default)]
+struct Memory {
+    bytes: Vec<u8>,
+    batch: MessageBatch,
+}
 
 fn processor_time() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
@@ -110,10 +117,10 @@ impl Run {
 
     /// Takes one message, or a batch; returns how many there were.
     #[inline]
-    fn take(&self, queue: &Queue, buffer: &mut Vec<u8>, most: u64) -> Result<u64> {
+    fn take(&self, queue: &Queue, memory: &mut Memory, most: u64) -> Result<u64> {
         Ok(match self.mode {
-            Mode::Into => queue.dequeue_into(buffer)?.map_or(0, |_| {
-                assert_eq!(black_box(&*buffer).len(), self.size);
+            Mode::Into => queue.dequeue_into(&mut memory.bytes)?.map_or(0, |_| {
+                assert_eq!(black_box(&memory.bytes).len(), self.size);
                 1
             }),
             Mode::Message => queue.dequeue()?.map_or(0, |message| {
@@ -122,8 +129,10 @@ impl Run {
             }),
             Mode::Skip => u64::from(black_box(queue.skip()?).is_some()),
             Mode::Batch => {
-                let messages = queue.dequeue_batch(BATCH.min(most as usize))?;
-                black_box(&messages).len() as u64
+                let taken =
+                    queue.dequeue_batch_into(&mut memory.batch, BATCH.min(most as usize))?;
+                black_box(&memory.batch);
+                taken as u64
             }
         })
     }
@@ -138,15 +147,15 @@ impl Run {
     }
 
     fn take_all(&self, queue: &Queue) -> Result<()> {
-        let mut buffer = Vec::with_capacity(self.size);
+        let mut memory = Memory::default();
         let mut left = self.n;
         while left > 0 {
-            let taken = self.take(queue, &mut buffer, left)?;
+            let taken = self.take(queue, &mut memory, left)?;
             assert_ne!(taken, 0, "a message is missing");
             left -= taken;
         }
         if matches!(self.mode, Mode::Into) {
-            assert_eq!(buffer, self.message);
+            assert_eq!(memory.bytes, self.message);
         }
         Ok(())
     }
@@ -165,9 +174,9 @@ impl Run {
             for _ in 0..consumers {
                 let left = &left;
                 let consume = move || {
-                    let (mut buffer, mut misses) = (Vec::with_capacity(self.size), 0_u32);
+                    let (mut memory, mut misses) = (Memory::default(), 0_u32);
                     while left.load(Ordering::Relaxed) > 0 {
-                        match self.take(queue, &mut buffer, u64::MAX)? {
+                        match self.take(queue, &mut memory, u64::MAX)? {
                             0 => {
                                 misses += 1;
                                 if misses.is_multiple_of(64) {
@@ -193,7 +202,7 @@ impl Run {
     #[expect(clippy::too_many_lines, reason = "one arm for each scenario")]
     fn figures(&self) -> Result<Option<Figures>> {
         let queue_dir = self.dir.join("queue");
-        let mut buffer = Vec::with_capacity(self.size);
+        let mut memory = Memory::default();
         let mut figures = match self.scenario.as_str() {
             "enqueue" | "durable" => {
                 let queue = self.open()?;
@@ -212,7 +221,7 @@ impl Run {
                 self.enqueue(&queue, 16)?;
                 timed(self.n, || {
                     for _ in 0..self.n {
-                        assert!(self.peek(&queue, &mut buffer)?);
+                        assert!(self.peek(&queue, &mut memory.bytes)?);
                     }
                     Ok(())
                 })?
@@ -225,7 +234,7 @@ impl Run {
                     while left > 0 {
                         let now = left.min(step);
                         self.enqueue(&queue, now)?;
-                        assert_eq!(self.take(&queue, &mut buffer, now)?, now);
+                        assert_eq!(self.take(&queue, &mut memory, now)?, now);
                         left -= now;
                     }
                     Ok(())
@@ -261,11 +270,11 @@ impl Run {
                 let mut reopened = None;
                 let figures = timed(1, || {
                     let queue = self.open()?;
-                    assert!(queue.peek_into(&mut buffer)?.is_some());
+                    assert!(queue.peek_into(&mut memory.bytes)?.is_some());
                     reopened = Some(queue);
                     Ok(())
                 })?;
-                assert_eq!(buffer, self.message);
+                assert_eq!(memory.bytes, self.message);
                 figures
             }
             _ => return Ok(None),

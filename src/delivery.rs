@@ -123,8 +123,8 @@ impl Delivery {
     ///
     /// # Errors
     ///
-    /// Those of [`ack`](Self::ack), whose durability it has: the first one. The other deliveries are acknowledged all the
-    /// same, except where the queue was closed or the consumer removed.
+    /// Those of [`ack`](Self::ack), whose durability it has: the first one. The other deliveries
+    /// are acknowledged all the same, except where the queue was closed or the consumer removed.
     pub fn ack_batch(deliveries: impl IntoIterator<Item = Delivery>) -> Result<()> {
         let ack = |to: Receiver, pending: &[_]| to.engine.ack_batch(&to.consumer, pending);
         let mut outcome = Ok(());

@@ -203,6 +203,7 @@ mod inspector;
 mod iter;
 mod lanes;
 mod message;
+mod message_batch;
 mod options;
 mod redelivery;
 mod salvage;
@@ -224,6 +225,7 @@ pub use inspector::{
 pub use iter::Iter;
 pub use lanes::{Backlog, Fresh, LaneOptions, Lanes};
 pub use message::Message;
+pub use message_batch::MessageBatch;
 pub use options::{OnFull, Options, Start};
 pub use queue::Queue;
 pub use redelivery::Redelivery;

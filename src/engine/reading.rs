@@ -9,6 +9,7 @@ use crate::engine::Engine;
 use crate::error::Result;
 use crate::memory::Window;
 use crate::message::Message;
+use crate::message_batch::MessageBatch;
 use crate::read::{Check, Cursor, Record, Then};
 use crate::storage::{Storage, StorageFile};
 use crate::threads::now;
@@ -198,6 +199,29 @@ pub(crate) fn batch<S: Storage>(
     let mut messages = Vec::new();
     engine.take_batch(consumer, max, Check::Now, Collected(&mut messages))?;
     Ok(messages)
+}
+
+/// Takes up to `max` messages into `batch`, whose content they replace. Returns how many.
+pub(crate) fn batch_into<S: Storage>(
+    engine: &Engine<S>,
+    consumer: &ConsumerState<S>,
+    batch: &mut MessageBatch,
+    max: usize,
+) -> Result<usize> {
+    batch.clear();
+    engine.take_batch(consumer, max, Check::Later, IntoBatch(batch))
+}
+
+/// Delivers into a batch, behind what is there.
+struct IntoBatch<'a>(&'a mut MessageBatch);
+
+impl<S: Storage> Deliver<S> for IntoBatch<'_> {
+    type Delivered = ();
+
+    #[inline(always)]
+    fn deliver(&mut self, cursor: &mut Cursor<S::File>, record: Record) -> Option<()> {
+        cursor.append_to(record, self.0.bytes_mut()).then(|| self.0.note(record.seq))
+    }
 }
 
 /// Delivers [`Message`]s behind those that are there.

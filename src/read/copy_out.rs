@@ -18,28 +18,40 @@ impl<F: StorageFile> Cursor<F> {
     /// damaged: `out` is empty then, and the caller finds the record again and verifies it.
     #[inline(always)]
     pub(crate) fn copy_to(&mut self, record: Record, then: Then, out: &mut Vec<u8>) -> bool {
-        let (Some(offset), Some(window)) = (record.in_window, self.view.window()) else {
-            return self.copy_gathered(record.seq, then, out);
-        };
+        if record.in_window.is_none() && then == Then::StepsOver {
+            return self.exchange_gathered(record.seq, out);
+        }
         out.clear();
-        let len = record.len as usize;
+        self.append_to(record, out)
+    }
+
+    /// Appends the record's payload to `out`. Returns false, and leaves `out` as it was, when the
+    /// payload is damaged: the caller finds the record again and verifies it.
+    #[inline(always)]
+    pub(crate) fn append_to(&mut self, record: Record, out: &mut Vec<u8>) -> bool {
+        let (Some(offset), Some(window)) = (record.in_window, self.view.window()) else {
+            return self.append_gathered(record.seq, out);
+        };
+        let (before, len) = (out.len(), record.len as usize);
         if self.verified {
             window.append_to(offset, len, out);
         } else if window.append_checked(offset, len, record.crc_before, out) == record.crc_after {
             self.verified = true;
         } else {
-            out.clear();
+            out.truncate(before);
             return false;
         }
         true
     }
 
     #[cold]
-    fn copy_gathered(&mut self, seq: u64, then: Then, out: &mut Vec<u8>) -> bool {
-        match then {
-            Then::Stays => self.scratch.copy_to(seq, out),
-            Then::StepsOver => self.scratch.exchange(seq, out),
-        }
+    fn exchange_gathered(&mut self, seq: u64, out: &mut Vec<u8>) -> bool {
+        self.scratch.exchange(seq, out)
+    }
+
+    #[cold]
+    fn append_gathered(&mut self, seq: u64, out: &mut Vec<u8>) -> bool {
+        self.scratch.append_to(seq, out)
     }
 
     /// Copies the record's payload into `out`, which has its length. Returns false when the payload

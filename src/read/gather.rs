@@ -64,10 +64,9 @@ impl Scratch {
         self.seq = Some(seq);
     }
 
-    /// Replaces the content of `out` by a copy of the payload of `seq`. Returns false, with an
-    /// empty `out`, when the scratch does not have it.
-    pub(super) fn copy_to(&mut self, seq: u64, out: &mut Vec<u8>) -> bool {
-        out.clear();
+    /// Appends a copy of the payload of `seq` to `out`. Returns false when the scratch does not
+    /// have it.
+    pub(super) fn append_to(&mut self, seq: u64, out: &mut Vec<u8>) -> bool {
         if !self.is_of(seq) {
             return false;
         }

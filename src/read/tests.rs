@@ -106,7 +106,7 @@ fn quick_way_and_slow_way_find_the_same_records() {
         }
         assert_eq!((met.seq, met.len), (seq as u64, bytes.len() as u64));
         let mut by_calls = Vec::new();
-        assert!(scratch.copy_to(met.seq, &mut by_calls) && by_calls == *bytes, "{seq} by calls");
+        assert!(scratch.append_to(met.seq, &mut by_calls) && by_calls == *bytes, "{seq} by calls");
         assert_eq!(copy(&mut quick, met).as_ref(), Some(bytes), "{seq} from the window");
         in_pieces += usize::from(met.in_window.is_none());
         quick.advance();

@@ -10,7 +10,7 @@ const ROWS: &[&[&str]] = &[
     &["error", "holds"],
     &["memory"],
     &["threads"],
-    &["events", "stats"],
+    &["events", "message_batch", "stats"],
     &["format", "options"],
     &["message", "storage"],
     &["index"],

@@ -348,3 +348,29 @@ fn a_message_of_a_batch_is_asked_for_its_bytes_once_and_outside_of_every_lock() 
     assert_eq!(queue.enqueue("after").unwrap(), 2);
     assert_eq!(queue.len(), 3);
 }
+
+#[test]
+fn a_batch_in_the_callers_memory_has_what_single_reads_have() {
+    let dir = crate::support::tempdir().unwrap();
+    // Messages longer than a segment, too: they lie in no window.
+    let queue = mmq::Options::new().arena_size(4096).open(dir.path()).unwrap();
+    let messages = crate::support::Messages::new(5, &[0..=300, 5000..=20_000]);
+    crate::support::fill_queue(&queue, &messages, 0, 300);
+    let consumer = queue.consumer("reads one by one").unwrap();
+    let mut batch = mmq::MessageBatch::new();
+    let mut next = 0;
+    for max in [0, 1, 2, 63, 64, 65, 1000] {
+        let taken = queue.dequeue_batch_into(&mut batch, max).unwrap();
+        assert_eq!((batch.len(), batch.is_empty()), (taken, taken == 0));
+        assert!(taken == max || max == 1000, "{taken} of {max}");
+        for (at, (seq, bytes)) in batch.iter().enumerate() {
+            assert_eq!(batch.get(at), Some((seq, bytes)));
+            let one = consumer.dequeue().unwrap().unwrap();
+            assert_eq!((seq, seq, bytes), (next, one.seq(), &one[..]));
+            next += 1;
+        }
+        assert_eq!(batch.get(taken), None);
+    }
+    assert_eq!(next, 300);
+    assert_eq!(queue.dequeue_batch_into(&mut batch, 9).unwrap(), 0);
+}
