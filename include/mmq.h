@@ -781,7 +781,9 @@ mmq_status mmq_options_set_flush_every_ms(struct mmq_options *options, uint64_t 
 mmq_status mmq_options_set_max_bytes(struct mmq_options *options, uint64_t bytes);
 
 /**
- * Sets how much space of the file system the queue leaves free for other programs. Default 0.
+ * Sets how much space of the file system the queue leaves free for other programs. Default 0. With
+ * MMQ_DROP_OLDEST the queue drops its oldest messages to give that space back when another program
+ * takes it. Once all of the queue would not be enough, it drops none, and refuses new ones.
  *
  * @param options Not NULL.
  * @param bytes Bytes.

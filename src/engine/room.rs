@@ -36,6 +36,15 @@ pub(super) enum SearchOutcome {
     Nothing,
 }
 
+/// Whether dropping every message would make too little room: another program takes the space that
+/// `min_free_bytes` keeps free.
+fn is_in_vain(refused: &Error) -> bool {
+    let Error::Full { used, limit, needed, free: Some(free), .. } = refused else {
+        return false;
+    };
+    free.saturating_add(*used) < limit.saturating_add(*needed)
+}
+
 impl<S: Storage> Engine<S> {
     /// Prepares to write a record after the last one was refused: frees space that no consumer
     /// needs. The caller holds the producers' lock.
@@ -80,7 +89,7 @@ impl<S: Storage> Engine<S> {
         }
         // `drop_oldest` finds nothing when consumers have meanwhile drained the segments that it
         // would drop: then `regain` finds room.
-        let drops = matches!(self.options.on_full, OnFull::DropOldest);
+        let drops = matches!(self.options.on_full, OnFull::DropOldest) && !is_in_vain(error);
         if drops && (self.drop_oldest(writer)? || core.regain(passed)?) {
             search.has_waited = false;
             return Ok(SearchOutcome::Room);

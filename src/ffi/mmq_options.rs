@@ -159,7 +159,9 @@ pub unsafe extern "C" fn mmq_options_set_max_bytes(
     guard(|| unsafe { change(options, |options| options.max_bytes((bytes != 0).then_some(bytes))) })
 }
 
-/// Sets how much space of the file system the queue leaves free for other programs. Default 0.
+/// Sets how much space of the file system the queue leaves free for other programs. Default 0. With
+/// MMQ_DROP_OLDEST the queue drops its oldest messages to give that space back when another program
+/// takes it. Once all of the queue would not be enough, it drops none, and refuses new ones.
 ///
 /// @param options Not NULL.
 /// @param bytes Bytes.

@@ -143,6 +143,10 @@ impl Options {
     /// Sets how many bytes of the file system the queue leaves free for others. Default 0. (btrfs
     /// reports allocated space up to half a minute late.)
     ///
+    /// With [`OnFull::DropOldest`](crate::OnFull::DropOldest) the queue drops its oldest messages
+    /// to give that space back when another program takes it. Once all of the queue would not be
+    /// enough, it drops none, and refuses new ones.
+    ///
     /// ```
     /// let options = mmq::Options::new().min_free_bytes(1 << 30); // others need a gigabyte
     /// # _ = options;

@@ -3,6 +3,7 @@
 //! the test makes.
 
 mod ahead;
+mod free_space;
 mod refused;
 
 use std::sync::Arc;
