@@ -240,13 +240,16 @@ impl<S: Storage> Engine<S> {
         self.existing_default().map_or(0, |consumer| consumer.in_flight(&self.core))
     }
 
-    /// Returns how many messages wait for the default consumer; without one, how many some consumer
-    /// has not finished.
+    /// Returns how many messages wait for the default consumer; without one, how many wait for some
+    /// consumer.
     pub(crate) fn len(&self) -> u64 {
         match self.existing_default() {
             Some(consumer) => consumer.len(&self.core),
             None if self.core.forked() => 0,
-            None => self.core.len_from(self.lowest_place().seq, std::iter::empty()),
+            None => {
+                let all = self.stand_of_all();
+                self.core.len_from(all.place.seq, all.done.into_iter())
+            }
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::consume::consumer_state::ConsumerState;
 use crate::consume::consumer_state::Stand;
 use crate::engine::Engine;
 use crate::error::GapCause;
-use crate::format::Spot;
+use crate::format::{Spot, done_by_all};
 use crate::segment::list::List;
 use crate::state::PlaceCounts;
 use crate::stats::{ConsumerStats, Stats};
@@ -103,7 +103,7 @@ impl<S: Storage> Engine<S> {
         let PlaceCounts { consumers, taken } = core.places.count();
         let stand = match self.existing_default() {
             Some(consumer) => consumer.stand(core),
-            None => Stand { place: self.lowest_place(), ..Stand::default() },
+            None => self.stand_of_all(),
         };
         let durable_seq = core.durable.lock().spot.seq;
         let reading = Reading::begin(core);
@@ -144,10 +144,23 @@ impl<S: Storage> Engine<S> {
         stats
     }
 
-    /// Returns the lowest position of all consumers; zero without any.
-    pub(super) fn lowest_place(&self) -> Spot {
-        let consumers = self.consumers.by_name.lock();
-        consumers.values().map(|consumer| consumer.cell.spot()).min().unwrap_or_default()
+    /// Returns the lowest position of all consumers (zero without any), and what all of them are
+    /// done with.
+    pub(super) fn stand_of_all(&self) -> Stand {
+        let stands = self.stands();
+        let place = stands.iter().map(|(_, stand)| stand.place).min().unwrap_or_default();
+        let done = stands.iter().map(|(_, it)| (it.place.seq, it.done.iter().copied()));
+        Stand { place, done: done_by_all(done), ..Stand::default() }
+    }
+
+    fn stands(&self) -> Vec<(Arc<ConsumerState<S>>, Stand)> {
+        // A consumer's own lock is taken without that of the table.
+        let consumers: Vec<_> = self.consumers.by_name.lock().values().map(Arc::clone).collect();
+        let stand = |consumer: Arc<ConsumerState<S>>| {
+            let stand = consumer.stand(&self.core);
+            (consumer, stand)
+        };
+        consumers.into_iter().map(stand).collect()
     }
 
     /// Returns the figures of one consumer.
@@ -167,11 +180,12 @@ impl<S: Storage> Engine<S> {
         if core.forked() {
             return Vec::new();
         }
-        let consumers: Vec<_> = self.consumers.by_name.lock().values().map(Arc::clone).collect();
-        let stands: Vec<_> = consumers.iter().map(|consumer| consumer.stand(core)).collect();
-        let lowest = stands.iter().map(|stand| stand.place.position).min().unwrap_or(0);
+        let stands = self.stands();
+        let lowest = stands.iter().map(|(_, stand)| stand.place.position).min().unwrap_or(0);
         let reading = Reading::begin(core);
-        let both = consumers.iter().zip(&stands);
-        both.map(|(consumer, stand)| reading.of(consumer.name(), stand, lowest)).collect()
+        let figures = |(consumer, stand): &(Arc<ConsumerState<S>>, Stand)| {
+            reading.of(consumer.name(), stand, lowest)
+        };
+        stands.iter().map(figures).collect()
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::error::{Error, Result};
 use crate::format::{
     self, Attempts, Figures, IN_FLIGHT, INDEX_NAME, Invalid, LIVE_LEN, NumberRange, REJECTED, Spot,
-    Version, index_at,
+    Version, done_by_all, index_at,
 };
 use crate::index::image::{ConsumerRow, IndexImage};
 use crate::index::{IndexFile, holder};
@@ -121,15 +121,22 @@ impl Picture {
     /// done.
     pub(crate) fn waiting_for(&self, consumer: &ConsumerRow) -> (u64, u64) {
         let from = consumer.place.seq.max(self.oldest_seq());
-        let done = self.done_between(consumer, from, self.tail.seq);
+        let done = self.done_between(&consumer.acks, from, self.tail.seq);
         (self.messages_from(from).saturating_sub(done), done)
     }
 
-    /// The number of messages from `from` on and before `end` that the consumer has acknowledged
-    /// ahead of its place.
-    fn done_between(&self, consumer: &ConsumerRow, from: u64, end: u64) -> u64 {
-        let done = consumer.acks.iter().map(|acks| {
-            let (first, end) = (acks.first.max(from), (acks.last + 1).min(end));
+    /// The number of messages that wait for some consumer; all messages when there is none.
+    pub(crate) fn waiting_for_some(&self) -> u64 {
+        let consumers = self.consumers.iter();
+        let done = done_by_all(consumers.map(|it| (it.place.seq, it.acks.iter().copied())));
+        let from = self.oldest_seq();
+        self.messages_from(from).saturating_sub(self.done_between(&done, from, self.tail.seq))
+    }
+
+    /// The number of messages from `from` on and before `end` that are in the ranges.
+    fn done_between(&self, done: &[NumberRange], from: u64, end: u64) -> u64 {
+        let done = done.iter().map(|range| {
+            let (first, end) = (range.first.max(from), (range.last + 1).min(end));
             end.saturating_sub(first).saturating_sub(self.gaps.known_missing(first, end))
         });
         done.sum()
@@ -158,7 +165,7 @@ impl Picture {
         let is_rejected =
             |(seq, count): &&(u64, u32)| (first..below).contains(seq) && count & REJECTED != 0;
         let not_out = self.gaps.known_missing(first, below)
-            + self.done_between(consumer, first, below)
+            + self.done_between(&consumer.acks, first, below)
             + stored.counts.iter().filter(is_rejected).count() as u64;
         let messages = below.saturating_sub(first).saturating_sub(not_out) + beyond.len() as u64;
         Some((messages, first, counted(first) & !(REJECTED | IN_FLIGHT)))

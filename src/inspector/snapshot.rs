@@ -86,7 +86,7 @@ pub struct Snapshot {
     /// The first sequence number not yet known to be durable.
     pub durable_seq: u64,
     /// Messages that wait for the default consumer; where there is none, those that any consumer
-    /// has yet to deal with; without any consumer, all messages held.
+    /// has yet to deal with, each counted once; without any consumer, all messages held.
     pub messages: u64,
     /// Bytes of the segments that those messages take, headers included.
     pub bytes: u64,
@@ -245,7 +245,7 @@ impl Snapshot {
         let place = default.map_or(lowest, |consumer| consumer.place.spot());
         let messages = match default {
             Some(consumer) => picture.waiting_for(consumer).0,
-            None => picture.messages_from(lowest.seq),
+            None => picture.waiting_for_some(),
         };
         let to_come =
             picture.consumers.is_empty().then(|| ConsumerSnapshot::to_come(picture, taken_at));

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::support::{in_parts, sample, within};
-use mmq::{Error, OnFull, Options, Queue, Stats};
+use mmq::{Error, Inspector, OnFull, Options, Queue, Stats};
 
 /// Two producers and `consume`, which ends when it is asked to; two threads that look at the
 /// figures until all is done. Returns how often they looked.
@@ -368,4 +368,38 @@ fn what_is_dropped_counts_when_it_is_dropped() {
     let reported = queue.stats();
     assert_eq!(reported.lost_dropped, 2 * (now.oldest_seq - read) - 1);
     assert_eq!((reported.dropped, reported.expired), (now.dropped, 0));
+}
+
+/// Without the queue's own consumer its length is the number of messages that some consumer has to
+/// do, also where consumers acknowledged ahead of their places.
+#[test]
+fn a_message_that_all_consumers_acknowledged_does_not_count_where_an_older_one_waits() {
+    let dir = crate::support::tempdir().unwrap();
+    let queue = Queue::open(dir.path()).unwrap();
+    let consumers = [queue.consumer("a").unwrap(), queue.consumer("b").unwrap()];
+    queue.enqueue_batch(["a job"; 10]).unwrap();
+    let acknowledge = |who: usize, seqs: &[u64]| {
+        let jobs = consumers[who].receive_batch(10).unwrap();
+        for job in jobs.into_iter().filter(|job| seqs.contains(&job.seq())) {
+            job.ack().unwrap();
+        }
+    };
+    let shows = |queue: &Queue, waiting: u64| {
+        let inspected = Inspector::open(dir.path()).unwrap().snapshot().unwrap().messages;
+        assert_eq!((queue.len(), queue.stats().messages, inspected), (waiting, waiting, waiting));
+        assert_eq!(queue.stats().oldest_age.is_some(), waiting > 0);
+    };
+    shows(&queue, 10);
+    acknowledge(0, &[1, 2, 3, 5, 6, 9]);
+    shows(&queue, 10);
+    acknowledge(1, &[0, 1, 2, 5, 7, 8, 9]);
+    shows(&queue, 6); // 1, 2, 5 and 9 are done
+    queue.remove_consumer("a").unwrap();
+    shows(&queue, 3);
+    queue.close().unwrap();
+    let queue = Queue::open(dir.path()).unwrap();
+    shows(&queue, 3);
+    queue.remove_consumer("b").unwrap();
+    queue.consumer("c").unwrap().dequeue_batch(10).unwrap();
+    shows(&queue, 0);
 }

@@ -291,14 +291,17 @@ impl Spec {
         self.consumers.values_mut().for_each(|consumer| *consumer = consumer.anew());
     }
 
-    /// How many messages wait for a consumer. Without the queue's own one, its count is that of all
-    /// messages from the lowest place on; without any consumer, of all that is held.
+    /// How many messages wait for a consumer. Without the queue's own one, its count is that of the
+    /// messages that wait for any; without any consumer, of all that is held.
     pub(crate) fn len(&self, who: usize) -> u64 {
         if let Some(consumer) = self.consumers.get(&who) {
             return consumer.waiting(self.held()).len() as u64;
         }
-        let lowest = self.consumers.values().map(Consumer::place).min();
-        self.end() - lowest.map_or(self.oldest, |lowest| lowest.max(self.oldest))
+        if self.consumers.is_empty() {
+            return self.end() - self.oldest;
+        }
+        let waiting = self.consumers.values().flat_map(|consumer| consumer.waiting(self.held()));
+        waiting.collect::<BTreeSet<_>>().len() as u64
     }
 
     /// The queue says which message is the oldest that it holds. That number never falls. It passes
