@@ -37,6 +37,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("{lost} will never come");
     }
     println!("{readings} sent, {} left", queue.consumer("link")?.len());
+    // All is acknowledged: a close calls off what is in hand. It waits for the disk; here, outside
+    // of the runtime, that holds up no task.
     queue.close()?;
     if temporary {
         std::fs::remove_dir_all(dir)?;
@@ -61,7 +63,8 @@ pub(crate) struct Sent {
     pub(crate) lost: u64,
 }
 
-/// Sends readings until `stop` comes, and then those that are left.
+/// Sends readings until `stop` comes, and then those that are left. (A service has
+/// `tokio::signal::ctrl_c()` in the place of `stop`.)
 pub(crate) async fn send(
     link: &mmq::Consumer,
     mut stop: oneshot::Receiver<()>,
@@ -74,6 +77,7 @@ pub(crate) async fn send(
             // The future of a branch that did not win is dropped. It has taken nothing then.
             reading = link.recv_delivery() => match reading {
                 Ok(reading) => {
+                    // `stop` ends no work: the other branches wait until this one is done.
                     transmit(&reading).await;
                     reading.ack()?;
                     sent.readings += 1;
