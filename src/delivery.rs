@@ -21,8 +21,9 @@ use crate::threads::now;
 /// before [`ack`](Self::ack).
 ///
 /// Dropping it unacknowledged, in a panic too, [gives it back](Self::nack): the message comes
-/// again, before any other. When the process dies, every message that was not acknowledged comes
-/// again after the next opening.
+/// again, before any other. (With a [backoff](crate::Redelivery::backoff) it comes again later, and
+/// after its [last attempt](crate::Redelivery::max_attempts) it comes no more.) When the process
+/// dies, every message that was not acknowledged comes again after the next opening.
 ///
 /// Deliveries may be acknowledged in any order and from any thread. Like a [`Message`], a delivery
 /// pins its arena and no lock.
@@ -143,8 +144,9 @@ impl Delivery {
     }
 
     /// Gives the message back: the work was not done, and the message goes to the front of the
-    /// line, or comes again after the consumer's [backoff](crate::Redelivery::backoff). Dropping
-    /// the delivery does the same.
+    /// line, or comes again after the consumer's [backoff](crate::Redelivery::backoff). After the
+    /// [last attempt](crate::Redelivery::max_attempts) it is [rejected](Self::reject) instead.
+    /// Dropping the delivery does the same.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -296,7 +298,7 @@ impl Delivery {
     /// # queue.enqueue("resize picture 7")?;
     /// # let job = queue.receive()?.unwrap();
     /// match job.attempts() {
-    ///     0..=4 => job.nack(), // try it again
+    ///     1..=4 => job.nack(), // try it again
     ///     _ => job.reject()?,
     /// }
     /// # Ok::<(), mmq::Error>(())

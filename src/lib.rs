@@ -45,7 +45,8 @@
 //!
 //! # Features of the crate
 //!
-//! None is on by default.
+//! None is on by default. These pages have the methods of a feature only when it is on:
+//! `cargo doc --no-deps --features async,forward,tracing --open`.
 //!
 //! | feature | what it adds |
 //! |---|---|

@@ -26,10 +26,12 @@ use crate::error::GapCause;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Messages that wait for the default consumer; where there is none, those that any consumer
-    /// has yet to deal with; without any consumer, all messages held.
+    /// Messages that wait for the default consumer; where there is none, those that wait for some
+    /// consumer, each counted once; without any consumer, all messages held. Messages in flight
+    /// wait until they are acknowledged.
     pub messages: u64,
-    /// Bytes of the segments that those messages take, headers included.
+    /// Bytes of the segments from the oldest of those messages on, headers and what is acknowledged
+    /// between them included.
     pub bytes: u64,
     /// Segments that hold messages.
     pub segments: u64,
@@ -47,7 +49,7 @@ pub struct Stats {
     pub next_seq: u64,
     /// The first sequence number still held.
     pub oldest_seq: u64,
-    /// The age of the oldest message that waits for the default consumer, at most: the time since
+    /// The age of the oldest of the [`messages`](Self::messages) that wait, at most: the time since
     /// its segment was begun. `None` when no message waits.
     pub oldest_age: Option<Duration>,
     /// The first sequence number not yet known to be durable.
@@ -90,7 +92,8 @@ pub struct Stats {
     /// those that then found some too.
     pub wait_time: Duration,
     /// Messages dropped to make room since the queue was opened that some consumer had yet to read:
-    /// counted once each, when it happens, and not only when it is reported to a consumer.
+    /// counted once each, when it happens, and not only when it is reported to a consumer. Those
+    /// count too that all consumers had acknowledged ahead of an older message that waited.
     pub dropped: u64,
     /// Likewise, messages that were too old.
     pub expired: u64,
@@ -137,7 +140,8 @@ pub struct ConsumerStats {
     /// Bytes of the segments from the oldest of these messages on, headers and what is acknowledged
     /// between them included.
     pub bytes: u64,
-    /// Messages received, neither acknowledged nor given back.
+    /// Messages received, neither acknowledged nor given back. A rejected message counts until it
+    /// is in the queue for dead letters, or a read has reported it as a gap.
     pub in_flight: u64,
     /// The age of the oldest message that waits, at most: the time since its segment was begun.
     /// `None` when no message waits.

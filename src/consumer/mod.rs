@@ -52,9 +52,8 @@ pub struct Consumer {
 
 /// # Rules for work
 impl Consumer {
-    /// Sets how many messages may be in flight (received, neither acknowledged nor given back) at a
-    /// time, over all handles of this consumer. `None`: no limit. The limit is not stored: every
-    /// opening begins with none.
+    /// Sets how many messages may be [in flight](Self::in_flight) at a time, over all handles of
+    /// this consumer. `None`: no limit. The limit is not stored: every opening begins with none.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -107,7 +106,9 @@ impl Consumer {
         self.engine.set_redelivery(&self.consumer, rules)
     }
 
-    /// Returns how many messages are in flight: received, neither acknowledged nor given back.
+    /// Returns how many messages are in flight: received, neither acknowledged nor given back. A
+    /// [rejected](crate::Delivery::reject) message counts until it is in the queue for dead
+    /// letters, or a read has reported it as a gap.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

@@ -116,8 +116,8 @@ impl Consumer {
     ///
     /// # Errors
     ///
-    /// As [`receive`](Self::receive), when no message was delivered. The next call returns an error
-    /// behind the first message.
+    /// As [`receive`](Self::receive), when no message was delivered. A gap behind the first message
+    /// is returned by the next call, and so is any other error there.
     pub fn receive_batch(&self, max: usize) -> Result<Vec<Delivery>> {
         delivery::receive_batch(&self.engine, &self.consumer, max)
     }

@@ -64,8 +64,12 @@ impl Consumer {
         crate::Recv::new(Ok((Arc::clone(&self.engine), Arc::clone(&self.consumer))))
     }
 
-    /// Returns a future of the next delivery, which waits for a message (see
-    /// [`receive`](Self::receive)).
+    /// Returns a future of the next delivery (see [`receive`](Self::receive)). It waits for a
+    /// message, and until fewer messages than [allowed](Self::set_max_in_flight) are in flight.
+    ///
+    /// Dropping the future before it is done changes nothing: the message goes to another call.
+    /// Dropping the [`Delivery`](crate::Delivery) that it returned gives the message back, and
+    /// counts as an attempt.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

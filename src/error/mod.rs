@@ -43,10 +43,10 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///
 /// Empty is never an error: a read from an empty queue returns `Ok(None)`.
 ///
-/// After any error except [`Error::Poisoned`] and [`Error::Closed`] the queue still works. A failed
-/// call has changed nothing, except where its `# Errors` section says otherwise about a failed
-/// flush. After an [`Error::Gap`] the next read continues behind the gap (see [`past_gaps`] for
-/// loops).
+/// After [`Error::Poisoned`] the queue refuses writes, and reads work. After [`Error::Closed`], and
+/// in a child that gets [`Error::Forked`], it refuses all calls. After any other error it works. A
+/// failed call has changed nothing, except where its `# Errors` section says otherwise about a
+/// failed flush. After an [`Error::Gap`] the next read continues behind it: see [`past_gaps`].
 ///
 /// The text of an error (its [`Display`](fmt::Display)) is complete: it has the cause and the
 /// queue's path. Only [`Gap`](Error::Gap), [`Closed`](Error::Closed), [`Forked`](Error::Forked),
@@ -77,8 +77,8 @@ pub enum Error {
     /// durable. With `op` `"sync"` nothing was changed: a sync failed that the call needed first.
     #[error("cannot {op} {}: {source}", path.display())]
     Io {
-        /// The failed operation, as a verb: `"open"`, `"create"`, `"allocate"`, `"sync"`,
-        /// `"flush"`.
+        /// The failed operation, as a verb: `"open"`, `"create"`, `"lock"`, `"read"`, `"write"`,
+        /// `"map"`, `"allocate"`, `"sync"`, `"flush"`, and others for rarer operations.
         op: &'static str,
         /// The file or directory of the failed operation.
         path: PathBuf,

@@ -170,7 +170,8 @@ impl Drop for Wait {
 pub struct Recv(Wait);
 
 /// A future of the next delivery: [`Queue::recv_delivery`](crate::Queue::recv_delivery),
-/// [`Consumer::recv_delivery`](crate::Consumer::recv_delivery).
+/// [`Consumer::recv_delivery`](crate::Consumer::recv_delivery). It waits, wakes and may be dropped
+/// as [`Recv`] does.
 ///
 /// ```
 /// async fn work_once(workers: &mmq::Consumer) -> mmq::Result<()> {

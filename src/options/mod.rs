@@ -105,9 +105,11 @@ impl Options {
         self
     }
 
-    /// Flushes once in every `period`, from a thread of the queue's own, whether or not there are
-    /// operations. `None`, the default: no timer. A failed flush is reported to the next call that
-    /// writes. When the thread cannot be started, opening fails.
+    /// Flushes again and again, from a thread of the queue's own, whether or not there are
+    /// operations: each time `period` after the last such flush ended. `None`, the default: no
+    /// timer. A power cut takes at most what was put in since the latest timed flush that ended had
+    /// begun. A failed flush is reported to the next call that writes. When the thread cannot be
+    /// started, opening fails.
     ///
     /// ```
     /// use std::time::Duration;
@@ -227,12 +229,14 @@ impl Options {
     /// below 4 MiB are slices of shared segment files of up to 4 MiB.
     ///
     /// Segments follow the backlog, which is what consumers have still to read. They are short (2
-    /// MiB) while there is little, and double as it grows. So a queue that is nearly empty takes
-    /// about 14 MiB of disk and of memory whatever its arena size, and a long backlog has few
-    /// files. A message that is longer than the segments are at present gets one in which it lies
-    /// in one piece, up to the arena size. After a long backlog was read, what is left of it on
-    /// the disk is given back 0.2 s later. (If the last segment is read slowly: after as long again
-    /// as that took, but within a minute.)
+    /// MiB, less where arenas are smaller) while there is little, and double as it grows. So a long
+    /// backlog has few files. A nearly empty queue takes 2 MiB of disk when it is new (300 KiB with
+    /// arenas of 256 KiB), and up to 14 MiB in use, because it keeps drained segments to use them
+    /// again; [sizing](crate::guide::sizing) has disk and memory by the size of the arenas. A
+    /// message that is longer than the segments are at present gets one in which it lies in one
+    /// piece, up to the arena size. After a long backlog was read, what is left of it on the disk
+    /// is given back 0.2 s later. (If the last segment is read slowly: after as long again as that
+    /// took, but within a minute.)
     ///
     /// ```
     /// // For a small device: at most 3 arenas of 256 KiB are mapped.

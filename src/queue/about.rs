@@ -69,9 +69,12 @@ impl Queue {
 
 /// # Figures
 impl Queue {
-    /// Returns how many messages wait for the queue's own (default) consumer. Without a default
-    /// consumer: how many some consumer has not finished. Without any consumer: how many are in the
-    /// queue.
+    /// Returns how many messages wait for the queue's own (default) consumer, messages [in
+    /// flight](Consumer::receive) included. Without a default consumer: how many wait for some
+    /// consumer, each counted once. Without any consumer: how many are in the queue.
+    ///
+    /// Without a default consumer the call may lock each consumer for a moment. [`Consumer::len`]
+    /// asks about one only.
     ///
     /// The figure follows from sequence numbers, so it is exact at once after a reopening, also
     /// after the death of the process at any instruction. It includes missing messages that no read
@@ -92,7 +95,8 @@ impl Queue {
         self.engine.len()
     }
 
-    /// Returns whether no message waits for the queue's own (default) consumer.
+    /// Returns whether no message waits: whether [`len`](Self::len) is 0. Without a default
+    /// consumer that means that no message waits for any consumer.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

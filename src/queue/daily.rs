@@ -188,6 +188,14 @@ impl Queue {
     /// Makes everything durable and closes the files. Handles of [`Consumer`]s return
     /// [`Error::Closed`] from now on; messages that the program has stay readable.
     ///
+    /// Deliveries that the program has can no longer be acknowledged:
+    /// [`ack`](crate::Delivery::ack) returns [`Error::Closed`], and their messages come again after
+    /// the next opening, although the work was done. So first let the workers end their work and
+    /// acknowledge it, then close (the [guide](crate::guide#with-tokio) has such a program).
+    ///
+    /// The call waits for the disk, and so does dropping the queue. In an asynchronous program, do
+    /// either in a thread that may block (`spawn_blocking` of tokio).
+    ///
     /// Closing wakes all waits that do not borrow the queue: threads within
     /// [`Consumer::dequeue_timeout`] or [`Consumer::receive_timeout`], and the futures and streams
     /// of the queue and its consumers. They end with [`Error::Closed`], and descriptors become

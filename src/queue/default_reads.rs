@@ -58,8 +58,8 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// As [`dequeue`](Self::dequeue), when no message was taken. The next call returns an error
-    /// behind the first message.
+    /// As [`dequeue`](Self::dequeue), when no message was taken. A gap behind the first message is
+    /// returned by the next call, and so is any other error there.
     pub fn dequeue_batch(&self, max: usize) -> Result<Vec<Message>> {
         reading::batch(&self.engine, self.engine.default_consumer()?, max)
     }
@@ -219,8 +219,8 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// As [`receive`](Self::receive), when no message was delivered. The next call returns an error
-    /// behind the first message.
+    /// As [`receive`](Self::receive), when no message was delivered. A gap behind the first message
+    /// is returned by the next call, and so is any other error there.
     pub fn receive_batch(&self, max: usize) -> Result<Vec<Delivery>> {
         delivery::receive_batch(&self.engine, self.engine.default_consumer()?, max)
     }
@@ -321,8 +321,8 @@ impl Queue {
         self.engine.set_redelivery(self.engine.default_consumer()?, rules)
     }
 
-    /// Returns how many messages of the queue's own (default) consumer are in flight: received, but
-    /// neither acknowledged nor returned.
+    /// Returns how many messages of the queue's own (default) consumer are in flight:
+    /// [`Consumer::in_flight`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

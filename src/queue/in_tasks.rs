@@ -34,8 +34,12 @@ impl Queue {
         crate::Recv::new(self.default_reader())
     }
 
-    /// Returns a future of the next delivery, which waits for a message (see
-    /// [`receive`](Self::receive)).
+    /// Returns a future of the next delivery (see [`receive`](Self::receive)). It waits for a
+    /// message, and until fewer messages than [allowed](Self::set_max_in_flight) are in flight.
+    ///
+    /// Dropping the future before it is done changes nothing: the message goes to another call.
+    /// Dropping the [`Delivery`](crate::Delivery) that it returned gives the message back, and
+    /// counts as an attempt.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -99,6 +103,11 @@ impl Queue {
     ///
     /// The poll that finds room enqueues the message. Several waiting futures may get room in any
     /// order.
+    ///
+    /// Dropping the future while it waits for room changes nothing. **Exception**: a future that
+    /// waits for a flush of `flush_every_ops` has enqueued its message. If it is dropped then (by
+    /// `select!` or a timeout, say), the message is in the queue and may not be durable yet; to
+    /// enqueue it again would make two of it.
     ///
     /// ```
     /// # fn main() -> mmq::Result<()> {
