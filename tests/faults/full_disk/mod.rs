@@ -139,13 +139,18 @@ fn take_all_space(mount: &Path) {
 }
 
 /// Gives the space back. ext4 has it for others once the commit of its journal is over, and
-/// `syncfs` may return while that frees the blocks. A second commit begins behind that.
+/// `syncfs` may return while that frees the blocks. So others have it when this has got a part.
 fn give_space_back(mount: &Path) {
     let filler = mount.join("filler");
     fs::remove_file(&filler).unwrap();
-    rustix::fs::syncfs(fs::File::open(mount).unwrap()).unwrap();
-    let _ = fs::File::create(&filler).and_then(|file| file.sync_all());
-    let _ = fs::remove_file(filler);
+    let has_space = || {
+        rustix::fs::syncfs(fs::File::open(mount).unwrap()).unwrap();
+        let written = fs::write(&filler, vec![1; 256 << 10])
+            .and_then(|()| fs::File::open(&filler)?.sync_all());
+        let _ = fs::remove_file(&filler);
+        written.is_ok()
+    };
+    assert!((0..1000).any(|_| has_space()), "the space is not free again");
 }
 
 /// Enqueues until the disk is full, and returns the number after the last acknowledged message.
