@@ -145,8 +145,8 @@ impl Options {
     /// Sets how many bytes of the file system the queue leaves free for others. Default 0. (btrfs
     /// reports allocated space up to half a minute late.)
     ///
-    /// With [`OnFull::DropOldest`](crate::OnFull::DropOldest) the queue drops its oldest messages
-    /// to give that space back when another program takes it. Once all of the queue would not be
+    /// With [`OnFull::DropOldest`] the queue drops its oldest messages to give that space back when
+    /// another program takes it. Once all of the queue would not be
     /// enough, it drops none, and refuses new ones.
     ///
     /// ```
