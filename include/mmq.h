@@ -113,7 +113,8 @@
  * Units. Sizes are bytes, times are milliseconds, sequence numbers count from 0. With a time to
  * wait of 0 a call does not wait, with one below 0 it waits for ever.
  *
- * Only in Rust. Futures need a Rust executor: mmq_ready_fd serves event loops instead.
+ * Only in Rust. Futures need a Rust executor: mmq_ready_fd serves event loops instead. Forwarding,
+ * salvage, copies and checks of a whole queue are commands of the tool mmq, too.
  *
  * What survives what. A message whose mmq_enqueue returned survives the death of the process at any
  * instruction, and a power cut once a flush has covered it (mmq_flush, mmq_wait_durable, mmq_close,

@@ -252,6 +252,8 @@ pub mod guide {
     documents! {
         coming_from: "../docs/coming-from.md",
         format: "../docs/format.md",
+        choosing: "../docs/choosing.md",
+        figures: "../docs/figures.md",
         forwarding: "../docs/forward.md",
         guarantees: "../docs/guarantees.md",
         operating: "../docs/operating.md",

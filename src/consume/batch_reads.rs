@@ -57,7 +57,7 @@ impl<S: Storage> ConsumerState<S> {
             self.pass_over(&mut locked, core, &outcome);
         }
         check!(locked.check_place(core, &self.cell));
-        Step { outcome, crossed: locked.cursor.take_crossed(), taken }
+        Step { outcome, crossed: locked.cursor.take_crossed(), moved: taken != 0 }
     }
 
     #[cold]
@@ -73,12 +73,14 @@ impl<S: Storage> ConsumerState<S> {
             Err(error) => return Step::of(Err(error.into())),
         };
         let (outcome, taken) = up_to(max, &mut locked, TAKE, |locked, what| {
-            let (found, _) =
-                locked.deliver_next(core, what, Lane::Oldest, &mut delivery, begun.clock);
+            let mut none = DeliveryToken::default();
+            let clock = begun.clock;
+            let found =
+                locked.deliver_next(core, what, Lane::Oldest, &mut delivery, clock, &mut none);
             Ok(found?.is_some())
         });
         let crossed = self.end_slow(&mut locked, core, begun, Done::of(&outcome, taken));
-        Step { outcome, crossed, taken }
+        Step { outcome, crossed, moved: taken != 0 }
     }
 
     /// Delivers up to `max` messages, to be acknowledged later, and puts them into `received`.
@@ -103,12 +105,14 @@ impl<S: Storage> ConsumerState<S> {
             Err(error) => return Step::of(Err(error.into())),
         };
         let (outcome, _) = up_to(max, &mut locked, RECEIVE, |locked, what| {
-            let (found, handed) =
-                locked.deliver_next(core, what, Lane::Oldest, &mut delivery, begun.clock);
+            let mut handed = DeliveryToken::default();
+            let clock = begun.clock;
+            let found =
+                locked.deliver_next(core, what, Lane::Oldest, &mut delivery, clock, &mut handed);
             Ok(found?.map(|delivered| received.push((delivered, handed))).is_some())
         });
         let crossed = self.end_slow(&mut locked, core, begun, Done::of(&outcome, 0));
-        Step { outcome, crossed, taken: 0 }
+        Step { outcome, crossed, moved: false }
     }
 }
 

@@ -167,7 +167,7 @@ impl<S: Storage> ConsumerState<S> {
             self.pass_over(locked, core, &outcome);
         }
         check!(locked.check_place(core, &self.cell));
-        Step { outcome, crossed: locked.cursor.take_crossed(), taken: usize::from(moved) }
+        Step { outcome, crossed: locked.cursor.take_crossed(), moved }
     }
 
     /// Stores the cursor's spot as the place, and counts the move.

@@ -80,6 +80,7 @@ impl<S: Storage> ConsumerState<S> {
 
     /// Makes a delivered message done; the caller stores that. Returns false when the delivery is
     /// void or done already.
+    #[inline(always)]
     fn finish_delivery(
         &self,
         locked: &mut LockedState<S>,

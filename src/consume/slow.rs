@@ -125,15 +125,18 @@ impl<S: Storage> ConsumerState<S> {
             Ok(begun) => begun,
             Err(error) => return (Step::of(Err(error.into())), DeliveryToken::default()),
         };
-        let (outcome, handed) = locked.deliver_next(core, what, lane, &mut delivery, begun.clock);
+        let mut handed = DeliveryToken::default();
+        let outcome =
+            locked.deliver_next(core, what, lane, &mut delivery, begun.clock, &mut handed);
         let takes = !what.receives() && what != Read::Look;
         let taken = usize::from(takes && matches!(&outcome, Ok(Some(it)) if D::took(it)));
         let crossed = self.end_slow(locked, core, begun, Done::of(&outcome, taken));
-        (Step { outcome, crossed, taken }, handed)
+        (Step { outcome, crossed, moved: taken != 0 }, handed)
     }
 
     /// Stores what the reads since [`begin_slow`](LockedState::begin_slow) have done. Returns
     /// whether the engine must act (see [`Step::crossed`]).
+    #[inline(always)]
     pub(super) fn end_slow(
         &self,
         locked: &mut LockedState<S>,
@@ -223,6 +226,7 @@ impl<S: Storage> ConsumerState<S> {
 
 impl<S: Storage> LockedState<S> {
     /// Begins a call on the slow path, which ends with [`end_slow`](ConsumerState::end_slow).
+    #[inline(always)]
     pub(super) fn begin_slow(
         &mut self,
         core: &Core<S>,
@@ -237,6 +241,7 @@ impl<S: Storage> LockedState<S> {
     }
 
     /// Finds and delivers the next message of one lane, and steps over it. Stores nothing.
+    #[inline(always)]
     pub(super) fn deliver_next<D: Deliver<S>>(
         &mut self,
         core: &Core<S>,
@@ -244,25 +249,25 @@ impl<S: Storage> LockedState<S> {
         lane: Lane,
         delivery: &mut D,
         clock: Option<Instant>,
-    ) -> (Result<Option<D::Delivered>, Box<Error>>, DeliveryToken) {
-        let mut handed = DeliveryToken::default();
+        handed: &mut DeliveryToken,
+    ) -> Result<Option<D::Delivered>, Box<Error>> {
         loop {
             let (at, record) = match find_in_lane(self, core, what, lane) {
                 Ok(Some(found)) => found,
-                Ok(None) => return (Ok(None), handed),
-                Err(error) => return (Err(error.into()), handed),
+                Ok(None) => return Ok(None),
+                Err(error) => return Err(error.into()),
             };
             let Some(delivered) = delivery.deliver(self.cursor_at(at), record) else {
                 // `delivery` wants a verified payload: the next round finds the record again.
                 continue;
             };
             if what != Read::Look && D::took(&delivered) {
-                handed = self.take(at, record, what, clock);
+                *handed = self.take(at, record, what, clock);
             }
             if at == FoundAt::Again {
                 self.cursor_at(at).release();
             }
-            return (Ok(Some(delivered)), handed);
+            return Ok(Some(delivered));
         }
     }
 

@@ -112,13 +112,13 @@ pub(crate) struct Step<R> {
     /// The cursor left a segment that may be reclaimed, or it needs a window or a descriptor, or
     /// dead letters wait to be moved.
     pub(crate) crossed: bool,
-    /// How many messages the place moved over.
-    pub(crate) taken: usize,
+    /// The place moved over a message, or over those of a batch.
+    pub(crate) moved: bool,
 }
 
 impl<R> Step<R> {
     /// A step that delivered nothing and has no follow-up.
     pub(crate) fn of(outcome: Result<Option<R>, Box<Error>>) -> Step<R> {
-        Step { outcome, crossed: false, taken: 0 }
+        Step { outcome, crossed: false, moved: false }
     }
 }

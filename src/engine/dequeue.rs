@@ -62,7 +62,9 @@ impl<S: Storage> Engine<S> {
     ) -> Result<usize> {
         let _events = events::at_end();
         let step = consumer.take_batch(&self.core, max, check, delivery, self);
-        Ok(self.after(consumer, step).map_err(|error| *error)?.unwrap_or(0))
+        let taken = step.outcome.as_ref().map_or(0, |taken| taken.unwrap_or(0));
+        self.after_reads(consumer, step, taken as u64).map_err(|error| *error)?;
+        Ok(taken)
     }
 
     /// Drains segments and flushes after a read, if due.
@@ -72,12 +74,23 @@ impl<S: Storage> Engine<S> {
         consumer: &ConsumerState<S>,
         step: Step<R>,
     ) -> Result<Option<R>, Box<Error>> {
+        self.after_reads(consumer, step, 1)
+    }
+
+    /// As [`after`](Self::after), for so many reads.
+    #[inline(always)]
+    fn after_reads<R>(
+        &self,
+        consumer: &ConsumerState<S>,
+        step: Step<R>,
+        reads: u64,
+    ) -> Result<Option<R>, Box<Error>> {
         if step.crossed {
             self.crossed(consumer);
         }
-        if step.taken != 0
+        if step.moved
             && self.options.flush_every_ops.is_some()
-            && let Err(error) = self.count_read(step.taken as u64)
+            && let Err(error) = self.count_read(reads)
             && !matches!(step.outcome, Ok(Some(_)))
         {
             // To return the error would lose the message that was taken, so return the message. The

@@ -18,11 +18,20 @@ impl<F: StorageFile> Cursor<F> {
     /// damaged: `out` is empty then, and the caller finds the record again and verifies it.
     #[inline(always)]
     pub(crate) fn copy_to(&mut self, record: Record, then: Then, out: &mut Vec<u8>) -> bool {
-        if record.in_window.is_none() && then == Then::StepsOver {
-            return self.exchange_gathered(record.seq, out);
-        }
+        let (Some(offset), Some(window)) = (record.in_window, self.view.window()) else {
+            return self.copy_gathered(record.seq, then, out);
+        };
         out.clear();
-        self.append_to(record, out)
+        let len = record.len as usize;
+        if self.verified {
+            window.append_to(offset, len, out);
+        } else if window.append_checked(offset, len, record.crc_before, out) == record.crc_after {
+            self.verified = true;
+        } else {
+            out.clear();
+            return false;
+        }
+        true
     }
 
     /// Appends the record's payload to `out`. Returns false, and leaves `out` as it was, when the
@@ -33,20 +42,21 @@ impl<F: StorageFile> Cursor<F> {
             return self.append_gathered(record.seq, out);
         };
         let (before, len) = (out.len(), record.len as usize);
-        if self.verified {
-            window.append_to(offset, len, out);
-        } else if window.append_checked(offset, len, record.crc_before, out) == record.crc_after {
-            self.verified = true;
-        } else {
+        let is_intact =
+            window.append_checked(offset, len, record.crc_before, out) == record.crc_after;
+        if !is_intact {
             out.truncate(before);
-            return false;
         }
-        true
+        is_intact
     }
 
     #[cold]
-    fn exchange_gathered(&mut self, seq: u64, out: &mut Vec<u8>) -> bool {
-        self.scratch.exchange(seq, out)
+    fn copy_gathered(&mut self, seq: u64, then: Then, out: &mut Vec<u8>) -> bool {
+        if then == Then::StepsOver {
+            return self.scratch.exchange(seq, out);
+        }
+        out.clear();
+        self.scratch.append_to(seq, out)
     }
 
     #[cold]

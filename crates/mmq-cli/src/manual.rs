@@ -44,7 +44,7 @@ fn add_pages(command: &Command, above: &Command, pages: &mut Vec<Page>) -> io::R
     writeln!(text, ".TH {} 1 \"\" \"mmq {version}\" \"mmq manual\"", name.to_uppercase())?;
     page.render_name_section(&mut text)?;
     let mut roff = Roff::new();
-    roff.control("SH", ["SYNOPSIS"]).text(synopsis(command));
+    roff.control("SH", ["SYNOPSIS"]).text(synopsis(command, above));
     roff.control("SH", ["DESCRIPTION"]);
     let about = command.get_about().map(ToString::to_string).unwrap_or_default();
     roff.text([roman(about + ".")]);
@@ -90,8 +90,17 @@ fn add_pages(command: &Command, above: &Command, pages: &mut Vec<Page>) -> io::R
 }
 
 /// The command line: what may be left out stands in brackets, and values have their names.
-fn synopsis(command: &Command) -> Vec<Inline> {
-    let mut line = vec![bold(command.get_bin_name().unwrap_or(command.get_name()))];
+fn synopsis(command: &Command, above: &Command) -> Vec<Inline> {
+    let name = |command: &Command| command.get_bin_name().unwrap_or(command.get_name()).to_owned();
+    let mut line = vec![bold(name(command))];
+    if above.get_positionals().next().is_some() {
+        // What the command above takes stands before the name of this one.
+        line = vec![bold(name(above))];
+        for positional in above.get_positionals() {
+            line.extend([roman(" "), italic(value_name(positional))]);
+        }
+        line.extend([roman(" "), bold(command.get_name())]);
+    }
     let (positionals, options): (Vec<&Arg>, Vec<&Arg>) =
         command.get_arguments().partition(|arg| arg.is_positional());
     for option in options.into_iter().filter(|option| option.get_id() != "help") {

@@ -50,6 +50,8 @@ fn every_command_has_a_page_with_the_sections_that_a_reader_looks_for() {
     assert!(stat.contains("\n.SH FILES\n"), "{stat}");
     assert!(pages["mmq-dump.1"].contains(r"mmq\-load(1)"));
     assert!(pages["mmq.1"].contains(r"mmq\-bench(1), mmq\-cat(1), "));
+    let add = &pages["mmq-consumers-add.1"];
+    assert!(add.contains(r"\fBmmq consumers\fR \fIDIR\fR \fBadd\fR ["), "{add}");
     let printed = ends(mmq(["man"]), 0).stdout;
     assert_eq!(String::from_utf8(printed).unwrap(), pages["mmq.1"]);
 }
