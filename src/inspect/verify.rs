@@ -233,7 +233,11 @@ fn index_findings_now<S: Storage>(storage: &S, picture: &Picture) -> Result<Vec<
     }
     let read = read.map_err(|error| Error::io("read", storage.path().join(INDEX_NAME), error))?;
     let Some(file) = read else {
-        find(None, "it is missing; the next opening makes it again from the segments".to_owned());
+        find(
+            None,
+            "it is missing; the next opening makes it again, without consumers and places"
+                .to_owned(),
+        );
         return Ok(findings);
     };
     let (bytes, id) = (&file.bytes[..], picture.queue_id);

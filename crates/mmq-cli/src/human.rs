@@ -40,12 +40,12 @@ pub(crate) fn block(
     let path = visible_text(snapshot.path.as_os_str().as_bytes());
     let mut block = format!("{path}: {}\n", state(snapshot, paint));
     let mut line = |name: &str, text: String| block += &self::line(name, &text);
-    let unread = if snapshot.consumers.is_empty() { "; nobody has read yet" } else { "" };
+    let unread = no_reader(snapshot).map(|text| format!("; {text}")).unwrap_or_default();
     for consumer in snapshot.readers() {
         let name = if consumer.name.is_empty() { "waiting" } else { "consumer" };
         let taken = rates.and_then(|rates| rates.taken(&consumer.name));
         let taken = taken.map(|rate| format!("; {rate:.1} taken a second")).unwrap_or_default();
-        line(name, waiting(consumer, sizes) + unread + &taken);
+        line(name, waiting(consumer, sizes) + &unread + &taken);
     }
     let undurable = figures::undurable(snapshot);
     let durable =
@@ -95,6 +95,17 @@ pub(crate) fn line(name: &str, text: &str) -> String {
     format!("  {name:<10} {text}\n")
 }
 
+/// Of a queue that nobody has: its index tells nothing.
+fn has_no_index(snapshot: &Snapshot) -> bool {
+    snapshot.state == QueueState::Cut && snapshot.created.is_none()
+}
+
+/// Why no consumer is shown but the one to come.
+pub(crate) fn no_reader(snapshot: &Snapshot) -> Option<&'static str> {
+    let why = if has_no_index(snapshot) { "no place is known" } else { "nobody has read yet" };
+    snapshot.consumers.is_empty().then_some(why)
+}
+
 fn has_failed_flush(snapshot: &Snapshot) -> bool {
     snapshot.owner.as_ref().is_some_and(|owner| owner.last_flush_error.is_some())
 }
@@ -111,6 +122,9 @@ fn state(snapshot: &Snapshot, paint: Paint) -> String {
             "its process died after a failed flush; messages may be lost".into()
         }
         QueueState::Left => "its process died; nothing is lost".into(),
+        QueueState::Cut if has_no_index(snapshot) => {
+            "its index is missing or damaged; consumers and places may be lost".into()
+        }
         QueueState::Cut => {
             let found = count(snapshot.found_behind.unwrap_or(0), "message");
             format!("power was cut, or it is a copy; {found} found behind the last checkpoint")

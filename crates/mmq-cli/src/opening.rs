@@ -29,6 +29,7 @@ const EVERY: Duration = Duration::from_millis(20);
 pub(crate) struct Opener<'a> {
     pub(crate) signals: &'a Signals,
     patience: Patience,
+    console: Console,
 }
 
 /// How long it waits for the process that has the queue.
@@ -40,13 +41,13 @@ enum Patience {
 
 impl<'a> Opener<'a> {
     /// As `--wait-lock` says.
-    pub(crate) fn of(matches: &ArgMatches, signals: &'a Signals) -> Opener<'a> {
+    pub(crate) fn of(matches: &ArgMatches, signals: &'a Signals, console: Console) -> Opener<'a> {
         let id = arguments::WAIT_LOCK;
         let patience = match matches.try_contains_id(id) {
             Ok(true) => matches.get_one(id).copied().map_or(Patience::Forever, Patience::For),
             _ => Patience::For(PATIENCE),
         };
-        Opener { signals, patience }
+        Opener { signals, patience, console }
     }
 
     /// Opens the queue. It must be there, unless the options may create it.
@@ -60,6 +61,7 @@ impl<'a> Opener<'a> {
         };
         let mut sign = None;
         loop {
+            let before = Indexes::in_dir(dir);
             match options.open(dir) {
                 Err(error @ Error::Locked { here: false, .. })
                     if until.is_none_or(|until| Instant::now() < until) =>
@@ -78,7 +80,14 @@ impl<'a> Opener<'a> {
                     let text = format!("{}; --wait-lock waits for it", failure.text());
                     return Err(failure.saying(text));
                 }
-                opened => return opened.map_err(Failure::from),
+                opened => {
+                    let queue = opened?;
+                    if let Some(lost) = before.lost(Indexes::in_dir(dir)) {
+                        let dir = dir.display();
+                        self.console.note(format!("the index of queue {dir} {lost}"));
+                    }
+                    return Ok(queue);
+                }
             }
         }
     }
@@ -86,6 +95,40 @@ impl<'a> Opener<'a> {
     /// Opens a queue that is there.
     pub(crate) fn open_existing(self, dir: &Path) -> Tried<Queue> {
         self.open(dir, &Options::new().create(false))
+    }
+}
+
+/// Which index files a directory has, before an opening and after it.
+#[derive(Debug, Default)]
+struct Indexes {
+    is_there: bool,
+    set_aside: usize,
+    segments: usize,
+}
+
+impl Indexes {
+    fn in_dir(dir: &Path) -> Indexes {
+        let mut found = Indexes::default();
+        for listed in fs::read_dir(dir).into_iter().flatten().flatten() {
+            let name = listed.file_name();
+            let name = name.to_string_lossy();
+            found.is_there |= name == "index";
+            found.set_aside += usize::from(name.starts_with("index.damaged"));
+            found.segments += usize::from(name.starts_with("segment-"));
+        }
+        found
+    }
+
+    /// What an opening lost that found these.
+    fn lost(&self, after: Indexes) -> Option<&'static str> {
+        if after.set_aside > self.set_aside {
+            return Some(
+                "was damaged: consumers and their places may be lost, and messages may come again",
+            );
+        }
+        (!self.is_there && self.segments > 0).then_some(
+            "was missing: consumers and their places are lost, and every message that it still holds comes again",
+        )
     }
 }
 

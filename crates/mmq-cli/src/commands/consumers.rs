@@ -122,8 +122,8 @@ fn list(call: &Call<'_>, dir: &Path) -> Tried<ExitStatus> {
         };
         output.push(format!("{line}\n").as_bytes())?;
     }
-    if snapshot.consumers.is_empty() && call.console.form == Form::Person {
-        call.console.note("nobody has read yet");
+    if let Some(why) = human::no_reader(&snapshot).filter(|_| call.console.form == Form::Person) {
+        call.console.note(why);
     }
     output.flush()?;
     Ok(ExitStatus::Done)

@@ -46,7 +46,7 @@ pub(crate) struct Call<'a> {
 impl<'a> Call<'a> {
     /// Opens queues that others may have.
     pub(crate) fn opener(&self) -> Opener<'a> {
-        Opener::of(self.matches, self.signals)
+        Opener::of(self.matches, self.signals, self.console)
     }
 }
 

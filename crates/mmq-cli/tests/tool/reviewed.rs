@@ -1,5 +1,6 @@
 //! What an operator stumbled over once.
 
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -220,5 +221,29 @@ fn a_directory_that_holds_no_queue_is_not_said_to_be_missing() {
     for command in ["stat", "cat", "take", "purge"] {
         let said = text(&ends(on(command, dir.path(), &[]), 5).stderr);
         assert!(said.contains("holds no queue; `mmq put` makes one there"), "{command}: {said}");
+    }
+}
+
+/// Nothing else tells that finished jobs run again.
+#[test]
+fn an_opening_says_that_the_index_was_lost_and_stat_before_it() {
+    let dir = crate::support::tempdir().unwrap();
+    for (damage, said) in [
+        (None, "was missing: consumers and their places are lost"),
+        (Some([7; 40_000]), "was damaged: consumers and their places may be lost"),
+    ] {
+        let queue = queue_of(&dir.path().join(format!("{}", damage.is_some())), 3);
+        ends(on("take", &queue, &["-n", "2"]), 0);
+        let index = queue.join("index");
+        damage.map_or_else(|| fs::remove_file(&index), |bytes| fs::write(&index, bytes)).unwrap();
+        if damage.is_none() {
+            let shown = text(&ends(on("stat", &queue, &[]), 0).stdout);
+            assert!(shown.contains("its index is missing or damaged"), "{shown}");
+            assert!(shown.contains("no place is known"), "{shown}");
+        }
+        let first = ends(on("take", &queue, &["-n", "1"]), 0);
+        assert!(text(&first.stderr).contains(said), "{}", text(&first.stderr));
+        let second = ends(on("take", &queue, &["-n", "1"]), 0);
+        assert_eq!(text(&second.stderr), "");
     }
 }
