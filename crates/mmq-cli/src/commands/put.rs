@@ -25,6 +25,12 @@ const PATIENCE: Duration = Duration::from_millis(200);
 const AFTER: &str = "\
 Status 0 says that the messages are durable: a power cut cannot take them (except with --no-flush).
 
+This program has the queue as long as its input is open. `producer | mmq put q` beside `mmq each q
+-f` keeps the worker from its messages until the producer ends: rather put in each part of the input
+with a call of its own. While another process has the queue, this program waits for 0.3 s, and then
+ends with status 4. With --wait-lock it waits longer; `mmq each` hands the queue over when the
+commands that it runs have ended.
+
 If the queue has no consumer, `mmq put` makes the queue's own one; `mmq take` and `mmq each` read
 as that one. The queue keeps every message until it has read it, whatever other consumers do. If
 only consumers with names read the queue, make one of them (`mmq consumers q add NAME`), then remove

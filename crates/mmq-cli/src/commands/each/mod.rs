@@ -43,7 +43,8 @@ const AFTER: &str = "\
 The command reads the message from its standard input. MMQ_SEQ is the message's sequence number, and
 MMQ_ATTEMPT the number of the attempt, from 1. If the command ends with status 0, the message is
 removed. Otherwise it comes again, at once or after the delay of --backoff. If this program is
-killed, nothing is lost: each message that was not removed comes again.
+killed, nothing is lost: each message that was not removed comes again, while the command that runs
+for it goes on.
 
 This program has the queue open while there is work. If another mmq waits for the queue (every
 command waits for a moment, with --wait-lock for longer), this program starts no further command,
@@ -91,7 +92,7 @@ pub(crate) fn command() -> Command {
         .arg(retries.value_parser(value_parser!(u64)))
         .arg(
             arguments::path("dead", "DIR2").long("dead").help(
-                "The queue for messages that failed too often; if it is missing, it is made with the permissions of DIR",
+                "The queue for messages that failed too often; if it is missing, it is made with the permission bits of DIR, not with its group",
             ),
         )
         .arg(
