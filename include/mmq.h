@@ -326,8 +326,10 @@ enum mmq_on_full
   /** Wait until there is room. */
   MMQ_WAIT = 1,
   /**
-   * Drop the oldest messages. Every consumer that had not read them gets a gap of cause
-   * MMQ_GAP_DROPPED.
+   * Drop the oldest messages, a whole segment at a time: three quarters of max_bytes or more
+   * stay full. Every consumer that had not read them gets a gap of cause MMQ_GAP_DROPPED. A
+   * consumer made later begins behind them and gets none, so make the consumers in the producer
+   * too (mmq_consumer_open), before its first enqueue.
    */
   MMQ_DROP_OLDEST = 2,
 };
@@ -417,7 +419,10 @@ typedef struct mmq_slice {
   size_t len;
 } mmq_slice;
 
-/** A range of sequence numbers that will never be delivered, and the reason. */
+/**
+ * A range of sequence numbers that will never be delivered, and the reason. With MMQ_GAP_RESERVED
+ * this is not a count of lost messages.
+ */
 typedef struct mmq_gap {
   /** The first missing sequence number. */
   uint64_t first;
@@ -851,8 +856,9 @@ mmq_status mmq_options_set_mode(struct mmq_options *options, uint32_t bits);
 mmq_status mmq_options_set_create(struct mmq_options *options, bool create);
 
 /**
- * Opens the queue in a directory, and creates a missing one (see mmq_options_set_create). Opening
- * takes milliseconds whatever the backlog, also after a crash (see "What survives what" at the
+ * Opens the queue in a directory, and creates a missing one (see mmq_options_set_create). After a
+ * close or the death of the process, opening takes milliseconds whatever the backlog. After a
+ * power cut it takes as long as reading what was not flushed (see "What survives what" at the
  * top).
  *
  * @param dir Path of the directory: not NULL, not empty, any bytes a path may have. The directory

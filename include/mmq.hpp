@@ -23,10 +23,11 @@
  * mmq_status (ec == MMQ_FULL) and, where there is one, with std::errc (ec ==
  * std::errc::no_space_on_device).
  *
-* Gaps. Messages that will never come are reported once, where they would have come: the throwing
- * calls throw mmq::GapError, the others set MMQ_GAP, and last_gap() has the numbers. Either way the next
- * read goes on behind them. A loop that ends there leaves the rest unread. past_gaps and for_each
- * go on, and so does, with error codes, while ((message = queue.dequeue(ec)) || ec == MMQ_GAP).
+ * Gaps. Messages that will never come are reported once, where they would have come: the throwing
+ * calls throw mmq::GapError, the others set MMQ_GAP, and last_gap() has the numbers. Either way the
+ * next read goes on behind them. A loop that ends there leaves the rest unread. past_gaps and
+ * for_each go on, and so does, with error codes, while ((message = queue.dequeue(ec)) || ec ==
+ * MMQ_GAP).
  *
  * Times to wait are any std::chrono durations, rounded up to milliseconds. With zero or a negative
  * one a call does not wait, so deadline - now() may be passed after the deadline too. mmq::forever,

@@ -8,7 +8,7 @@
 //!
 //! `--libdir NAME` (default `lib`) names the directory of the libraries below the prefix,
 //! `--destdir DIR` puts everything below DIR (for packagers), `--debug-lines` leaves the lines of
-//! the source in the libraries, for debuggers and backtraces (7 and 13 MB instead of 1.5 and 2.5),
+//! the source in the libraries, for debuggers and backtraces (7 and 13 MB instead of 1.5 and 2.4),
 //! `--debug` installs an unoptimised build. With cargo-c, use `cargo cinstall` instead.
 
 use std::error::Error;
@@ -357,6 +357,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("\nBuild a program with it:\n  export PKG_CONFIG_PATH={}", pkgconfig.display());
     println!(
         "  cc program.c $(pkg-config --cflags --libs mmq) -Wl,-rpath,$(pkg-config --variable=libdir mmq)"
+    );
+    println!(
+        "or with the static library:\n  cc program.c $(pkg-config --cflags mmq) $(pkg-config --variable=libdir mmq)/libmmq.a"
+    );
+    println!(
+        "or with CMake and find_package(mmq):\n  cmake -DCMAKE_PREFIX_PATH={} -B build",
+        asked.prefix.display()
     );
     if asked.with_tool {
         println!("Look at a queue:\n  {} stat DIR", asked.prefix.join("bin/mmq").display());

@@ -11,7 +11,8 @@ use super::guard::{Answer, Failed};
 use super::mmq_status::mmq_status;
 use crate::error::{Error, Gap, GapCause};
 
-/// A range of sequence numbers that will never be delivered, and the reason.
+/// A range of sequence numbers that will never be delivered, and the reason. With MMQ_GAP_RESERVED
+/// this is not a count of lost messages.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct mmq_gap {

@@ -35,8 +35,10 @@ pub enum mmq_on_full {
     MMQ_REJECT = 0,
     /// Wait until there is room.
     MMQ_WAIT = 1,
-    /// Drop the oldest messages. Every consumer that had not read them gets a gap of cause
-    /// MMQ_GAP_DROPPED.
+    /// Drop the oldest messages, a whole segment at a time: three quarters of max_bytes or more
+    /// stay full. Every consumer that had not read them gets a gap of cause MMQ_GAP_DROPPED. A
+    /// consumer made later begins behind them and gets none, so make the consumers in the producer
+    /// too (mmq_consumer_open), before its first enqueue.
     MMQ_DROP_OLDEST = 2,
 }
 

@@ -35,8 +35,9 @@ impl Handle for mmq_queue {
     }
 }
 
-/// Opens the queue in a directory, and creates a missing one (see mmq_options_set_create). Opening
-/// takes milliseconds whatever the backlog, also after a crash (see "What survives what" at the
+/// Opens the queue in a directory, and creates a missing one (see mmq_options_set_create). After a
+/// close or the death of the process, opening takes milliseconds whatever the backlog. After a
+/// power cut it takes as long as reading what was not flushed (see "What survives what" at the
 /// top).
 ///
 /// @param dir Path of the directory: not NULL, not empty, any bytes a path may have. The directory
