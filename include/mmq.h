@@ -328,8 +328,8 @@ enum mmq_on_full
   /**
    * Drop the oldest messages, a whole segment at a time: three quarters of max_bytes or more
    * stay full. Every consumer that had not read them gets a gap of cause MMQ_GAP_DROPPED. A
-   * consumer made later begins behind them and gets none, so make the consumers in the producer
-   * too (mmq_consumer_open), before its first enqueue.
+   * consumer made later begins behind them and gets none. So make the consumers in the producer,
+   * before its first enqueue: by mmq_consumer_open, the default one by a read.
    */
   MMQ_DROP_OLDEST = 2,
 };
