@@ -30,6 +30,7 @@ mod looking;
 mod manual;
 mod modes;
 mod owning;
+mod readme;
 mod releasing;
 mod reviewed;
 mod run;
