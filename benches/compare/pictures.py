@@ -84,7 +84,7 @@ def model(_):
     svg.text(92, 172, "read by all:", GREY, 12, "middle")
     svg.text(92, 189, "given back", GREY, 12, "middle")
     mail, audit, tail = 252, 481, 754
-    for at, name in ((170, "segment-00000002"), (390, "segment-00000003"), (610, "segment-00000000")):
+    for at, name in ((170, "segment-00000000"), (390, "segment-00000001"), (610, "segment-00000002")):
         svg.text(at + 4, 143, name, BLACK, 12.5)
         svg.rect(at, 152, 204, 48, "white", BLACK, 4)
         for x in range(at + 3, min(at + 195, tail), 12):

@@ -82,12 +82,12 @@ pub(crate) fn mode_of(matches: &ArgMatches) -> Option<u32> {
 
 /// A number above zero.
 pub(crate) fn number(id: &'static str, help: &'static str) -> Arg {
-    Arg::new(id).long(id).value_name("N").help(help).value_parser(value_parser!(u64).range(1..))
+    Arg::new(id).long(id).value_name("N").help(help).value_parser(units::parse_count)
 }
 
 /// A number of messages to show; 0 shows none.
 pub(crate) fn at_most(id: &'static str, help: &'static str) -> Arg {
-    number(id, help).value_parser(value_parser!(u64))
+    number(id, help).value_parser(units::parse_number)
 }
 
 /// Arguments of every command.

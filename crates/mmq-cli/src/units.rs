@@ -8,6 +8,19 @@ use std::time::Duration;
 /// Letters of a size, and the power of 1024 that each stands for.
 const PREFIXES: [(char, u32); 5] = [('k', 1), ('m', 2), ('g', 3), ('t', 4), ('p', 5)];
 
+/// A number of messages or the like.
+pub(crate) fn parse_number(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| "write a number without a unit, such as 1000".to_owned())
+}
+
+/// The same, from 1 on.
+pub(crate) fn parse_count(text: &str) -> Result<u64, String> {
+    match parse_number(text)? {
+        0 => Err("the least is 1".to_owned()),
+        count => Ok(count),
+    }
+}
+
 /// Reads `4096`, `64K`, `64KiB` (1024 bytes each) and `64kB` (1000 each).
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     let advice = || format!("{text:?} is not a size: write 65536, 64K or 64KiB (of 1024), or 64kB");
@@ -131,6 +144,15 @@ mod tests {
             [size(0), size(1023), size(1024), size(3 << 19)],
             ["0 B", "1023 B", "1.0 KiB", "1.5 MiB"]
         );
+    }
+
+    #[test]
+    fn numbers_are_read() {
+        assert_eq!((parse_number("0"), parse_count("7")), (Ok(0), Ok(7)));
+        for text in ["", "x", "-1", "1 K", "99999999999999999999999"] {
+            assert!(parse_count(text).unwrap_err().contains("such as 1000"), "{text}");
+        }
+        assert_eq!(parse_count("0").unwrap_err(), "the least is 1");
     }
 
     #[test]

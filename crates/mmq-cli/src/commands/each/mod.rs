@@ -89,7 +89,7 @@ pub(crate) fn command() -> Command {
                 .help("The command and its arguments"),
         )
         .arg(arguments::number("jobs", "How many commands run at the same time [default: 1]").short('j'))
-        .arg(retries.value_parser(value_parser!(u64)))
+        .arg(retries.value_parser(units::parse_number))
         .arg(
             arguments::path("dead", "DIR2").long("dead").help(
                 "The queue for messages that failed too often; if it is missing, it is made with the permission bits of DIR, not with its group",

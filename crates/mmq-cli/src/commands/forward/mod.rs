@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::builder::PossibleValuesParser;
-use clap::{Arg, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgMatches, Command};
 use mmq::Queue;
 use mmq::forward::{
     Destination, ForwardEnd, ForwardOptions, Forwarder, Halt, IfForgotten, OnRefused, TellGaps,
@@ -70,7 +70,7 @@ pub(crate) fn command() -> Command {
         .arg(text("name", "NAME", "The queue's name on the far side [default: the name of its directory]"))
         .arg(
             arguments::at_most("keep", "Keep the newest N messages that the far side has [default: 10000]")
-                .value_parser(value_parser!(u64)),
+                .value_parser(crate::units::parse_number),
         )
         .arg(arguments::size("keep-bytes", "Keep at most SIZE bytes of them [default: 64M]"))
         .arg(

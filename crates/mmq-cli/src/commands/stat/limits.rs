@@ -17,7 +17,7 @@ pub(super) fn arguments(stat: Command) -> Command {
     stat.next_help_heading(HEADING)
         .arg(
             limit("max-lag", "N", "The most messages that may wait for a consumer")
-                .value_parser(clap::value_parser!(u64)),
+                .value_parser(units::parse_number),
         )
         .arg(
             limit("max-age", "DURATION", "The greatest age of the oldest of them")
