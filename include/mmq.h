@@ -1635,7 +1635,7 @@ mmq_status mmq_delivery_ack(struct mmq_delivery *delivery);
 
 /**
  * Acknowledges many deliveries in one step (see mmq_delivery_ack), and frees all of them, whatever
- * it returns. A process that dies meanwhile has acknowledged all of a consumer's or none.
+ * it returns. When the process dies meanwhile, some of the messages may come again.
  *
  * @param deliveries An array of count deliveries, each once. May be NULL when count is 0.
  * @param count The number of deliveries.

@@ -108,8 +108,8 @@ impl Delivery {
         }
     }
 
-    /// Acknowledges many deliveries in one step: quicker than one by one, and a process that dies
-    /// meanwhile has acknowledged all of a consumer's or none.
+    /// Acknowledges many deliveries in one step, which is quicker than one by one. When the process
+    /// dies meanwhile, some of them may come again.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

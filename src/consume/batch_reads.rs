@@ -1,6 +1,6 @@
 //! A batch: many messages under one lock, and one place stored after the last one.
 //!
-//! A process that dies within the call gets all of them again.
+//! A process that dies before that store gets all of them again.
 
 use crate::commit::Core;
 use crate::consume::consumer_state::{ConsumerState, LockedState, Offered};
@@ -29,7 +29,9 @@ impl<S: Storage> ConsumerState<S> {
         let existing =
             core.check_readable().and_then(|()| self.existing(self.locked.lock(), Some(if_gone)));
         match existing {
-            Ok(locked) if locked.special => self.take_slowly(locked, core, max, delivery),
+            Ok(locked) if locked.special => {
+                self.batch_slowly(locked, core, max, TAKE, delivery, |_, _| ())
+            }
             Ok(locked) => self.take_quickly(locked, core, max, check, delivery),
             Err(error) => Step::of(Err(error.into())),
         }
@@ -60,59 +62,50 @@ impl<S: Storage> ConsumerState<S> {
         Step { outcome, crossed: locked.cursor.take_crossed(), moved: taken != 0 }
     }
 
+    /// Delivers up to `max` messages, to be acknowledged later, and passes each to `received`.
+    pub(crate) fn receive_batch<D: Deliver<S>>(
+        &self,
+        core: &Core<S>,
+        max: usize,
+        delivery: D,
+        received: impl FnMut(D::Delivered, DeliveryToken),
+        if_gone: &dyn BeginsDefault,
+    ) -> Step<usize> {
+        let existing =
+            core.check_readable().and_then(|()| self.existing(self.locked.lock(), Some(if_gone)));
+        match existing {
+            Ok(mut locked) => {
+                self.ledger(&mut locked);
+                self.batch_slowly(locked, core, max, RECEIVE, delivery, received)
+            }
+            Err(error) => Step::of(Err(error.into())),
+        }
+    }
+
     #[cold]
-    fn take_slowly<D: Deliver<S>>(
+    fn batch_slowly<D: Deliver<S>>(
         &self,
         mut locked: MutexGuard<'_, LockedState<S>>,
         core: &Core<S>,
         max: usize,
+        how: [Read; 2],
         mut delivery: D,
+        mut delivered: impl FnMut(D::Delivered, DeliveryToken),
     ) -> Step<usize> {
         let begun = match locked.begin_slow(core, self) {
             Ok(begun) => begun,
             Err(error) => return Step::of(Err(error.into())),
         };
-        let (outcome, taken) = up_to(max, &mut locked, TAKE, |locked, what| {
-            let mut none = DeliveryToken::default();
-            let clock = begun.clock;
-            let found =
-                locked.deliver_next(core, what, Lane::Oldest, &mut delivery, clock, &mut none);
-            Ok(found?.is_some())
-        });
-        let crossed = self.end_slow(&mut locked, core, begun, Done::of(&outcome, taken));
-        Step { outcome, crossed, moved: taken != 0 }
-    }
-
-    /// Delivers up to `max` messages, to be acknowledged later, and puts them into `received`.
-    pub(crate) fn receive_batch<D: Deliver<S>>(
-        &self,
-        core: &Core<S>,
-        max: usize,
-        mut delivery: D,
-        received: &mut Vec<(D::Delivered, DeliveryToken)>,
-        if_gone: &dyn BeginsDefault,
-    ) -> Step<usize> {
-        let begun = core
-            .check_readable()
-            .and_then(|()| self.existing(self.locked.lock(), Some(if_gone)))
-            .and_then(|mut locked| {
-                self.ledger(&mut locked);
-                let begun = locked.begin_slow(core, self)?;
-                Ok((locked, begun))
-            });
-        let (mut locked, begun) = match begun {
-            Ok(begun) => begun,
-            Err(error) => return Step::of(Err(error.into())),
-        };
-        let (outcome, _) = up_to(max, &mut locked, RECEIVE, |locked, what| {
+        let clock = begun.clock;
+        let (outcome, count) = up_to(max, &mut locked, how, |locked, what| {
             let mut handed = DeliveryToken::default();
-            let clock = begun.clock;
             let found =
                 locked.deliver_next(core, what, Lane::Oldest, &mut delivery, clock, &mut handed);
-            Ok(found?.map(|delivered| received.push((delivered, handed))).is_some())
+            Ok(found?.map(|message| delivered(message, handed)).is_some())
         });
-        let crossed = self.end_slow(&mut locked, core, begun, Done::of(&outcome, 0));
-        Step { outcome, crossed, moved: false }
+        let taken = if how == TAKE { count } else { 0 };
+        let crossed = self.end_slow(&mut locked, core, begun, Done::of(&outcome, taken));
+        Step { outcome, crossed, moved: taken != 0 }
     }
 }
 

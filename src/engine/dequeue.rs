@@ -174,7 +174,8 @@ impl<S: Storage> Engine<S> {
     ) -> Result<Vec<(D::Delivered, DeliveryToken)>> {
         let _events = events::at_end();
         let mut received = Vec::new();
-        let step = consumer.receive_batch(&self.core, max, delivery, &mut received, self);
+        let receive = |message, handed| received.push((message, handed));
+        let step = consumer.receive_batch(&self.core, max, delivery, receive, self);
         self.received(consumer, step, DeliveryToken::default())?;
         Ok(received)
     }

@@ -126,7 +126,7 @@ pub unsafe extern "C" fn mmq_delivery_ack(delivery: *mut mmq_delivery) -> mmq_st
 }
 
 /// Acknowledges many deliveries in one step (see mmq_delivery_ack), and frees all of them, whatever
-/// it returns. A process that dies meanwhile has acknowledged all of a consumer's or none.
+/// it returns. When the process dies meanwhile, some of the messages may come again.
 ///
 /// @param deliveries An array of count deliveries, each once. May be NULL when count is 0.
 /// @param count The number of deliveries.

@@ -43,8 +43,9 @@ impl Queue {
         reading::next_waiting(&self.engine, self.engine.default_consumer()?, timeout)
     }
 
-    /// Takes up to `max` messages, without waiting for more to arrive: quicker than one by one. A
-    /// process that dies within the call gets all of them again. Where another thread waits for the
+    /// Takes up to `max` messages, without waiting for more to arrive: quicker than one by one. The
+    /// call stores the consumer's place once, at its end: a process that dies before gets all of
+    /// them again. Where another thread waits for the
     /// consumer, the call may return fewer messages than there are.
     ///
     /// ```

@@ -26,6 +26,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
         let (_, text) = pages.first().ok_or_else(|| Failure::usage("there is no manual"))?;
         return Ok(super::print(text));
     };
+    fs::create_dir_all(dir).map_err(|error| Failure::io(dir.display(), &error))?;
     for (name, text) in pages {
         let path = dir.join(name);
         fs::write(&path, text).map_err(|error| Failure::io(path.display(), &error))?;

@@ -9,8 +9,9 @@ use crate::run::{ends, mmq};
 /// All pages, as `mmq man DIR` writes them.
 fn pages() -> BTreeMap<String, String> {
     let dir = crate::support::tempdir().unwrap();
-    ends(mmq([Path::new("man"), dir.path()]), 0);
-    let listed = fs::read_dir(dir.path()).unwrap().map(Result::unwrap);
+    let made = dir.path().join("share/man1");
+    ends(mmq([Path::new("man"), &made]), 0);
+    let listed = fs::read_dir(made).unwrap().map(Result::unwrap);
     let page = |listed: fs::DirEntry| {
         let text = fs::read_to_string(listed.path()).unwrap();
         (listed.file_name().into_string().unwrap(), text)
