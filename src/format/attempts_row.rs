@@ -7,7 +7,7 @@ use byteorder::{ByteOrder, LittleEndian};
 
 use super::consumer_row::{put_short, take_short};
 use super::*;
-use crate::memory::checksum::crc32c;
+use crate::memory::checksum::checksum;
 
 pub(crate) const ATTEMPTS_SLOT_LEN: usize = SECTOR / 2;
 pub(crate) const ATTEMPTS_ROW_LEN: usize = 2 * ATTEMPTS_SLOT_LEN;
@@ -27,7 +27,7 @@ pub(crate) mod attempts_at {
     pub(crate) const ATTEMPTS_FROM: usize = 16;
     pub(crate) const ATTEMPTS_OWNER: usize = 24;
     pub(crate) const ATTEMPTS_LEN: usize = 28;
-    pub(crate) const ATTEMPTS_CRC: usize = 32;
+    pub(crate) const ATTEMPTS_SUM: usize = 32;
     pub(crate) const ATTEMPTS_COUNTS: usize = 36;
 }
 
@@ -77,8 +77,8 @@ impl Attempts {
         LittleEndian::write_u32(&mut bytes[at::ATTEMPTS_OWNER..], self.owner);
         let counts_len = (len - at::ATTEMPTS_COUNTS) as u32;
         LittleEndian::write_u32(&mut bytes[at::ATTEMPTS_LEN..], counts_len);
-        let crc = Attempts::crc(bytes, len, seed);
-        LittleEndian::write_u32(&mut bytes[at::ATTEMPTS_CRC..], crc);
+        let sum = Attempts::sum(bytes, len, seed);
+        LittleEndian::write_u32(&mut bytes[at::ATTEMPTS_SUM..], sum);
         holds!(
             Attempts::decode(bytes, self.owner, seed).is_some_and(|read| {
                 (read.number, read.below) == (self.number, self.below)
@@ -101,8 +101,8 @@ impl Attempts {
         {
             return None;
         }
-        let crc = LittleEndian::read_u32(&bytes[at::ATTEMPTS_CRC..]);
-        if crc != Attempts::crc(bytes, len, seed) {
+        let sum = LittleEndian::read_u32(&bytes[at::ATTEMPTS_SUM..]);
+        if sum != Attempts::sum(bytes, len, seed) {
             return None;
         }
         let u64_at = |offset: usize| LittleEndian::read_u64(&bytes[offset..]);
@@ -139,8 +139,8 @@ impl Attempts {
         self.below = 0;
     }
 
-    fn crc(bytes: &[u8], len: usize, seed: u32) -> u32 {
-        let head = crc32c(seed, &bytes[..attempts_at::ATTEMPTS_CRC]);
-        !crc32c(head, &bytes[attempts_at::ATTEMPTS_COUNTS..len])
+    fn sum(bytes: &[u8], len: usize, seed: u32) -> u32 {
+        let head = checksum(seed, &bytes[..attempts_at::ATTEMPTS_SUM]);
+        checksum(head, &bytes[attempts_at::ATTEMPTS_COUNTS..len])
     }
 }

@@ -4,7 +4,7 @@ use byteorder::{ByteOrder, LittleEndian};
 
 use super::*;
 use super::{NumberRange, Spot};
-use crate::memory::checksum::{crc32c, crc32c_words};
+use crate::memory::checksum::{checksum, checksum_words};
 
 pub(crate) const NAME_ROW_LEN: usize = 256;
 /// Length of a pair of places, and of a copy.
@@ -29,7 +29,7 @@ pub(crate) mod place_at {
     pub(crate) const PLACE_NUMBER: usize = 0;
     pub(crate) const PLACE_POSITION: usize = 8;
     pub(crate) const PLACE_SEQ: usize = 16;
-    pub(crate) const PLACE_CRC: usize = 24;
+    pub(crate) const PLACE_SUM: usize = 24;
     pub(crate) const PLACE_NAME: usize = 28;
 }
 
@@ -39,7 +39,7 @@ pub(crate) mod acks_at {
     pub(crate) const ACKS_FROM: usize = 8;
     pub(crate) const ACKS_OWNER: usize = 16;
     pub(crate) const ACKS_LEN: usize = 20;
-    pub(crate) const ACKS_CRC: usize = 24;
+    pub(crate) const ACKS_SUM: usize = 24;
     pub(crate) const ACKS_RANGES: usize = 28;
 }
 
@@ -120,36 +120,36 @@ impl Place {
             position: LittleEndian::read_u64(&bytes[place_at::PLACE_POSITION..]),
             seq: LittleEndian::read_u64(&bytes[place_at::PLACE_SEQ..]),
         };
-        let crc = LittleEndian::read_u32(&bytes[place_at::PLACE_CRC..]);
-        let holds = crc == place.crc(seed);
+        let sum = LittleEndian::read_u32(&bytes[place_at::PLACE_SUM..]);
+        let holds = sum == place.sum(seed);
         (holds && (place.is_sound() || place.is_removed() && place.number < LIMIT)).then_some(place)
     }
 
     /// Encodes the place.
     pub(crate) fn encode(&self, seed: u32) -> [u8; place_at::PLACE_NAME] {
         let mut bytes = [0; place_at::PLACE_NAME];
-        LittleEndian::write_u64_into(&self.words(), &mut bytes[..place_at::PLACE_CRC]);
-        LittleEndian::write_u32(&mut bytes[place_at::PLACE_CRC..], self.crc(seed));
+        LittleEndian::write_u64_into(&self.words(), &mut bytes[..place_at::PLACE_SUM]);
+        LittleEndian::write_u32(&mut bytes[place_at::PLACE_SUM..], self.sum(seed));
         bytes
     }
 
     /// The state from which a place's checksum starts: a place of another queue or another consumer
     /// does not validate.
     pub(crate) fn seed(queue_id: &[u8; 16], name: &[u8]) -> u32 {
-        crc32c(crc32c(u32::MAX, queue_id), name)
+        checksum(checksum(0, queue_id), name)
     }
 
     /// The words of the stored place; the checksum follows them.
     #[inline]
     pub(crate) fn words(&self) -> [u64; 3] {
         const { assert!(place_at::PLACE_NUMBER == 0 && place_at::PLACE_POSITION == 8) };
-        const { assert!(place_at::PLACE_SEQ == 16 && place_at::PLACE_CRC == 24) };
+        const { assert!(place_at::PLACE_SEQ == 16 && place_at::PLACE_SUM == 24) };
         [self.number, self.position, self.seq]
     }
 
     #[inline]
-    pub(crate) fn crc(&self, seed: u32) -> u32 {
-        !crc32c_words(seed, self.words())
+    pub(crate) fn sum(&self, seed: u32) -> u32 {
+        checksum_words(seed, self.words())
     }
 
     /// Whether every number in the place is possible.
@@ -205,8 +205,8 @@ impl Acks {
         LittleEndian::write_u64(&mut bytes[at::ACKS_FROM..], bounds.map_or(0, |(from, _)| from));
         LittleEndian::write_u32(&mut bytes[at::ACKS_OWNER..], owner);
         LittleEndian::write_u32(&mut bytes[at::ACKS_LEN..], (len - at::ACKS_RANGES) as u32);
-        let crc = Acks::crc(bytes, len, seed);
-        LittleEndian::write_u32(&mut bytes[at::ACKS_CRC..], crc);
+        let sum = Acks::sum(bytes, len, seed);
+        LittleEndian::write_u32(&mut bytes[at::ACKS_SUM..], sum);
         holds!(
             Acks::decode(bytes, owner, seed).is_some_and(|read| {
                 let end = read.ranges.last().map(|range| range.last + 1);
@@ -246,7 +246,7 @@ impl Acks {
         if len > ACKS_SLOT_LEN || LittleEndian::read_u32(&bytes[at::ACKS_OWNER..]) != owner {
             return None;
         }
-        let holds = LittleEndian::read_u32(&bytes[at::ACKS_CRC..]) == Acks::crc(bytes, len, seed);
+        let holds = LittleEndian::read_u32(&bytes[at::ACKS_SUM..]) == Acks::sum(bytes, len, seed);
         if !holds {
             return None;
         }
@@ -263,8 +263,8 @@ impl Acks {
         (number < LIMIT).then_some(Acks { number, owner, ranges })
     }
 
-    fn crc(bytes: &[u8], len: usize, seed: u32) -> u32 {
-        !crc32c(crc32c(seed, &bytes[..acks_at::ACKS_CRC]), &bytes[acks_at::ACKS_RANGES..len])
+    fn sum(bytes: &[u8], len: usize, seed: u32) -> u32 {
+        checksum(checksum(seed, &bytes[..acks_at::ACKS_SUM]), &bytes[acks_at::ACKS_RANGES..len])
     }
 }
 

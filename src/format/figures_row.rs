@@ -4,7 +4,7 @@
 use byteorder::{ByteOrder, LittleEndian};
 
 use super::{index_at, live_at};
-use crate::memory::checksum::crc32c;
+use crate::memory::checksum::checksum;
 
 /// Offsets in a copy of the figures, in bytes.
 pub(crate) mod figures_at {
@@ -23,7 +23,7 @@ pub(crate) mod figures_at {
     pub(crate) const LIBRARY: usize = 240;
     pub(crate) const ERROR_TEXT: usize = 256;
     pub(crate) const DROPPED: usize = 320;
-    pub(crate) const FIGURES_CRC: usize = 508;
+    pub(crate) const FIGURES_SUM: usize = 508;
 }
 /// Length of one of the two copies in bytes: a sector.
 pub(crate) const FIGURES_LEN: usize = 512;
@@ -54,15 +54,15 @@ macro_rules! figures {
                 $(LittleEndian::write_u64(&mut bytes[figures_at::$at..], self.$field);)+
                 bytes[figures_at::LIBRARY..][..16].copy_from_slice(&self.library);
                 bytes[figures_at::ERROR_TEXT..][..64].copy_from_slice(&self.error_text);
-                let crc = crc(&bytes, queue_id);
-                LittleEndian::write_u32(&mut bytes[figures_at::FIGURES_CRC..], crc);
+                let sum = sum(&bytes, queue_id);
+                LittleEndian::write_u32(&mut bytes[figures_at::FIGURES_SUM..], sum);
                 bytes
             }
 
             pub(crate) fn decode_copy(bytes: &[u8], queue_id: &[u8; 16]) -> Option<Figures> {
                 let bytes = bytes.get(..FIGURES_LEN)?;
-                let holds = LittleEndian::read_u32(&bytes[figures_at::FIGURES_CRC..]);
-                if holds != crc(bytes, queue_id) {
+                let holds = LittleEndian::read_u32(&bytes[figures_at::FIGURES_SUM..]);
+                if holds != sum(bytes, queue_id) {
                     return None;
                 }
                 let mut figures = Figures::default();
@@ -130,6 +130,6 @@ pub(crate) fn padded<const N: usize>(text: &str) -> [u8; N] {
     bytes
 }
 
-fn crc(bytes: &[u8], queue_id: &[u8; 16]) -> u32 {
-    !crc32c(crc32c(u32::MAX, queue_id), &bytes[..figures_at::FIGURES_CRC])
+fn sum(bytes: &[u8], queue_id: &[u8; 16]) -> u32 {
+    checksum(checksum(0, queue_id), &bytes[..figures_at::FIGURES_SUM])
 }

@@ -3,8 +3,7 @@
 use byteorder::{ByteOrder, LittleEndian};
 
 use super::*;
-use crate::memory::before_zeros;
-use crate::memory::checksum::{crc32c, crc32c_words};
+use crate::memory::checksum::{checksum, checksum_words};
 
 /// What a fragment is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,16 +75,10 @@ pub(crate) struct Fragment {
 pub(crate) struct FragmentWords(pub(crate) u64, pub(crate) u64);
 
 impl FragmentWords {
-    /// The `FRAGMENT_CRC`.
+    /// The `FRAGMENT_SUM`: the checksum of header and payload.
     #[inline]
-    pub(crate) fn crc(self) -> u32 {
+    pub(crate) fn sum(self) -> u32 {
         self.0 as u32
-    }
-
-    /// The CRC state in which the checksum over header and payload must end.
-    #[inline]
-    pub(crate) fn payload_crc_state(self) -> u32 {
-        !self.crc()
     }
 
     #[inline]
@@ -140,19 +133,19 @@ impl Fragment {
         (self.seq & SEQ_MASK) | u64::from(kind) << SEQ_BITS
     }
 
-    /// The CRC state after the header words, from which the payload's checksum continues.
+    /// The checksum of the header words, seeded with the segment's `seed`.
     #[inline]
-    pub(crate) fn crc_state(&self, seed: u32, offset: u64) -> u32 {
-        header_crc_state(seed, offset, self.len, self.tag())
+    pub(crate) fn header_sum(&self, seed: u32, offset: u64) -> u32 {
+        header_sum(seed, offset, self.len, self.tag())
     }
 
-    /// The two words of the header. `payload_crc_state` is [`crc_state`](Self::crc_state) continued
-    /// over the payload.
+    /// The two words of the header. `header_sum` is [`Fragment::header_sum`], and `sum` what
+    /// [`with_payload`] makes of it and the payload.
     #[inline]
-    pub(crate) fn encode(&self, header_crc_state: u32, payload_crc_state: u32) -> FragmentWords {
+    pub(crate) fn encode(&self, header_sum: u32, sum: u32) -> FragmentWords {
         let words = FragmentWords(
-            u64::from(!payload_crc_state) | u64::from(self.len) << 32,
-            self.tag() | u64::from(fold(header_crc_state)) << 48,
+            u64::from(sum) | u64::from(self.len) << 32,
+            self.tag() | u64::from(fold(header_sum)) << 48,
         );
         holds!(
             Fragment::unchecked(words).is_some_and(|read| {
@@ -163,23 +156,19 @@ impl Fragment {
             }),
             "a header of a fragment that is written can be read: {self:?}"
         );
-        holds!(
-            Fragment::holds(words, payload_crc_state),
-            "a payload whose sum is stored is found to be whole: {words:?}"
-        );
         words
     }
 
-    /// The header in these words and its [`crc_state`](Self::crc_state). `None` when the header's
+    /// The header in these words and its [`header_sum`](Self::header_sum). `None` when the header's
     /// own check fails at this offset.
     #[inline]
     pub(crate) fn decode(words: FragmentWords, seed: u32, offset: u64) -> Option<(Fragment, u32)> {
         let (len, tag) = words.len_and_tag();
-        let crc_state = header_crc_state(seed, offset, len, tag);
-        if u64::from(fold(crc_state)) != words.1 >> 48 {
+        let header_sum = header_sum(seed, offset, len, tag);
+        if u64::from(fold(header_sum)) != words.1 >> 48 {
             return None;
         }
-        Some((Fragment::unchecked(words)?, crc_state))
+        Some((Fragment::unchecked(words)?, header_sum))
     }
 
     /// The header in these words, if it is well-formed. Does not verify its check, which needs the
@@ -203,27 +192,23 @@ impl Fragment {
         })
     }
 
-    /// The seed under which a fragment with these words at `offset` validates, computed by running
-    /// its checksum backwards. `payload_sum` is the payload's CRC state from zero on, `chain` the
-    /// checksum of the fragment before in the same record. `None` when the header's own check
-    /// fails, which one of 65,536 wrong seeds passes.
+    /// The seed under which a fragment with these words at `offset` validates. `payload` is the
+    /// payload's sum, `chain` the checksum of the fragment before in the same record. `None` when
+    /// the header's own check fails, which one of 65,536 wrong seeds passes.
     pub(crate) fn seed_of(
         words: FragmentWords,
         offset: u64,
         chain: u32,
-        payload_sum: u32,
+        payload: u64,
     ) -> Option<u32> {
-        let fragment = Fragment::unchecked(words)?;
         let (len, tag) = words.len_and_tag();
-        let summed = if fragment.kind.is_empty() { 0 } else { u64::from(len) };
-        let behind_header = before_zeros(words.payload_crc_state() ^ payload_sum, summed) ^ chain;
-        let unseeded = header_crc_state(0, offset, len, tag);
-        let seed = before_zeros(behind_header ^ unseeded, FRAGMENT_HEADER_LEN);
+        // The seed and each of the sums count by exclusive or.
+        let seed = with_payload(header_sum(words.sum() ^ chain, offset, len, tag), payload);
         Fragment::decode(words, seed, offset).map(|_| seed)
     }
 
     /// For the header of the record `seq` in one piece: the payload's length, the record's length,
-    /// and the [`crc_state`](Self::crc_state). `None` for any other header, also a dead letter's,
+    /// and the [`header_sum`](Self::header_sum). `None` for any other header, also a dead letter's,
     /// and when its own check fails at this offset.
     #[inline(always)]
     pub(crate) fn decode_whole(
@@ -239,19 +224,13 @@ impl Fragment {
             return None;
         }
         let (len, tag) = ((words.0 >> 32) as u32, words.1 & TAG);
-        let crc_state = header_crc_state(seed, offset, len, tag);
-        if u64::from(fold(crc_state)) != words.1 >> 48 {
+        let header_sum = header_sum(seed, offset, len, tag);
+        if u64::from(fold(header_sum)) != words.1 >> 48 {
             return None;
         }
         const { assert!(SEAL_BIT as u64 == SEAL_LEN) };
         let seal = tag >> SEQ_BITS & SEAL_LEN;
-        Some((len, fragment_len(u64::from(len)) + seal, crc_state))
-    }
-
-    /// Whether the header was written for the payload whose checksum ended in this CRC state.
-    #[inline]
-    pub(crate) fn holds(words: FragmentWords, payload_crc_state: u32) -> bool {
-        words.payload_crc_state() == payload_crc_state
+        Some((len, fragment_len(u64::from(len)) + seal, header_sum))
     }
 
     /// The number nearest to `near` with this fragment's low bits.
@@ -283,29 +262,36 @@ impl Fragment {
 pub(crate) struct Seal(u32);
 
 impl Seal {
-    pub(crate) const NEW: Seal = Seal(u32::MAX);
+    pub(crate) const NEW: Seal = Seal(0);
 
-    /// Adds the next fragment of the batch, given by its `FRAGMENT_CRC`.
+    /// Adds the next fragment of the batch, given by its `FRAGMENT_SUM`.
     #[inline]
-    pub(crate) fn add(&mut self, fragment_crc: u32) {
-        self.0 = crc32c(self.0, &fragment_crc.to_le_bytes());
+    pub(crate) fn add(&mut self, sum: u32) {
+        self.0 = checksum(self.0, &sum.to_le_bytes());
     }
 
     /// The word after the batch's last fragment.
     #[inline]
     pub(crate) fn word(self) -> u64 {
-        u64::from(!self.0)
+        u64::from(self.0)
     }
 }
 
 #[inline]
-fn header_crc_state(seed: u32, offset: u64, len: u32, tag: u64) -> u32 {
-    crc32c_words(seed, [offset << 32 | u64::from(len), tag])
+fn header_sum(seed: u32, offset: u64, len: u32, tag: u64) -> u32 {
+    checksum_words(0, [offset << 32 | u64::from(len), tag]) ^ seed
+}
+
+/// The checksum of a fragment whose header has the sum `header`, and whose payload the sum
+/// `payload`.
+#[inline]
+pub(crate) fn with_payload(header: u32, payload: u64) -> u32 {
+    header ^ payload as u32
 }
 
 #[inline]
-fn fold(crc_state: u32) -> u16 {
-    (crc_state ^ crc_state >> 16) as u16
+fn fold(sum: u32) -> u16 {
+    (sum ^ sum >> 16) as u16
 }
 
 /// The record's position in its batch, and whether it is a dead letter, which is in no batch.
@@ -367,6 +353,6 @@ pub(crate) fn filler_words(
     );
     let len = (to - from - FRAGMENT_HEADER_LEN) as u32;
     let header = Fragment { kind, len, ..Fragment::whole(seq, 0, Batch::default()) };
-    let crc_state = header.crc_state(segment.seed(), from - segment.base);
-    header.encode(crc_state, crc_state)
+    let header_sum = header.header_sum(segment.seed(), from - segment.base);
+    header.encode(header_sum, header_sum)
 }

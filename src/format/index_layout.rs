@@ -4,7 +4,7 @@ use byteorder::{ByteOrder, LittleEndian};
 
 use super::Spot;
 use super::*;
-use crate::memory::checksum::crc32c;
+use crate::memory::checksum::checksum;
 
 /// Offsets of the parts of the index file, in bytes.
 pub(crate) mod index_at {
@@ -40,7 +40,7 @@ mod header_at {
     pub(super) const VERSION: usize = 8;
     pub(super) const QUEUE_ID: usize = 16;
     pub(super) const CREATED: usize = 32;
-    pub(super) const INDEX_CRC: usize = 60;
+    pub(super) const INDEX_SUM: usize = 60;
 }
 pub(crate) const INDEX_HEADER_LEN: usize = 64;
 
@@ -58,7 +58,7 @@ mod checkpoint_at {
     pub(super) const DURABLE_GAP: usize = 72;
     pub(super) const DURABLE_RESERVED: usize = 120;
     pub(super) const RETAINED_FROM: usize = 128;
-    pub(super) const CHECKPOINT_CRC: usize = 188;
+    pub(super) const CHECKPOINT_SUM: usize = 188;
 }
 pub(crate) const CHECKPOINT_LEN: usize = 192;
 
@@ -91,7 +91,7 @@ pub(crate) mod run_at {
     pub(crate) const RUN_NEXT_SEQ: usize = 88;
     pub(crate) const RUN_NEXT_GAP: usize = 96;
     pub(crate) const RUN_NEXT_RESERVED: usize = 104;
-    pub(crate) const RUN_CRC: usize = 124;
+    pub(crate) const RUN_SUM: usize = 124;
 }
 pub(crate) const RUN_LEN: usize = 128;
 /// Bits of `RUN_FLAGS`.
@@ -127,8 +127,8 @@ pub(crate) fn encode_index_header(
     LittleEndian::write_u32(&mut bytes[header_at::VERSION..], version as u32);
     bytes[header_at::QUEUE_ID..header_at::QUEUE_ID + 16].copy_from_slice(queue_id);
     LittleEndian::write_u64(&mut bytes[header_at::CREATED..], created);
-    let crc = !crc32c(u32::MAX, &bytes[..header_at::INDEX_CRC]);
-    LittleEndian::write_u32(&mut bytes[header_at::INDEX_CRC..], crc);
+    let sum = checksum(0, &bytes[..header_at::INDEX_SUM]);
+    LittleEndian::write_u32(&mut bytes[header_at::INDEX_SUM..], sum);
     holds!(
         decode_index_header(&bytes) == Ok(*queue_id),
         "a header of the index that is written can be read, as version {version:?}"
@@ -162,8 +162,8 @@ pub(crate) fn index_version(bytes: &[u8], queue_id: &[u8; 16]) -> Version {
 /// The queue's id in a valid index header.
 pub(crate) fn decode_index_header(bytes: &[u8]) -> Result<[u8; 16], Invalid> {
     let bytes = bytes.get(..INDEX_HEADER_LEN).ok_or(Invalid::Damaged)?;
-    let crc = !crc32c(u32::MAX, &bytes[..header_at::INDEX_CRC]);
-    let holds = LittleEndian::read_u32(&bytes[header_at::INDEX_CRC..]) == crc;
+    let sum = checksum(0, &bytes[..header_at::INDEX_SUM]);
+    let holds = LittleEndian::read_u32(&bytes[header_at::INDEX_SUM..]) == sum;
     if LittleEndian::read_u64(&bytes[header_at::INDEX_MAGIC..]) != INDEX_MAGIC || !holds {
         return Err(Invalid::Damaged);
     }
@@ -253,8 +253,8 @@ impl Checkpoint {
         }
         LittleEndian::write_u32(&mut bytes[at::CLEAN..], u32::from(self.clean));
         LittleEndian::write_u32(&mut bytes[at::DURABLE_CAUSE..], self.missing.cause.into());
-        let crc = !crc32c(crc32c(u32::MAX, queue_id), &bytes[..at::CHECKPOINT_CRC]);
-        LittleEndian::write_u32(&mut bytes[at::CHECKPOINT_CRC..], crc);
+        let sum = checksum(checksum(0, queue_id), &bytes[..at::CHECKPOINT_SUM]);
+        LittleEndian::write_u32(&mut bytes[at::CHECKPOINT_SUM..], sum);
         holds!(
             Checkpoint::decode(&bytes, queue_id).is_none_or(|read| read == *self),
             "a checkpoint that is written is read as it was, if a queue can have it: {self:?}"
@@ -265,8 +265,8 @@ impl Checkpoint {
     pub(crate) fn decode(bytes: &[u8], queue_id: &[u8; 16]) -> Option<Checkpoint> {
         use checkpoint_at as at;
         let bytes = bytes.get(..CHECKPOINT_LEN)?;
-        let crc = !crc32c(crc32c(u32::MAX, queue_id), &bytes[..at::CHECKPOINT_CRC]);
-        let holds = LittleEndian::read_u32(&bytes[at::CHECKPOINT_CRC..]) == crc;
+        let sum = checksum(checksum(0, queue_id), &bytes[..at::CHECKPOINT_SUM]);
+        let holds = LittleEndian::read_u32(&bytes[at::CHECKPOINT_SUM..]) == sum;
         if !holds {
             return None;
         }
@@ -374,8 +374,8 @@ impl Extent {
         LittleEndian::write_u32(&mut bytes, self.kind.number());
         LittleEndian::write_u32(&mut bytes[4..], self.offset);
         LittleEndian::write_u32(&mut bytes[8..], self.rows);
-        let crc = !crc32c(crc32c(u32::MAX, queue_id), &bytes[..12]);
-        LittleEndian::write_u32(&mut bytes[12..], crc);
+        let sum = checksum(checksum(0, queue_id), &bytes[..12]);
+        LittleEndian::write_u32(&mut bytes[12..], sum);
         holds!(
             Extent::decode(&bytes, queue_id).is_none_or(|read| read == *self),
             "a row of an extent that is written is read as it was: {self:?}"
@@ -386,8 +386,8 @@ impl Extent {
     pub(crate) fn decode(bytes: &[u8], queue_id: &[u8; 16]) -> Option<Extent> {
         let bytes = bytes.get(..EXTENT_ROW_LEN)?;
         let kind = ExtentKind::from_number(LittleEndian::read_u32(bytes))?;
-        let crc = !crc32c(crc32c(u32::MAX, queue_id), &bytes[..12]);
-        if LittleEndian::read_u32(&bytes[12..]) != crc {
+        let sum = checksum(checksum(0, queue_id), &bytes[..12]);
+        if LittleEndian::read_u32(&bytes[12..]) != sum {
             return None;
         }
         Some(Extent {

@@ -3,7 +3,7 @@
 use byteorder::{ByteOrder, LittleEndian};
 
 use super::*;
-use crate::memory::checksum::{crc32c, crc32c_words};
+use crate::memory::checksum::{checksum, checksum_words};
 
 /// Offsets in a segment header.
 mod segment_at {
@@ -24,7 +24,7 @@ mod segment_at {
     pub(super) const RESERVED: usize = 104;
     pub(super) const RETAINED_FROM: usize = 112;
     pub(super) const SPAN: usize = 120;
-    pub(super) const HEADER_CRC: usize = 124;
+    pub(super) const HEADER_SUM: usize = 124;
 }
 
 /// Whether a segment holds messages or waits for its next use.
@@ -122,25 +122,23 @@ impl SegmentHeader {
         SegmentHeader { missing: row.missing, ..self }
     }
 
-    /// The CRC state from which every fragment of this segment starts.
+    /// What seeds the checksum of every fragment of this segment.
     pub(crate) fn seed(&self) -> u32 {
         if planted!(ChecksumNotSeeded) {
             return 0;
         }
-        crc32c_words(self.state_before_salt(), [u64::from(self.salt)])
+        self.unsalted_seed() ^ self.salt
     }
 
-    /// The CRC state of all that seeds the checksums except the salt.
-    fn state_before_salt(&self) -> u32 {
-        crc32c_words(crc32c(u32::MAX, &self.queue_id), [self.life, self.base])
+    fn unsalted_seed(&self) -> u32 {
+        checksum_words(checksum(0, &self.queue_id), [self.life, self.base])
     }
 
     /// The header of a copy of this segment in the queue `queue_id`: its salt makes the seed the
-    /// same, so that every fragment validates there unchanged. A CRC state and the next four bytes
-    /// count only by their exclusive or, so there is exactly one such salt.
+    /// same, so that every fragment validates there unchanged.
     pub(crate) fn copied_to(self, queue_id: [u8; 16]) -> SegmentHeader {
         let copy = SegmentHeader { queue_id, ..self };
-        let salt = self.salt ^ self.state_before_salt() ^ copy.state_before_salt();
+        let salt = self.salt ^ self.unsalted_seed() ^ copy.unsalted_seed();
         let copy = SegmentHeader { salt, ..copy };
         holds!(copy.seed() == self.seed(), "a copy has the checksums of the segment {self:?}");
         copy
@@ -174,8 +172,8 @@ impl SegmentHeader {
         let span = u32::try_from(self.until.saturating_sub(self.created)).unwrap_or(0);
         LittleEndian::write_u32(&mut bytes[at::SPAN..], span);
         LittleEndian::write_u32(&mut bytes[at::SALT..], self.salt);
-        let crc = !crc32c(u32::MAX, &bytes[..at::HEADER_CRC]);
-        LittleEndian::write_u32(&mut bytes[at::HEADER_CRC..], crc);
+        let sum = checksum(0, &bytes[..at::HEADER_SUM]);
+        LittleEndian::write_u32(&mut bytes[at::HEADER_SUM..], sum);
         holds!(
             SegmentHeader::decode(&bytes).is_ok_and(|read| read.begins_as(self)),
             "a header of a segment that is written can be read: {self:?}"
@@ -189,8 +187,8 @@ impl SegmentHeader {
     ) -> Result<SegmentHeader, Invalid> {
         use segment_at as at;
         let u64_at = |offset: usize| LittleEndian::read_u64(&bytes[offset..]);
-        let crc = !crc32c(u32::MAX, &bytes[..at::HEADER_CRC]);
-        let holds = LittleEndian::read_u32(&bytes[at::HEADER_CRC..]) == crc;
+        let sum = checksum(0, &bytes[..at::HEADER_SUM]);
+        let holds = LittleEndian::read_u32(&bytes[at::HEADER_SUM..]) == sum;
         if u64_at(at::SEGMENT_MAGIC) != SEGMENT_MAGIC || !holds {
             return Err(Invalid::Damaged);
         }

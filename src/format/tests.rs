@@ -4,7 +4,7 @@ mod rows;
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::memory::checksum::crc32c;
+use crate::memory::checksum::{self, checksum, checksum_words};
 use byteorder::{ByteOrder, LittleEndian};
 
 const TABLES: &str = include_str!("../../docs/format.md");
@@ -168,7 +168,7 @@ fn the_bytes_of_version_1_are_these() {
             + "efbeadde"
     );
     assert_eq!(hex(&bytes[120..124]), "e2040000");
-    assert_eq!(hex(&bytes[124..]), "47f76789");
+    assert_eq!(hex(&bytes[124..]), "a275216f");
     let fragment = Fragment {
         kind: Kind::Whole,
         more: true,
@@ -178,11 +178,12 @@ fn the_bytes_of_version_1_are_these() {
         len: 5,
         seq: 1001,
     };
-    let crc_state = fragment.crc_state(header().seed(), 64);
-    let words = fragment.encode(crc_state, crc32c(crc_state, b"hello"));
+    let header_sum = fragment.header_sum(header().seed(), 64);
+    let sum = with_payload(header_sum, checksum::sum(0, b"hello"));
+    let words = fragment.encode(header_sum, sum);
     assert_eq!(
         hex(&[words.0.to_le_bytes(), words.1.to_le_bytes()].concat()),
-        "b295084105000000e90300000011be55"
+        "84aa370005000000e903000000112c2a"
     );
     let checkpoint = Checkpoint {
         number: 3,
@@ -197,10 +198,13 @@ fn the_bytes_of_version_1_are_these() {
         missing: MissingBefore::default(),
         retained_from: 0,
     };
-    assert_eq!(hex(&checkpoint.encode(b"0123456789abcdef")[188..]), "59628c93");
-    assert_eq!(hex(&encode_index_header(b"0123456789abcdef", 9, Version::Plain)[60..]), "ca7043ce");
     let place = Place { number: 1, position: 2, seq: 3 };
-    assert_eq!(place.crc(Place::seed(b"0123456789abcdef", b"name")), 3862002928);
+    let sums = [
+        hex(&checkpoint.encode(b"0123456789abcdef")[188..]),
+        hex(&encode_index_header(b"0123456789abcdef", 9, Version::Plain)[60..]),
+        hex(&place.sum(Place::seed(b"0123456789abcdef", b"name")).to_le_bytes()),
+    ];
+    assert_eq!(sums, ["7d80329c", "ea8d30dd", "44936a58"]);
 }
 
 #[test]
@@ -215,10 +219,10 @@ fn what_is_encoded_is_decoded() {
         len: 123,
         seq: fragment::SEQ_MASK,
     };
-    let crc_state = fragment.crc_state(99, 4096);
-    let words = fragment.encode(crc_state, crc_state);
-    assert_eq!(Fragment::decode(words, 99, 4096), Some((fragment, crc_state)));
-    assert!(Fragment::holds(words, crc_state));
+    let header_sum = fragment.header_sum(99, 4096);
+    let words = fragment.encode(header_sum, 7);
+    assert_eq!(Fragment::decode(words, 99, 4096), Some((fragment, header_sum)));
+    assert_eq!(words.sum(), 7);
     assert_eq!(fragment.seq_from(fragment::SEQ_MASK - 3), fragment::SEQ_MASK);
     assert_eq!(
         Fragment { seq: 2, ..fragment }.seq_from(fragment::SEQ_MASK),
@@ -255,10 +259,10 @@ fn what_is_encoded_is_decoded() {
 fn reserved_bytes_that_are_not_zero_are_no_damage() {
     let id = [7; 16];
     let sum = |bytes: &mut [u8], seed: u32| {
-        let (covered, crc) = bytes.split_at_mut(bytes.len() - 4);
-        LittleEndian::write_u32(crc, !crc32c(seed, covered));
+        let (covered, sum) = bytes.split_at_mut(bytes.len() - 4);
+        LittleEndian::write_u32(sum, checksum(seed, covered));
     };
-    let of_queue = crc32c(u32::MAX, &id);
+    let of_queue = checksum(0, &id);
     let checkpoint = Checkpoint { number: 3, position: 8, seq: 6, ..Checkpoint::default() };
     let mut bytes = checkpoint.encode(&id);
     bytes[80..120].fill(0xee);
@@ -268,12 +272,12 @@ fn reserved_bytes_that_are_not_zero_are_no_damage() {
     let mut bytes = header().encode();
     bytes[14..16].fill(0xee);
     bytes[92..96].fill(0xee);
-    sum(&mut bytes, u32::MAX);
+    sum(&mut bytes, 0);
     assert_eq!(SegmentHeader::decode(&bytes), Ok(header()));
     let mut bytes = encode_index_header(&id, 9, Version::Plain);
     bytes[12..16].fill(0xee);
     bytes[40..60].fill(0xee);
-    sum(&mut bytes, u32::MAX);
+    sum(&mut bytes, 0);
     assert_eq!(decode_index_header(&bytes), Ok(id));
 }
 
@@ -283,7 +287,7 @@ fn reserved_bytes_that_are_not_zero_are_no_damage() {
 fn a_fragment_of_an_unknown_kind_or_bit_does_not_validate() {
     let words = |kind: u8, len: u64| {
         let tag = 7 | u64::from(kind) << 40;
-        let state = crate::memory::checksum::crc32c_words(99, [64 << 32 | len, tag]);
+        let state = checksum_words(0, [64 << 32 | len, tag]) ^ 99;
         FragmentWords(len << 32, tag | u64::from((state ^ state >> 16) as u16) << 48)
     };
     for kind in 1..=6 {
@@ -305,7 +309,7 @@ fn a_fragment_of_an_unknown_kind_or_bit_does_not_validate() {
             let decoded = Fragment::decode(words(kind, 32), 99, offset).filter(|(fragment, _)| {
                 fragment.kind == Kind::Whole && fragment.is_numbered(seq) && !fragment.has_origin
             });
-            let wanted = decoded.map(|(fragment, crc)| (fragment.len, fragment.total_len(), crc));
+            let wanted = decoded.map(|(fragment, sum)| (fragment.len, fragment.total_len(), sum));
             let whole = Fragment::decode_whole(words(kind, 32), 99, offset, seq);
             assert_eq!(whole, wanted, "{kind}");
         }
@@ -348,11 +352,12 @@ fn a_fragment_moved_or_of_another_segment_does_not_validate() {
     let seed = header().seed();
     let mut taken_for_valid = 0;
     for offset in (8..8192).step_by(8) {
-        let crc_state = fragment.crc_state(seed, 0);
-        let words = fragment.encode(crc_state, crc32c(crc_state, b"payload!"));
-        if let Some((_, crc_state)) = Fragment::decode(words, seed, offset) {
+        let header_sum = fragment.header_sum(seed, 0);
+        let payload = checksum::sum(0, b"payload!");
+        let words = fragment.encode(header_sum, with_payload(header_sum, payload));
+        if let Some((_, header_sum)) = Fragment::decode(words, seed, offset) {
             // The header's 16 bits may agree by chance, the whole 32 may not.
-            assert!(!Fragment::holds(words, crc32c(crc_state, b"payload!")));
+            assert_ne!(words.sum(), with_payload(header_sum, payload));
             taken_for_valid += 1;
         }
     }
@@ -371,14 +376,14 @@ fn a_fragment_moved_or_of_another_segment_does_not_validate() {
 fn a_later_version_is_told_from_damage() {
     let mut bytes = header().encode();
     LittleEndian::write_u32(&mut bytes[8..], 3);
-    let crc = !crc32c(u32::MAX, &bytes[..124]);
-    LittleEndian::write_u32(&mut bytes[124..], crc);
+    let sum = checksum(0, &bytes[..124]);
+    LittleEndian::write_u32(&mut bytes[124..], sum);
     assert_eq!(SegmentHeader::decode(&bytes), Err(Invalid::Version(3)));
     let mut bytes = encode_index_header(&[7; 16], 9, Version::Origins);
     assert_eq!(decode_index_header(&bytes), Ok([7; 16]));
     LittleEndian::write_u32(&mut bytes[8..], 3);
-    let crc = !crc32c(u32::MAX, &bytes[..60]);
-    LittleEndian::write_u32(&mut bytes[60..], crc);
+    let sum = checksum(0, &bytes[..60]);
+    LittleEndian::write_u32(&mut bytes[60..], sum);
     assert_eq!(decode_index_header(&bytes), Err(Invalid::Version(3)));
 }
 
@@ -412,12 +417,12 @@ fn the_seal_of_a_batch_is_that_of_its_fragments_in_their_order() {
     assert_eq!((fragment.total_len(), fragment.seal_at()), (16 + 8 + 8, Some(16 + 8)));
     let last = Fragment { kind: Kind::Middle, sealed: false, ..fragment };
     assert_eq!((last.total_len(), last.seal_at()), (16 + 8, None));
-    let word = |crcs: &[u32]| {
+    let word = |sums: &[u32]| {
         let mut seal = Seal::NEW;
-        crcs.iter().for_each(|crc| seal.add(*crc));
+        sums.iter().for_each(|sum| seal.add(*sum));
         seal.word()
     };
-    assert_eq!(hex(&word(&[0x4108_95b2, 7]).to_le_bytes()), "110ab77100000000");
+    assert_eq!(hex(&word(&[0x4108_95b2, 7]).to_le_bytes()), "b12f5de600000000");
     for other in [[0x4108_95b2, 8].as_slice(), &[7, 0x4108_95b2], &[7], &[0x4108_95b2], &[]] {
         assert_ne!(word(other), word(&[0x4108_95b2, 7]));
     }

@@ -243,7 +243,8 @@ pub enum Held {
 pub struct Outgoing<'a> {
     /// Its number.
     pub seq: u64,
-    /// The CRC32C of its bytes, which the far side stores with it and returns in [`Held::Until`].
+    /// The lower half of the XXH3-64 of its bytes. The far side stores it with the message and
+    /// returns it in [`Held::Until`].
     pub sum: u32,
     /// The message.
     pub bytes: &'a [u8],

@@ -64,7 +64,7 @@ pub(super) trait Local {
     fn flush(&mut self) -> Result<()>;
 }
 
-/// Returns the CRC32C of a message.
+/// Returns the checksum of a message, which the far side stores with it.
 pub(super) fn sum_of(bytes: &[u8]) -> u32 {
-    !crate::memory::checksum::crc32c(!0, bytes)
+    crate::memory::checksum::xxh3_64(0, bytes) as u32
 }

@@ -34,7 +34,7 @@ impl<F: StorageFile> PlaceRow<F> {
         let place = Place { number: self.number, position: spot.position, seq: spot.seq };
         let slot = self.number & 1;
         let slot = self.at.pair + slot as usize * PLACE_SLOT_LEN;
-        self.sheet.store_row(slot, place.words(), place.crc(self.seed));
+        self.sheet.store_row(slot, place.words(), place.sum(self.seed));
         holds!(
             newest_place(&self.sheet, self.at, self.seed) == Some(place),
             "the place that was stored last counts: {place:?}"
@@ -47,7 +47,7 @@ impl<F: StorageFile> PlaceRow<F> {
     #[cold]
     #[inline(never)]
     fn store_copy(&self, place: Place) {
-        self.sheet.store_row(self.at.copy, place.words(), place.crc(self.seed));
+        self.sheet.store_row(self.at.copy, place.words(), place.sum(self.seed));
     }
 }
 
@@ -205,7 +205,7 @@ impl<S: Storage> Index<S> {
             let place =
                 Place::removed(newest_place(sheet, at, seed).map_or(0, |place| place.number) + 1);
             let slot = at.pair + (place.number & 1) as usize * PLACE_SLOT_LEN;
-            sheet.store_row(slot, place.words(), place.crc(seed));
+            sheet.store_row(slot, place.words(), place.sum(seed));
             if name.len() <= MAX_SHORT_NAME_LEN {
                 sheet.copy_in(at.name, &[0; NAME_ROW_LEN]);
             }

@@ -392,7 +392,7 @@ fn find_lost(extent: &[u8], at: ConsumerAt, row: u32) -> Option<ConsumerRow> {
         u64_at(extent, slot + place_at::PLACE_POSITION) == u64::MAX
             && u64_at(extent, slot + place_at::PLACE_SEQ) == 0
     };
-    if is_blank(at.copy + place_at::PLACE_CRC, 4) || is_blank(at.pair, PLACE_PAIR_LEN) {
+    if is_blank(at.copy + place_at::PLACE_SUM, 4) || is_blank(at.pair, PLACE_PAIR_LEN) {
         return None;
     }
     let copied_name = at.copy + place_at::PLACE_NAME;

@@ -5,7 +5,7 @@ use byteorder::{ByteOrder, LittleEndian};
 
 use crate::format::{LIMIT, MissingBefore, RUN_LEN, Spot, is_position, run_at as at};
 use crate::index::losses::Evicted;
-use crate::memory::checksum::crc32c;
+use crate::memory::checksum::checksum;
 
 /// How the next segment begins, after the last one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -65,8 +65,8 @@ impl Run {
         ] {
             LittleEndian::write_u64(&mut bytes[offset..], value);
         }
-        let crc = !crc32c(crc32c(u32::MAX, queue_id), &bytes[..at::RUN_CRC]);
-        LittleEndian::write_u32(&mut bytes[at::RUN_CRC..], crc);
+        let sum = checksum(checksum(0, queue_id), &bytes[..at::RUN_SUM]);
+        LittleEndian::write_u32(&mut bytes[at::RUN_SUM..], sum);
         holds!(
             Run::decode(&bytes, queue_id).is_none_or(|read| read == *self),
             "a run record that is written is read as it was, if a queue can have it: {self:?}"
@@ -76,8 +76,8 @@ impl Run {
 
     pub(crate) fn decode(bytes: &[u8], queue_id: &[u8; 16]) -> Option<Run> {
         let bytes = bytes.get(..RUN_LEN)?;
-        let crc = !crc32c(crc32c(u32::MAX, queue_id), &bytes[..at::RUN_CRC]);
-        if LittleEndian::read_u32(&bytes[at::RUN_CRC..]) != crc {
+        let sum = checksum(checksum(0, queue_id), &bytes[..at::RUN_SUM]);
+        if LittleEndian::read_u32(&bytes[at::RUN_SUM..]) != sum {
             return None;
         }
         let u64_at = |offset: usize| LittleEndian::read_u64(&bytes[offset..]);
@@ -148,8 +148,8 @@ mod tests {
     fn reserved_bytes_that_are_not_zero_are_no_damage() {
         let mut bytes = run().encode(ID);
         bytes[40..80].fill(0xee);
-        let crc = !crc32c(crc32c(u32::MAX, ID), &bytes[..at::RUN_CRC]);
-        LittleEndian::write_u32(&mut bytes[at::RUN_CRC..], crc);
+        let sum = checksum(checksum(0, ID), &bytes[..at::RUN_SUM]);
+        LittleEndian::write_u32(&mut bytes[at::RUN_SUM..], sum);
         assert_eq!(Run::decode(&bytes, ID), Some(run()));
     }
 

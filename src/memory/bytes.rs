@@ -5,8 +5,9 @@
 use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use super::copy_and_check::{copy_bytes, copy_checked, outside, verify};
+use super::copy_and_check::{copy_bytes, copy_summed, outside};
 use super::{Payload, Window};
+use crate::memory::checksum;
 
 impl Window {
     /// Returns the address of the `len` bytes at `offset`. Panics when they are not all inside the
@@ -118,44 +119,36 @@ impl Window {
         }
     }
 
-    /// Appends `len` bytes to `into`, and returns the raw CRC32C `crc_state` continued over them.
+    /// Appends `len` bytes to `into`, and returns their [`sum`](checksum::sum).
     #[inline(always)]
-    pub(crate) fn append_checked(
-        &self,
-        offset: usize,
-        len: usize,
-        crc_state: u32,
-        into: &mut Vec<u8>,
-    ) -> u32 {
+    pub(crate) fn append_summed(&self, offset: usize, len: usize, into: &mut Vec<u8>) -> u64 {
         #[cfg(test)]
         crate::tests::schedule::step();
         let from = self.at(offset, len);
         into.reserve(len);
         // SAFETY: as in `append_to`.
         unsafe {
-            let crc_state = copy_checked(into.as_mut_ptr().add(into.len()), from, len, crc_state);
+            let sum = copy_summed(into.as_mut_ptr().add(into.len()), from, len);
             into.set_len(into.len() + len);
-            crc_state
+            sum
         }
     }
 
-    /// Copies bytes from `offset` on into all of `into`, and returns the raw CRC32C `crc_state`
-    /// continued over them.
+    /// Copies bytes from `offset` on into all of `into`, and returns their
+    /// [`sum`](checksum::sum).
     #[inline(always)]
-    pub(crate) fn copy_out_checked(&self, offset: usize, into: &mut [u8], crc_state: u32) -> u32 {
+    pub(crate) fn copy_out_summed(&self, offset: usize, into: &mut [u8]) -> u64 {
         #[cfg(test)]
         crate::tests::schedule::step();
         let from = self.at(offset, into.len());
         // SAFETY: as in `copy_out`.
-        unsafe { copy_checked(into.as_mut_ptr(), from, into.len(), crc_state) }
+        unsafe { copy_summed(into.as_mut_ptr(), from, into.len()) }
     }
 
-    /// Continues the raw CRC32C `crc_state` over committed bytes, or the writer's own.
+    /// Returns the [`sum`](checksum::sum) of committed bytes, or the writer's own.
     #[inline]
-    pub(crate) fn crc32c(&self, crc_state: u32, offset: usize, len: usize) -> u32 {
-        #[cfg(test)]
-        crate::tests::schedule::step();
-        verify(crc_state, self.bytes(offset, len))
+    pub(crate) fn sum(&self, offset: usize, len: usize) -> u64 {
+        checksum::sum(0, self.bytes(offset, len))
     }
 
     /// Lets the crash tests look at memory before a copy, and in the middle of it.
@@ -208,33 +201,35 @@ impl Window {
 
     /// Writes a fragment into the writer's own range: the payload, then the second header word,
     /// then the first. So a thread that sees the first word sees the whole fragment. `header`
-    /// computes the two words from the raw CRC32C `crc_state` continued over the payload.
+    /// computes the two words from the payload's [`sum`](checksum::sum).
     #[inline(always)]
     pub(crate) fn put_fragment<P: Payload + ?Sized>(
         &self,
         offset: usize,
         payload: &P,
-        mut crc_state: u32,
-        header: impl FnOnce(u32) -> [u64; 2],
+        header: impl FnOnce(u64) -> [u64; 2],
     ) {
         let to = self.words_at(offset, payload.len().saturating_add(16));
         if planted!(MappedHeaderBeforePayload) {
             let payload = payload.joined();
-            self.store_words(offset, header(verify(crc_state, &payload)));
+            self.store_words(offset, header(checksum::sum(0, &payload)));
             return self.copy_in(offset + 16, &payload);
         }
-        let mut at = 16;
-        for piece in payload.pieces() {
+        let sum = if let Some(payload) = payload.whole() {
             #[cfg(test)]
-            self.store_first_part(offset + at, piece);
-            // SAFETY: the window has 16 bytes and those of all pieces from `to` on; for the rest as
-            // in `copy_in`.
-            crc_state = unsafe {
-                copy_checked(to.cast::<u8>().add(at), piece.as_ptr(), piece.len(), crc_state)
-            };
-            at += piece.len();
-        }
-        let [first, second] = header(crc_state);
+            self.store_first_part(offset + 16, payload);
+            // SAFETY: the window has 16 bytes and those of the payload from `to` on; for the rest
+            // as in `copy_in`.
+            unsafe { copy_summed(to.cast::<u8>().add(16), payload.as_ptr(), payload.len()) }
+        } else {
+            let mut at = offset + 16;
+            for piece in payload.pieces() {
+                self.copy_in(at, piece);
+                at += piece.len();
+            }
+            self.sum(offset + 16, payload.len())
+        };
+        let [first, second] = header(sum);
         #[cfg(test)]
         self.before_store(offset + 8, 8);
         // SAFETY: the second aligned word from `to` on, inside the window. All access to it is

@@ -1,67 +1,25 @@
-//! Copies bytes, with or without a checksum in the same pass.
+//! Copies bytes, with or without a checksum.
 //!
-//! Measured for the copy and the checksum of one message, in pieces (GB/s; AMD EPYC, two processors
-//! of a virtual machine, medians):
-//!
-//! | bytes | one after the other, from the cache | in one pass | one after the other, from memory | in one pass, fetched ahead |
-//! |---|---|---|---|---|
-//! | 4 KiB | 26 | 27 | 15 | 25 |
-//! | 16 KiB | 26 | 28 | 11 | 26 |
-//! | 128 KiB | 22 | 26 | 14 | 25 |
-//! | 1 MiB | 19 | 25 | 13 | 25 |
-//!
-//! A checksum alone reads 12 to 17 GB/s from memory, and 28 fetched ahead.
+//! Each piece is summed and then copied while it lies in the first-level cache.
 
-use crate::memory::checksum::{crc32c, wide};
+use crate::memory::checksum::{self, PIECE};
 use std::ptr;
 
-/// From this length on, one pass sums and copies the bytes: it loads each byte once (`wide.rs`), or
-/// works piece by piece, so that each piece is in the first-level cache when it is read for the
-/// second time.
-const TOGETHER_FROM: usize = wide::FROM;
-/// Bytes of such a piece: three lanes of the checksum.
-const CHECKED_PIECE: usize = 1536;
-/// Memory is fetched this many bytes ahead of the piece. By itself, the processor fetches ahead
-/// only up to the end of the page.
-const FETCH_AHEAD: usize = 8192;
-
-/// Continues the raw CRC32C `crc_state` over bytes that may not be in the cache.
-#[inline]
-pub(super) fn verify(crc_state: u32, bytes: &[u8]) -> u32 {
-    if bytes.len() < TOGETHER_FROM {
-        crc32c(crc_state, bytes)
-    } else {
-        verify_long(crc_state, bytes)
-    }
-}
-
-#[inline(never)]
-fn verify_long(crc_state: u32, bytes: &[u8]) -> u32 {
-    if wide::available() {
-        return crc32c(crc_state, bytes);
-    }
-    bytes.chunks(CHECKED_PIECE).fold(crc_state, |crc_state, piece| {
-        wide::fetch(piece.as_ptr().wrapping_add(FETCH_AHEAD), piece.len());
-        crc32c(crc_state, piece)
-    })
-}
-
-/// Copies bytes as [`copy_bytes`] does, and returns the raw CRC32C `crc_state` continued over them.
-/// May prefetch memory behind the bytes at `from`.
+/// Copies bytes as [`copy_bytes`] does, and returns their [`sum`](checksum::sum) from zero on.
 ///
 /// # Safety
 ///
 /// The arguments are valid for [`copy_bytes`].
 #[inline(always)]
-pub(super) unsafe fn copy_checked(to: *mut u8, from: *const u8, len: usize, crc_state: u32) -> u32 {
-    if len >= TOGETHER_FROM {
+pub(super) unsafe fn copy_summed(to: *mut u8, from: *const u8, len: usize) -> u64 {
+    if len > PIECE {
         // SAFETY: passed on.
-        return unsafe { copy_checked_long(to, from, len, crc_state) };
+        return unsafe { copy_summed_long(to, from, len) };
     }
     // SAFETY: as the caller promises, twice.
     unsafe {
         copy_bytes(to, from, len);
-        crc32c(crc_state, std::slice::from_raw_parts(from, len))
+        checksum::sum(0, std::slice::from_raw_parts(from, len))
     }
 }
 
@@ -69,23 +27,18 @@ pub(super) unsafe fn copy_checked(to: *mut u8, from: *const u8, len: usize, crc_
 ///
 /// The arguments are valid for [`copy_bytes`].
 #[inline(never)]
-unsafe fn copy_checked_long(to: *mut u8, from: *const u8, len: usize, mut crc_state: u32) -> u32 {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    if wide::available() {
-        // SAFETY: passed on.
-        return unsafe { wide::copy(to, from, len, crc_state) };
-    }
-    for start in (0..len).step_by(CHECKED_PIECE) {
-        let piece = CHECKED_PIECE.min(len - start);
+unsafe fn copy_summed_long(to: *mut u8, from: *const u8, len: usize) -> u64 {
+    let mut sum = 0;
+    for start in (0..len).step_by(PIECE) {
+        let piece = PIECE.min(len - start);
         // SAFETY: `start < len`, and at most the rest is read and copied.
         unsafe {
             let from = from.add(start);
-            wide::fetch(from.wrapping_add(FETCH_AHEAD), piece);
-            crc_state = crc32c(crc_state, std::slice::from_raw_parts(from, piece));
-            ptr::copy_nonoverlapping(from, to.add(start), piece);
+            sum = checksum::sum(sum, std::slice::from_raw_parts(from, piece));
+            copy_bytes(to.add(start), from, piece);
         }
     }
-    crc_state
+    sum
 }
 
 /// Copies by memcpy, except in two cases. Short lengths, where the call is half the cost. And
@@ -102,7 +55,7 @@ pub(super) unsafe fn copy_bytes(to: *mut u8, from: *const u8, len: usize) {
     // SAFETY: passed on; `copy_ends::<N>` is reached with `N <= len <= 2 * N`.
     unsafe {
         if len > 128 {
-            if len <= PIECE {
+            if len <= NO_STRING_TO {
                 ptr::copy_nonoverlapping(from, to, len)
             } else {
                 copy_long(to, from, len)
@@ -133,7 +86,7 @@ unsafe fn copy_ends<const N: usize>(to: *mut u8, from: *const u8, len: usize) {
 }
 
 /// Up to this length memcpy uses no string instruction.
-const PIECE: usize = 2048;
+const NO_STRING_TO: usize = 2048;
 
 /// # Safety
 ///
@@ -152,11 +105,11 @@ unsafe fn copy_long(to: *mut u8, from: *const u8, len: usize) {
         let distance = to.addr().wrapping_sub(from.addr()) % 4096;
         if (1..64).contains(&distance) && len < TRAP_TO {
             if len <= PIECES_TO {
-                for start in (0..len).step_by(PIECE) {
+                for start in (0..len).step_by(NO_STRING_TO) {
                     // SAFETY: `start < len`, and at most the rest is copied.
                     unsafe {
                         let (to, from) = (to.add(start), from.add(start));
-                        ptr::copy_nonoverlapping(from, to, PIECE.min(len - start));
+                        ptr::copy_nonoverlapping(from, to, NO_STRING_TO.min(len - start));
                     }
                 }
                 return;

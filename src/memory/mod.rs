@@ -6,7 +6,7 @@
 //! | `references` | `References`: a count | tells which reference is the last |
 //! | `bytes` | | reads, writes and lends the bytes of a window |
 //! | `copy_and_check` | | copies bytes, with or without a checksum |
-//! | `checksum`, `wide`, `backwards` | | CRC32C, by vectors for long input, and run backwards |
+//! | `checksum` | | the sum of records and tables |
 //! | `payload` | `Payload`: a message in one piece or several | |
 //! | `futex` | `Mutex`, `Condvar` | locks that work in a forked child |
 //! | `fork` | `ForkGuard`, `PerProcess` | detects a forked child, rebuilds values there |
@@ -34,7 +34,6 @@
 
 #![expect(unsafe_code, reason = "mapped memory is reached through raw pointers, all of them here")]
 
-mod backwards;
 mod bytes;
 pub(crate) mod checksum;
 mod copy_and_check;
@@ -51,7 +50,6 @@ mod shared_extents;
 mod tests;
 mod window;
 
-pub(crate) use backwards::before_zeros;
 pub(crate) use fork::{ForkGuard, PerProcess};
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) use futex::{Condvar, Mutex, MutexGuard, is_waited_for};

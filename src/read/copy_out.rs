@@ -25,7 +25,7 @@ impl<F: StorageFile> Cursor<F> {
         let len = record.len as usize;
         if self.verified {
             window.append_to(offset, len, out);
-        } else if window.append_checked(offset, len, record.crc_before, out) == record.crc_after {
+        } else if record.has(window.append_summed(offset, len, out)) {
             self.verified = true;
         } else {
             out.clear();
@@ -42,8 +42,7 @@ impl<F: StorageFile> Cursor<F> {
             return self.append_gathered(record.seq, out);
         };
         let (before, len) = (out.len(), record.len as usize);
-        let is_intact =
-            window.append_checked(offset, len, record.crc_before, out) == record.crc_after;
+        let is_intact = record.has(window.append_summed(offset, len, out));
         if !is_intact {
             out.truncate(before);
         }
@@ -75,8 +74,7 @@ impl<F: StorageFile> Cursor<F> {
         if self.verified {
             window.copy_out(offset, out);
         } else {
-            self.verified =
-                window.copy_out_checked(offset, out, record.crc_before) == record.crc_after;
+            self.verified = record.has(window.copy_out_summed(offset, out));
         }
         self.verified
     }

@@ -1,5 +1,7 @@
 //! A record that a cursor found, and when a read verifies its payload.
 
+use crate::format::with_payload;
+
 /// A record at a cursor's spot.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Record {
@@ -10,10 +12,19 @@ pub(crate) struct Record {
     pub(crate) in_window: Option<usize>,
     /// The position after the record.
     pub(super) end: u64,
-    /// The CRC state before the payload, for a record in the window.
-    pub(super) crc_before: u32,
-    /// The CRC state after an intact payload, for a record in the window.
-    pub(super) crc_after: u32,
+    /// The checksum of the header, for a record in the window.
+    pub(super) header_sum: u32,
+    /// The checksum of header and payload that the header has, for a record in the window.
+    pub(super) sum: u32,
+}
+
+impl Record {
+    /// Whether its payload, with this sum, is the one that was written. The record is in the
+    /// window.
+    #[inline(always)]
+    pub(super) fn has(&self, payload: u64) -> bool {
+        with_payload(self.header_sum, payload) == self.sum
+    }
 }
 
 /// When a read verifies the payload of a record.

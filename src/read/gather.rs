@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::format::{
-    FRAGMENT_HEADER_LEN, Fragment, Kind, ORIGIN_LEN, Origin, SEGMENT_HEADER_LEN, Spot, segment_name,
+    FRAGMENT_HEADER_LEN, Fragment, Kind, ORIGIN_LEN, Origin, SEGMENT_HEADER_LEN, Spot,
+    segment_name, with_payload,
 };
 use crate::memory::Window;
-use crate::memory::checksum::crc32c;
+use crate::memory::checksum;
 use crate::read::found_record::{Check, Record};
 use crate::read::view::failed;
 use crate::segment::pool::User;
@@ -150,7 +151,7 @@ pub(super) fn gather<S: Storage>(
         scratch.complete(chain.len as usize, seq);
     }
     let (len, end) = (chain.len, chain.position);
-    Ok(Some(Record { seq, len, in_window: None, end, crc_before: 0, crc_after: 0 }))
+    Ok(Some(Record { seq, len, in_window: None, end, header_sum: 0, sum: 0 }))
 }
 
 /// The fragments of one record; each checksum includes that of the fragment before.
@@ -188,7 +189,7 @@ impl<S: Storage> Chain<'_, S> {
             return Ok(None);
         };
         let decoded = Fragment::decode(words, segment.seed, offset - SEGMENT_HEADER_LEN);
-        let Some((fragment, crc_before)) = decoded else {
+        let Some((fragment, header_sum)) = decoded else {
             return Ok(None);
         };
         let end = self.position + fragment.total_len();
@@ -198,31 +199,27 @@ impl<S: Storage> Chain<'_, S> {
         }
         let len = fragment.message_len();
         if let Some(scratch) = into {
-            let (mut seed, mut payload) =
-                (crc_before ^ self.checksum, offset + FRAGMENT_HEADER_LEN);
-            if fragment.has_origin {
-                let mut origin = [0; ORIGIN_LEN];
-                if read_full(&segment.file, &mut origin, payload).map_err(io)? < ORIGIN_LEN {
-                    return Ok(None);
-                }
-                seed = crc32c(seed, &origin);
-                payload += ORIGIN_LEN as u64;
-                scratch.origin = Some(Origin::decode(&origin));
-            }
-            let piece = scratch.piece(self.len as usize, len as usize);
-            let checksum = if let Some(window) = self.window(len) {
-                window.copy_out_checked(payload as usize, piece, seed)
+            let payload = offset + FRAGMENT_HEADER_LEN;
+            let origin_len = if fragment.has_origin { ORIGIN_LEN } else { 0 };
+            let piece = scratch.piece(self.len as usize, origin_len + len as usize);
+            let sum = if let Some(window) = self.window(fragment.len.into()) {
+                window.copy_out_summed(payload as usize, piece)
             } else {
                 if read_full(&segment.file, piece, payload).map_err(io)? < piece.len() {
                     return Ok(None);
                 }
-                crc32c(seed, piece)
+                checksum::sum(0, piece)
             };
-            if !Fragment::holds(words, checksum) {
+            if with_payload(header_sum ^ self.checksum, sum) != words.sum() {
                 return Ok(None);
             }
+            let origin = piece.first_chunk().filter(|_| fragment.has_origin).map(Origin::decode);
+            if origin.is_some() {
+                scratch.origin = origin;
+                scratch.bytes.drain(..ORIGIN_LEN);
+            }
         }
-        self.checksum = words.crc();
+        self.checksum = words.sum();
         holds!(self.position < end, "a fragment at {} ends behind it, at {end}", self.position);
         self.len += len;
         self.position = end;

@@ -126,19 +126,23 @@ impl View {
         let [first, second] = window.load_pair(offset);
         let words = FragmentWords(first, second);
         let in_segment = spot.position - segment.header.base;
-        let (len, total, crc_before) =
+        let (len, total, header_sum) =
             Fragment::decode_whole(words, segment.seed, in_segment, spot.seq)?;
         let end = spot.position + total;
         if end > self.end || end > limit {
             return None;
         }
         let payload = offset + FRAGMENT_HEADER_LEN as usize;
-        let crc_after = words.payload_crc_state();
-        if check == Check::Now && window.crc32c(crc_before, payload, len as usize) != crc_after {
-            return None;
-        }
-        let (seq, len) = (spot.seq, u64::from(len));
-        Some(Record { seq, len, in_window: Some(payload), end, crc_before, crc_after })
+        let record = Record {
+            seq: spot.seq,
+            len: len.into(),
+            in_window: Some(payload),
+            end,
+            header_sum,
+            sum: words.sum(),
+        };
+        let holds = check == Check::Later || record.has(window.sum(payload, len as usize));
+        holds.then_some(record)
     }
 
     /// Shows the bytes at `position` of `segment`, which are visible up to `limit`: a window of the

@@ -13,7 +13,7 @@ use super::findings::{SalvageReport, Salvaged, WhichSegments};
 use super::missing::{Missing, MissingFor};
 use crate::error::{Gap, GapCause};
 use crate::format::{Kind, Origin};
-use crate::memory::checksum::crc32c;
+use crate::memory::checksum;
 use crate::message::Message;
 use crate::segment::scan::Intact;
 
@@ -66,8 +66,8 @@ impl Ord for Turn {
 }
 
 /// Length and checksum of a payload, to compare two messages.
-fn sum(payload: &[u8]) -> (usize, u32) {
-    (payload.len(), crc32c(u32::MAX, payload))
+fn sum(payload: &[u8]) -> (usize, u64) {
+    (payload.len(), checksum::sum(0, payload))
 }
 
 /// The merged messages of all files.
@@ -82,7 +82,7 @@ pub(super) struct Merge {
     /// The merge has returned or reported every number below this one.
     next: u64,
     /// The length and the checksum of the message with the number before `next`.
-    before: (usize, u32),
+    before: (usize, u64),
     /// Missing numbers below this one are not reported.
     report_from: Option<u64>,
     /// Messages below this number were reclaimed, and are left out.
@@ -264,7 +264,7 @@ impl Merge {
 
     /// Notes a record in the file at `at` whose number another file had. `None`: only its first
     /// piece is intact.
-    fn note_again(&mut self, at: usize, seq: u64, found: Option<(usize, u32)>) {
+    fn note_again(&mut self, at: usize, seq: u64, found: Option<(usize, u64)>) {
         let file = &mut self.wreck.files[at];
         if found.is_none_or(|found| found == self.before) {
             file.duplicates += 1;

@@ -9,9 +9,9 @@ use std::ops::Range;
 
 use crate::format::{
     ALIGN, FRAGMENT_HEADER_LEN, Fragment, FragmentWords, Kind, SEAL_LEN, SEGMENT_HEADER_LEN,
-    SegmentHeader,
+    SegmentHeader, with_payload,
 };
-use crate::memory::checksum::crc32c;
+use crate::memory::checksum;
 use crate::storage::Readable;
 
 /// Bytes read at a time.
@@ -51,14 +51,14 @@ pub(crate) struct Intact {
     pub(crate) fragment: Fragment,
     pub(crate) position: u64,
     words: FragmentWords,
-    /// The running CRC behind the header, from which the payload's continues.
-    crc_state: u32,
+    /// The checksum of the header.
+    header_sum: u32,
 }
 
 impl Intact {
     /// Returns its checksum, which seeds the next fragment's in the same record.
     pub(crate) fn checksum(&self) -> u32 {
-        self.words.crc()
+        self.words.sum()
     }
 
     /// Returns the position behind it.
@@ -114,8 +114,8 @@ impl<'a, F: Readable> Scan<'a, F> {
             return Ok(None);
         };
         let (seed, offset) = (self.seed, position - self.positions.start);
-        Ok(Fragment::decode(words, seed, offset).and_then(|(fragment, crc_state)| {
-            let seen = Intact { fragment, position, words, crc_state };
+        Ok(Fragment::decode(words, seed, offset).and_then(|(fragment, header_sum)| {
+            let seen = Intact { fragment, position, words, header_sum };
             self.is_room_for(&fragment, position).then_some(seen)
         }))
     }
@@ -176,39 +176,41 @@ impl<'a, F: Readable> Scan<'a, F> {
         out: Option<&mut Vec<u8>>,
     ) -> io::Result<bool> {
         let within = matches!(seen.fragment.kind, Kind::Middle | Kind::Last);
-        let crc_state = seen.crc_state ^ if within { chain } else { 0 };
-        let summed = self.sum(&seen.fragment, seen.position, crc_state, out)?;
-        Ok(summed.is_some_and(|crc_state| Fragment::holds(seen.words, crc_state)))
+        let header_sum = seen.header_sum ^ if within { chain } else { 0 };
+        let summed = self.sum(&seen.fragment, seen.position, out)?;
+        Ok(summed.is_some_and(|payload| with_payload(header_sum, payload) == seen.words.sum()))
     }
 
-    /// Returns the CRC state behind the payload of the fragment at `position`, starting from
-    /// `crc_state`; `None` when the file ends within the payload.
+    /// Returns the sum of the payload of the fragment at `position`, or zero where the fragment
+    /// has none by its kind; `None` when the file ends within the payload.
     pub(super) fn sum(
         &mut self,
         fragment: &Fragment,
         position: u64,
-        mut crc_state: u32,
         mut out: Option<&mut Vec<u8>>,
-    ) -> io::Result<Option<u32>> {
+    ) -> io::Result<Option<u64>> {
         if fragment.kind.is_empty() {
-            return Ok(Some(crc_state));
+            return Ok(Some(0));
         }
-        let mut position = position + FRAGMENT_HEADER_LEN;
-        let mut left = fragment.len as usize;
-        while left > 0 {
-            let piece = left.min(BUFFER / 2);
-            let bytes = self.bytes(position, piece)?;
-            if bytes.len() < piece {
+        let (mut position, mut left) = (position + FRAGMENT_HEADER_LEN, fragment.len as usize);
+        let mut sum = 0;
+        loop {
+            const { assert!((BUFFER / 2).is_multiple_of(checksum::PIECE)) };
+            let part = left.min(BUFFER / 2);
+            let bytes = self.bytes(position, part)?;
+            if bytes.len() < part {
                 return Ok(None);
             }
-            crc_state = crc32c(crc_state, bytes);
+            sum = checksum::sum(sum, bytes);
             if let Some(out) = &mut out {
                 out.extend_from_slice(bytes);
             }
-            position += piece as u64;
-            left -= piece;
+            position += part as u64;
+            left -= part;
+            if left == 0 {
+                return Ok(Some(sum));
+            }
         }
-        Ok(Some(crc_state))
     }
 
     /// Returns the seal behind the fragment `seen`, if it has one.

@@ -1,8 +1,8 @@
 //! Computes the checksum seed of a segment whose header is lost.
 //!
-//! A CRC is affine: the checksum, words, payload and offset of an intact fragment determine the
-//! state from which its sum began, and that state is the seed. The check of the fragment's header
-//! and the fragment behind it show whether it was intact.
+//! The checksum of an intact fragment is the exclusive or of the sums of its header and its payload
+//! and the seed, so these determine the seed. The check of the fragment's header and the fragment
+//! behind it show whether it was intact.
 
 use std::io;
 
@@ -116,8 +116,8 @@ impl<F: Readable> Scan<'_, F> {
         chain: u32,
     ) -> io::Result<Option<u32>> {
         let offset = position - self.positions.start;
-        let sum = self.sum(fragment, position, 0, None)?;
-        Ok(sum.and_then(|sum| Fragment::seed_of(words, offset, chain, sum)))
+        let sum = self.sum(fragment, position, None)?;
+        Ok(sum.and_then(|payload| Fragment::seed_of(words, offset, chain, payload)))
     }
 }
 

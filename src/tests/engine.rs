@@ -12,7 +12,7 @@ use crate::engine::reading;
 use crate::engine::{Background, Engine};
 use crate::error::Error;
 use crate::format::FORMAT_VERSION;
-use crate::memory::checksum::crc32c;
+use crate::memory::checksum::checksum;
 use crate::message::Message;
 use crate::options::Options;
 use crate::segment::pool::User;
@@ -199,7 +199,7 @@ fn a_segment_of_a_later_version_is_named_and_not_touched() {
         let name = crate::format::segment_name(2);
         let mut bytes = storage.read_file(&name);
         LittleEndian::write_u32(&mut bytes[8..], FORMAT_VERSION + 1);
-        let checksum = !crc32c(u32::MAX, &bytes[..124]);
+        let checksum = checksum(0, &bytes[..124]);
         LittleEndian::write_u32(&mut bytes[124..], checksum);
         storage.write_file(&name, &bytes);
         if lost_index {

@@ -41,9 +41,9 @@ impl<F: StorageFile> Piece<F> {
         self.segment.offset(self.position)
     }
 
-    /// The running CRC behind the header, from which the payload's continues.
+    /// The checksum of the header, without the payload.
     pub(super) fn seeded(&self) -> u32 {
-        self.header.crc_state(self.segment.seed, self.position - self.segment.header.base)
+        self.header.header_sum(self.segment.seed, self.position - self.segment.header.base)
     }
 
     /// [`Why::Preferred`] if a write call is cheaper than a store into a window. `whole` is the

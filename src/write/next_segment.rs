@@ -159,7 +159,7 @@ impl<F: StorageFile> Writer<F> {
         {
             let words = filler_words(&segment.header, Kind::Padding, from, end, self.tail.at.seq);
             if let Some((window, offset)) = self.tail.window_at(from, FRAGMENT_HEADER_LEN) {
-                window.put_fragment::<[u8]>(offset, &[], 0, |_| words.both());
+                window.put_fragment::<[u8]>(offset, &[], |_| words.both());
             } else {
                 let offset = segment.offset(from);
                 segment.claim(offset + FRAGMENT_HEADER_LEN);

@@ -6,8 +6,8 @@ use super::Writer;
 use super::call::{Marks, Piece, Why};
 use super::need::{Need, Part};
 use crate::error::Result;
-use crate::format::{Batch, FRAGMENT_HEADER_LEN, Fragment, Kind};
-use crate::memory::checksum::crc32c;
+use crate::format::{Batch, FRAGMENT_HEADER_LEN, Fragment, Kind, with_payload};
+use crate::memory::checksum;
 use crate::state::State;
 use crate::storage::{Storage, StorageFile};
 
@@ -118,29 +118,29 @@ impl<F: StorageFile> Writer<F> {
         let seeded = piece.seeded();
         let seal = &mut self.seal;
         // The header comes last: a valid header proves that payload and seal were stored.
-        let mut finish = |payload_crc_state| {
-            let words = header.encode(seeded, payload_crc_state);
+        let mut finish = |payload| {
+            let words = header.encode(seeded, with_payload(seeded ^ chain, payload));
             if header.more || header.continues {
-                seal.add(words.crc());
+                seal.add(words.sum());
             }
             Marks { header: words, seal: header.seal_at().map(|at| (at, seal.word())) }
         };
         let Some((window, offset)) =
             self.tail.window_at(*position, total).filter(|_| preferred.is_none())
         else {
-            let marks = finish(crc32c(seeded ^ chain, payload));
+            let marks = finish(checksum::sum(0, payload));
             piece.store_by_call(state, marks, payload, preferred.unwrap_or(Why::NoWindow))?;
-            return Ok(marks.header.crc());
+            return Ok(marks.header.sum());
         };
-        let mut crc = 0;
-        window.put_fragment(offset, payload, seeded ^ chain, |payload_crc_state| {
-            let marks = finish(payload_crc_state);
+        let mut sum = 0;
+        window.put_fragment(offset, payload, |payload| {
+            let marks = finish(payload);
             if let Some((at, word)) = marks.seal {
                 window.store_u64(offset + at as usize, word);
             }
-            crc = marks.header.crc();
+            sum = marks.header.sum();
             marks.header.both()
         });
-        Ok(crc)
+        Ok(sum)
     }
 }

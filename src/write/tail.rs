@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::format::{Batch, Fragment, SEGMENT_HEADER_LEN, Seal, Spot, fragment_len};
+use crate::format::{Batch, Fragment, SEGMENT_HEADER_LEN, Seal, Spot, fragment_len, with_payload};
 use crate::memory::{Payload, Window};
 use crate::segment::pool::{Granted, User};
 use crate::segment::{CALL_FROM, Segment};
@@ -153,12 +153,12 @@ impl<F: StorageFile> Tail<F> {
             return false;
         }
         let header = Fragment::whole(self.at.seq, payload.len() as u32, batch);
-        let seeded = header.crc_state(quick.seed, self.at.position - quick.base);
+        let seeded = header.header_sum(quick.seed, self.at.position - quick.base);
         let offset = quick.offset(self.at.position);
-        quick.window.put_fragment(offset, payload, seeded, |payload_crc_state| {
-            let words = header.encode(seeded, payload_crc_state);
+        quick.window.put_fragment(offset, payload, |payload| {
+            let words = header.encode(seeded, with_payload(seeded, payload));
             if !batch.is_single() {
-                seal.add(words.crc());
+                seal.add(words.sum());
                 if batch.is_sealed() {
                     quick.window.store_u64(offset + fragment_len(len) as usize, seal.word());
                 }

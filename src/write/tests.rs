@@ -12,7 +12,7 @@ use crate::format::{
     segment_name,
 };
 use crate::index::run::Next;
-use crate::memory::checksum::crc32c;
+use crate::memory::checksum;
 use crate::options::Options;
 use crate::segment::Row;
 use crate::segment::geometry::LENGTH_HERE;
@@ -56,7 +56,7 @@ fn segments(engine: &Engine<SimStorage>, tail: Spot) -> Vec<(Row, Vec<u8>)> {
 #[derive(Debug)]
 struct Stored {
     header: Fragment,
-    crc: u32,
+    sum: u32,
     payload: Vec<u8>,
     seal: Option<u64>,
 }
@@ -77,14 +77,15 @@ fn fragments(engine: &Engine<SimStorage>, tail: Spot) -> Vec<Stored> {
                 break;
             }
             let chain = match header.kind {
-                Kind::Middle | Kind::Last => found.last().expect("a fragment before it").crc,
+                Kind::Middle | Kind::Last => found.last().expect("a fragment before it").sum,
                 _ => 0,
             };
             let from = at + FRAGMENT_HEADER_LEN as usize;
             let payload = bytes[from..from + header.len as usize].to_vec();
-            assert!(Fragment::holds(words, crc32c(seeded ^ chain, &payload)), "{header:?}");
+            let sum = crate::format::with_payload(seeded ^ chain, checksum::sum(0, &payload));
+            assert_eq!(words.sum(), sum, "{header:?}");
             let seal = header.seal_at().map(|seal_at| word(at + seal_at as usize));
-            found.push(Stored { header, crc: words.crc(), payload, seal });
+            found.push(Stored { header, sum, payload, seal });
             at += header.total_len() as usize;
         }
     }
@@ -244,9 +245,8 @@ fn a_segment_that_was_to_follow_is_to_follow_again_when_its_first_record_is_roll
 }
 
 /// The seal of a batch whose fragments have these checksums.
-fn seal_of(crcs: impl Iterator<Item = u32>) -> u64 {
-    let bytes: Vec<u8> = crcs.flat_map(u32::to_le_bytes).collect();
-    u64::from(!crc32c(u32::MAX, &bytes))
+fn seal_of(sums: impl Iterator<Item = u32>) -> u64 {
+    sums.fold(0, |seal, sum| checksum::checksum(seal, &sum.to_le_bytes())).into()
 }
 
 #[test]
@@ -286,7 +286,7 @@ fn a_record_longer_than_a_segment_is_cut_and_the_seal_lies_behind_the_last_piece
                 record
             );
             let (last, before) = found.split_last().unwrap();
-            assert_eq!(last.seal, Some(seal_of(found.iter().map(|found| found.crc))));
+            assert_eq!(last.seal, Some(seal_of(found.iter().map(|found| found.sum))));
             assert!(before.iter().all(|found| found.seal.is_none()));
             let batch =
                 |found: &Stored| (found.header.seq, found.header.more, found.header.continues);

@@ -125,9 +125,9 @@ fn reported(queue: &Queue, dir: &Path) -> String {
             match named.as_ref().map_or_else(|| queue.dequeue(), |consumer| consumer.dequeue()) {
                 Ok(None) => break,
                 Ok(Some(message)) if message.len() > 40 => {
-                    let crc = !crc32c(u32::MAX, &message);
+                    let sum = xxhash_rust::xxh3::xxh3_64(&message);
                     let (seq, len, from) = (message.seq(), message.len(), from(&message));
-                    let _ = writeln!(reported, "  {seq}: {len} bytes, crc32c {crc:08x}{from}");
+                    let _ = writeln!(reported, "  {seq}: {len} bytes, XXH3 {sum:016x}{from}");
                 }
                 Ok(Some(message)) => {
                     let text = message.as_str().unwrap();
@@ -180,11 +180,10 @@ fn what_was_written_is_read() {
     assert!(others.is_empty(), "{others}");
 }
 
-/// CRC32C, bit by bit: no code of the library's.
-fn crc32c(state: u32, bytes: &[u8]) -> u32 {
-    bytes.iter().fold(state, |state, byte| {
-        (0..8).fold(state ^ u32::from(*byte), |state, _| (state >> 1) ^ (0x82f6_3b78 * (state & 1)))
-    })
+/// The checksum of a table, or of a payload of at most 4 KiB: no code of the library's.
+fn checksum(seed: u32, bytes: &[u8]) -> u32 {
+    assert!(bytes.len() <= 4096);
+    xxhash_rust::xxh3::xxh3_64_with_seed(bytes, seed.into()) as u32
 }
 
 /// A part of a file, read by the names of docs/format.md.
@@ -208,12 +207,13 @@ impl<'a> Part<'a> {
         self.field(name).iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
     }
 
-    /// The field of that name is the CRC32C of all bytes before it, seeded with those.
+    /// The field of that name is the checksum of all bytes before it, seeded with those.
     #[track_caller]
     fn check(&self, name: &str, seed: &[u8]) {
         let (at, _) = row(self.heading, name);
-        let crc = !crc32c(crc32c(u32::MAX, seed), &self.bytes[..at]);
-        assert_eq!(self.number(name), u64::from(crc), "{name}");
+        let seed = if seed.is_empty() { 0 } else { checksum(0, seed) };
+        let sum = checksum(seed, &self.bytes[..at]);
+        assert_eq!(self.number(name), u64::from(sum), "{name}");
     }
 }
 
@@ -240,19 +240,19 @@ fn the_bytes_lie_where_the_page_says() {
         (header.field("INDEX_MAGIC"), header.number("VERSION")),
         (b"mmqindex".as_slice(), 1)
     );
-    header.check("INDEX_CRC", &[]);
+    header.check("INDEX_SUM", &[]);
     let id = header.field("QUEUE_ID");
     // The newer checkpoint is the one of the end.
     let slot = |name| Part::of(&index, row("Index file `index`", name).0, "Checkpoint");
     let slots = [slot("CHECKPOINT_A"), slot("CHECKPOINT_B")];
     let newest = slots.iter().max_by_key(|slot| slot.number("CHECKPOINT_NUMBER")).unwrap();
-    newest.check("CHECKPOINT_CRC", id);
+    newest.check("CHECKPOINT_SUM", id);
     assert_eq!((newest.number("CLEAN"), newest.number("DURABLE_SEQ")), (1, 8));
     let live = Part::of(&index, row("Index file `index`", "LIVE").0, "Live part");
     let [tail, seq] = ["TAIL_POSITION", "TAIL_SEQ"].map(|name| live.number(name));
     assert_eq!((tail, seq), (newest.number("DURABLE_POSITION"), 8));
     for run in ["RUN_A", "RUN_B"] {
-        Part::of(live.bytes, row("Live part", run).0, "Live part").check("RUN_CRC", id);
+        Part::of(live.bytes, row("Live part", run).0, "Live part").check("RUN_SUM", id);
     }
     for reserved in ["UNREPORTED", "ATTEMPTS"] {
         let (at, len) = row("Index file `index`", reserved);
@@ -273,7 +273,7 @@ fn look_at_segments(dir: &Path, index: &[u8], id: &[u8], tail: u64) {
             (b"mmqsegmt".as_slice(), 1)
         );
         assert_eq!((segment.field("QUEUE_ID"), segment.number("STATE")), (id, 1));
-        segment.check("HEADER_CRC", &[]);
+        segment.check("HEADER_SUM", &[]);
         bases.push((segment.number("BASE"), segment.number("LENGTH")));
     }
     assert_eq!(bases.len(), 2, "a message lies in two segments");
@@ -284,10 +284,8 @@ fn look_at_segments(dir: &Path, index: &[u8], id: &[u8], tail: u64) {
     for file in &files {
         let segment = Part::of(file, 0, "Segment file `segment-NNNNNNNN`");
         let base = segment.number("BASE");
-        let state = crc32c(u32::MAX, id);
-        let seed = ["LIFE", "BASE", "SALT"]
-            .iter()
-            .fold(state, |state, name| crc32c(state, &segment.number(name).to_le_bytes()));
+        let life = [segment.field("LIFE"), segment.field("BASE")].concat();
+        let seed = checksum(checksum(0, id), &life) ^ segment.number("SALT") as u32;
         let mut at = 128;
         while at + 16 <= file.len() && base + (at as u64 - 128) < tail {
             let fragment = Part::of(file, at, "Fragment");
@@ -297,11 +295,12 @@ fn look_at_segments(dir: &Path, index: &[u8], id: &[u8], tail: u64) {
                 (at as u64 - 128) << 32 | len as u64,
                 fragment.number("FRAGMENT_SEQ") | kind << 40,
             ];
-            let state = words.iter().fold(seed, |state, word| crc32c(state, &word.to_le_bytes()));
-            assert_eq!(fragment.number("FRAGMENT_CHECK"), u64::from((state ^ state >> 16) as u16));
+            let header = checksum(0, words.map(u64::to_le_bytes).as_flattened()) ^ seed;
+            let check = u64::from((header ^ header >> 16) as u16);
+            assert_eq!(fragment.number("FRAGMENT_CHECK"), check);
             if kind & 7 == 1 {
-                let crc = !crc32c(state, &file[at + 16..at + 16 + len]);
-                assert_eq!(fragment.number("FRAGMENT_CRC"), u64::from(crc));
+                let payload = checksum(0, &file[at + 16..at + 16 + len]);
+                assert_eq!(fragment.number("FRAGMENT_SUM"), u64::from(header ^ payload));
             }
             seen.push((fragment.number("FRAGMENT_SEQ"), kind, len));
             at += 16 + len.next_multiple_of(8) + if kind & 8 == 0 { 0 } else { 8 };
@@ -335,7 +334,7 @@ fn origins_lie_where_the_page_says() {
     let index = fs::read(dir.join("index")).unwrap();
     let header = Part::of(&index, 0, "Index header");
     assert_eq!(header.number("VERSION"), 2);
-    header.check("INDEX_CRC", &[]);
+    header.check("INDEX_SUM", &[]);
     let live = Part::of(&index, row("Index file `index`", "LIVE").0, "Live part");
     let tail = live.number("TAIL_POSITION");
     let mut files: Vec<_> = segments(&dir).iter().map(|path| fs::read(path).unwrap()).collect();
@@ -343,7 +342,7 @@ fn origins_lie_where_the_page_says() {
     let (mut versions, mut seen) = (Vec::new(), Vec::new());
     for file in &files {
         let segment = Part::of(file, 0, SEGMENT);
-        segment.check("HEADER_CRC", &[]);
+        segment.check("HEADER_SUM", &[]);
         versions.push(segment.number("VERSION"));
         let mut at = 128;
         while at + 16 <= file.len() && segment.number("BASE") + (at as u64 - 128) < tail {
@@ -375,9 +374,9 @@ fn origins_lie_where_the_page_says() {
 
 #[test]
 fn a_later_version_is_refused_and_no_byte_is_changed() {
-    for (file, heading, crc) in [
-        ("index", "Index header", "INDEX_CRC"),
-        ("segment-00000000", "Segment file `segment-NNNNNNNN`", "HEADER_CRC"),
+    for (file, heading, name) in [
+        ("index", "Index header", "INDEX_SUM"),
+        ("segment-00000000", "Segment file `segment-NNNNNNNN`", "HEADER_SUM"),
     ] {
         let home = crate::support::tempdir().unwrap();
         let dir = home.path().join("queue");
@@ -385,8 +384,8 @@ fn a_later_version_is_refused_and_no_byte_is_changed() {
         let mut bytes = fs::read(dir.join(file)).unwrap();
         let (at, len) = row(heading, "VERSION");
         bytes[at..at + len].copy_from_slice(&3u32.to_le_bytes());
-        let (at, len) = row(heading, crc);
-        let sum = !crc32c(u32::MAX, &bytes[..at]);
+        let (at, len) = row(heading, name);
+        let sum = checksum(0, &bytes[..at]);
         bytes[at..at + len].copy_from_slice(&sum.to_le_bytes());
         fs::write(dir.join(file), bytes).unwrap();
         let all = |dir: &Path| {

@@ -64,7 +64,7 @@ const BATCH: usize = 1_000;
 ///
 /// The messages of a queue have a subject of their own: `mmq.` and the directory's name, unless
 /// [`subject`](Self::subject) says otherwise. Each has the headers `Mmq-Queue` (32 hexadecimal
-/// digits), `Mmq-Seq` (its number), `Mmq-Sum` (the CRC32C of its bytes, in eight), and behind a gap
+/// digits), `Mmq-Seq` (its number), `Mmq-Sum` (the lower half of its XXH3-64), and behind a gap
 /// `Mmq-Missing` (`7-9 damaged, 12-12 dropped`). A message with `Mmq-Gap` instead says only what is
 /// missing: it has no bytes, and number and checksum of the message before it.
 ///

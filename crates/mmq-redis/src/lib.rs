@@ -55,7 +55,7 @@ return last";
 
 /// A stream of Redis (6.2 or later) or Valkey.
 ///
-/// Each entry has the fields `queue` (32 hexadecimal digits), `sum` (the CRC32C of the message, in
+/// Each entry has the fields `queue` (32 hexadecimal digits), `sum` (half of its XXH3-64, in
 /// eight), `missing` (only behind a gap: `7-9 damaged, 12-12 dropped`) and `data` (the message). An
 /// entry without `data` says only what is missing. The id is `<number + 1>-0`.
 ///

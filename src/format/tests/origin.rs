@@ -2,7 +2,7 @@
 
 use super::{header, hex};
 use crate::format::*;
-use crate::memory::checksum::crc32c;
+use crate::memory::checksum;
 
 /// The bytes of format version 2 that differ from version 1.
 #[test]
@@ -20,10 +20,11 @@ fn the_bytes_of_version_2_are_these() {
     assert_eq!((Origin::take_off(&mut record), &record[..]), (None, &b"a message"[..]));
     let fragment = Fragment::whole(1001, ORIGIN_LEN as u32, Batch::DEAD_LETTER);
     assert_eq!((fragment.message_len(), fragment.total_len()), (0, 48));
-    let crc_state = fragment.crc_state(header().seed(), 64);
-    let words = fragment.encode(crc_state, crc32c(crc_state, &bytes));
+    let header_sum = fragment.header_sum(header().seed(), 64);
+    let sum = with_payload(header_sum, checksum::sum(0, &bytes));
+    let words = fragment.encode(header_sum, sum);
     assert_eq!(words.bytes()[13], 1 | 64);
-    assert_eq!(Fragment::decode(words, header().seed(), 64), Some((fragment, crc_state)));
+    assert_eq!(Fragment::decode(words, header().seed(), 64), Some((fragment, header_sum)));
     let later = SegmentHeader { version: Version::Origins, ..header() };
     assert_eq!(hex(&later.encode()[8..12]), "02000000");
     assert_eq!(SegmentHeader::decode(&later.encode()), Ok(later));

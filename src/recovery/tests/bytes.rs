@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::format::{Batch, FRAGMENT_HEADER_LEN, Fragment, Kind, SEGMENT_HEADER_LEN, fragment_len};
-use crate::memory::checksum::crc32c;
+use crate::memory::checksum;
 use crate::segment::scan::Scan;
 use crate::storage::StorageFile;
 
@@ -33,8 +33,9 @@ fn a_batch_without_a_seal_is_none() {
     let batch = Batch { continues: true, ..Batch::default() };
     let unsealed = Fragment { sealed: false, ..Fragment::whole(2, LEN as u32, batch) };
     let offset = 2 * fragment_len(LEN as u64);
-    let seeded = unsealed.crc_state(header.seed(), offset);
-    let words = unsealed.encode(seeded, crc32c(seeded, &message(2)));
+    let seeded = unsealed.header_sum(header.seed(), offset);
+    let sum = format::with_payload(seeded, checksum::sum(0, &message(2)));
+    let words = unsealed.encode(seeded, sum);
     let at = (SEGMENT_HEADER_LEN + offset) as usize;
     disk.corrupt(&segment_name(slot), at, &words.bytes());
     assert_eq!((walked(&disk, false).tail.seq, walked(&disk, true).tail.seq), (1, 1));

@@ -127,7 +127,7 @@ fn a_consumer_of_which_a_power_cut_left_two_is_one() {
             seq: u64::from_le_bytes(bytes[at + 16..at + 24].try_into().unwrap()),
         };
         let words = place.words().into_iter().flat_map(|word| word.to_le_bytes());
-        let row: Vec<u8> = words.chain(place.crc(seed).to_le_bytes()).collect();
+        let row: Vec<u8> = words.chain(place.sum(seed).to_le_bytes()).collect();
         storage.corrupt(INDEX_NAME, at, &row);
     }
     drop(first);

@@ -13,7 +13,7 @@ use mmq::{Options, Queue};
 use serde_json::Value;
 
 use crate::looking::{files, stat, stop, text};
-use crate::owning::crc32c;
+use crate::owning::checksum;
 use crate::run::{Running, ends, mmq, on, said};
 use crate::support::{eventually, itself, segments};
 
@@ -46,12 +46,12 @@ fn filled(dir: &Path, first: u64) {
     queue.close().unwrap();
 }
 
-/// Makes the file one of format 3: `crc` is where the checksum of the bytes before it stands.
-fn make_later(file: &Path, crc: usize) {
+/// Makes the file one of format 3: `at` is where the checksum of the bytes before it stands.
+fn make_later(file: &Path, at: usize) {
     let mut bytes = fs::read(file).unwrap();
     bytes[8] = 3;
-    let sum = crc32c(&bytes[..crc]);
-    bytes[crc..crc + 4].copy_from_slice(&sum.to_le_bytes());
+    let sum = checksum(&bytes[..at]);
+    bytes[at..at + 4].copy_from_slice(&sum.to_le_bytes());
     fs::write(file, bytes).unwrap();
 }
 
