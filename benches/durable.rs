@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use mmq::Queue;
 
-use support::{asked_for, human, payload, percentile, scratch};
+use support::{asked_for, human, payload, percentile, print_fingerprint, scratch};
 
 const LENGTHS: [usize; 3] = [128, 4 << 10, 64 << 10];
 const THREADS: [usize; 4] = [1, 2, 4, 8];
@@ -183,6 +183,7 @@ fn main() {
     }
     let (rounds, period) = if asked_for("--quick") { (3, 100) } else { (9, 300) };
     let period = Duration::from_millis(period);
+    print_fingerprint();
     println!(
         "durable enqueue (flush_every_ops(1)); bare = pwrite + fdatasync, one thread, into space of the same kind"
     );

@@ -15,14 +15,12 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::measurement::WallTime;
-use criterion::{
-    BenchmarkGroup, Criterion, SamplingMode, Throughput, criterion_group, criterion_main,
-};
+use criterion::{BenchmarkGroup, Criterion, SamplingMode, Throughput, criterion_group};
 use mmq::Queue;
 
 use support::cells::{Cell, arenas, cells};
 use support::floor::{Fresh, Ring};
-use support::{human, payload, scratch, timed};
+use support::{human, payload, print_fingerprint, scratch, timed};
 
 /// A queue whose backlog stays within the cell's bound.
 struct Bench {
@@ -229,4 +227,9 @@ fn floor(c: &mut Criterion) {
 }
 
 criterion_group!(matrix, open, enqueue, enqueue_str, peek, skip, dequeue, floor);
-criterion_main!(matrix);
+
+fn main() {
+    print_fingerprint();
+    matrix();
+    Criterion::default().configure_from_args().final_summary();
+}

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use mmq::Queue;
 
-use support::{asked_for, human, payload, percentile, scratch};
+use support::{asked_for, human, payload, percentile, print_fingerprint, scratch};
 
 const CHILD: &str = "MMQ_BENCH_RECOVERY_CHILD";
 
@@ -64,6 +64,7 @@ fn main() {
         return;
     }
     let quick = asked_for("--quick");
+    print_fingerprint();
     println!(
         "us until the first message is in hand (open alone): best, median of {} openings\n",
         if quick { 5 } else { 15 }

@@ -18,7 +18,7 @@ use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group};
 use mmq::Queue;
 
 use support::floor::Ring;
-use support::{asked_for, human, median, payload, scratch, timed};
+use support::{asked_for, human, median, payload, print_fingerprint, scratch, timed};
 
 const LENGTHS: [usize; 6] = [128, 1 << 10, 4 << 10, 16 << 10, 128 << 10, 1 << 20];
 
@@ -220,6 +220,7 @@ fn offsets() {
 criterion_group!(steady, pairs, alone, peek);
 
 fn main() {
+    print_fingerprint();
     steady();
     if !asked_for("--test") && !asked_for("--list") {
         offsets();

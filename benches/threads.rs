@@ -15,13 +15,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use criterion::measurement::WallTime;
-use criterion::{
-    BenchmarkGroup, Criterion, SamplingMode, Throughput, criterion_group, criterion_main,
-};
+use criterion::{BenchmarkGroup, Criterion, SamplingMode, Throughput, criterion_group};
 use mmq::Queue;
 
 use support::floor::Ring;
-use support::{human, payload, scratch, timed};
+use support::{human, payload, print_fingerprint, scratch, timed};
 
 const LENGTHS: [usize; 3] = [128, 4 << 10, 16 << 10];
 const THREADS: [u64; 4] = [1, 2, 4, 8];
@@ -212,4 +210,9 @@ fn floor(c: &mut Criterion) {
 }
 
 criterion_group!(threads, producers, consumers, one_to_one, parallel, floor);
-criterion_main!(threads);
+
+fn main() {
+    print_fingerprint();
+    threads();
+    Criterion::default().configure_from_args().final_summary();
+}

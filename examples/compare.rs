@@ -9,7 +9,10 @@
 //! Peers: `mmq` delivers into the caller's buffer; `mmq-message` lends in place (`dequeue`,
 //! `peek`); `mmq-skip` steps over messages without delivering them (to compare with queues whose
 //! dequeue does no more); `mmq-batch` enqueues and dequeues 32 at a time. Each checks every message
-//! that it delivers.
+//! that it delivers. `--peer fingerprint` measures no queue and prints the machine's fingerprint.
+
+#[path = "../benches/support/fingerprint.rs"]
+mod fingerprint;
 
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
@@ -342,6 +345,10 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
         "mmq-batch" => "every message checked; 32 at a time",
         "list" => {
             println!("mmq\nmmq-message\nmmq-skip\nmmq-batch");
+            return Ok(());
+        }
+        "fingerprint" => {
+            println!("{}", fingerprint::fingerprint(&run.dir));
             return Ok(());
         }
         _ => return Err(format!("unknown peer {peer}; try --peer list").into()),

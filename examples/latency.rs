@@ -11,6 +11,9 @@
 //!     [--arena BYTES] [--dir DIR]
 //! ```
 
+#[path = "../benches/support/fingerprint.rs"]
+mod fingerprint;
+
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -186,6 +189,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     std::fs::create_dir_all(&dir)?;
     let scratch = tempfile::tempdir_in(dir)?;
     let queue = Queue::options().arena_size(arena).open(scratch.path().join("queue"))?;
+    println!("{}\n", fingerprint::fingerprint(scratch.path()));
     let load = Load { seconds, rate, size };
     let witness = load.witness()?;
     let (produced, delivered) = load.put_on(&queue)?;

@@ -5,6 +5,9 @@
 //! The C programs use the shared library, as installed programs do. The Rust calls are compiled
 //! into this program.
 
+#[path = "../support/fingerprint.rs"]
+mod fingerprint;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -126,6 +129,7 @@ fn main() {
     let scratch = Path::new(env!("CARGO_TARGET_TMPDIR")).join("c-bench");
     std::fs::create_dir_all(&scratch).unwrap();
     let (lib, c, cpp) = build(&scratch);
+    println!("{}\n", fingerprint::fingerprint(&scratch));
     let mut rounds: Vec<[Figures; 3]> = Vec::new();
     for _ in 0..ROUNDS {
         let dir = || tempfile::tempdir_in(&scratch).unwrap();

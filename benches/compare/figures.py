@@ -5,8 +5,8 @@
     benches/compare/figures.py --check    names what differs from them, and ends with status 1 then
 
 In a document the generated text stands between `<!-- figures: NAME WORDS -->` and `<!-- end -->`; the functions of
-`TEXTS` make it. docs/figures.json has one section for each program that measures: the machine, the date, the commit, the
-command, and what came out. Only Python's standard library is needed.
+`TEXTS` make it. docs/figures.json has one section for each program that measures: the machine and its fingerprint, the
+date, the commit, the command, and what came out. Only Python's standard library is needed.
 """
 import datetime, difflib, json, os, platform, re, subprocess, sys, textwrap
 
@@ -31,7 +31,7 @@ FLOORS = {"memcpy-mmap": "floor: memcpy alone, into a warm mapping",
           "write-prealloc": "floor: write calls into allocated space"}
 
 
-def about_now(directory, command):
+def about_now(directory, command, fingerprint):
     """The head of a section: where, when and how it is measured."""
     def output(*words):
         return subprocess.run(words, cwd=PROJECT, capture_output=True, text=True).stdout.strip()
@@ -44,7 +44,7 @@ def about_now(directory, command):
                "kernel": platform.system() + " " + ".".join(platform.release().split(".")[:2]),
                "file system": output("findmnt", "-no", "FSTYPE", "-T", directory),
                "memory": f"{round(int(field('/proc/meminfo', 'MemTotal').split()[0]) / M)} GiB"}
-    return {"machine": machine, "date": datetime.date.today().isoformat(),
+    return {"machine": machine, "fingerprint": fingerprint, "date": datetime.date.today().isoformat(),
             "commit": output("git", "rev-parse", "--short=7", "HEAD"), "command": command}
 
 
@@ -120,13 +120,19 @@ def wrapped(text):
     return [line.replace("\0", " ") for line in textwrap.wrap(text, 100, break_long_words=False, break_on_hyphens=False)]
 
 
+def fingerprint(section):
+    """A paragraph: what the machine's own operations take. (The section names the processor already.)"""
+    taken = section.get("fingerprint", "").partition(": ")[2]
+    return ["", *wrapped(f"The machine: {taken}.")] if taken else []
+
+
 def about(figures, name):
     section = figures[name]
     memory = section["machine"].get("memory")
     where = machine(section) + (f", {memory} of memory" if memory else "")
     by = f", by `{section['command']}`" if "command" in section else ""
     return wrapped(f"Measured on {section['date']} at commit {section['commit']} on {where}{by}."
-                   f" {section.get('note', '')}")
+                   f" {section.get('note', '')}") + fingerprint(section)
 
 
 def speed(figures):

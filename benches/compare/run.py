@@ -16,6 +16,8 @@ to OUT/table.md. With --table the tables are made from the runs there are.
 
 `latency`, `footprint` and `outage` run mmq's examples of these names.
 
+It first prints the machine's fingerprint, as every benchmark does (benches/support/fingerprint.rs).
+
 With --publish each set that was measured takes the place of its section in docs/figures.json, and figures.py makes the
 documents' tables and pictures anew. Only Python's standard library is needed.
 """
@@ -363,6 +365,9 @@ def main():
     options.out = options.out or os.path.join(options.scratch, "out")
     os.makedirs(options.out, exist_ok=True)
     runs = os.path.join(options.out, "runs.jsonl")
+    os.makedirs(options.scratch, exist_ok=True)
+    fingerprint = output("compare", "--peer", "fingerprint", "--dir", options.scratch).strip()
+    print(fingerprint)
     sections = {}
     if {"peers", "matrix"} & set(options.set):
         if not options.table:
@@ -373,7 +378,7 @@ def main():
         section = {"peers": lambda: peers_section(runs), "matrix": lambda: matrix_section(runs), "latency": lambda: latency_section(options),
                    "footprint": lambda: footprint_section(options), "outage": lambda: outage_section(options)}[name]()
         if section:
-            sections[name] = {**figures.about_now(options.scratch, shown()), **section}
+            sections[name] = {**figures.about_now(options.scratch, shown(), fingerprint), **section}
     if options.publish:
         # A section is replaced as a whole: its cells are of one machine and one day.
         figures.save({**figures.load(), **sections})

@@ -1,4 +1,5 @@
-//! Shared by the benchmarks: directories, messages, the cells of the matrix, the floors.
+//! Shared by the benchmarks: directories, messages, the cells of the matrix, the floors, the
+//! machine's fingerprint.
 //!
 //! Files go below `MMQ_BENCH_DIR`, else below Cargo's target directory. That must be on the disk to
 //! be measured, not on a tmpfs.
@@ -6,6 +7,7 @@
 #![allow(dead_code, unreachable_pub, reason = "every benchmark uses a part")]
 
 pub mod cells;
+pub mod fingerprint;
 pub mod floor;
 
 use std::path::PathBuf;
@@ -17,6 +19,13 @@ pub fn scratch() -> tempfile::TempDir {
         .map_or_else(|| PathBuf::from(env!("CARGO_TARGET_TMPDIR")), Into::into);
     std::fs::create_dir_all(&root).expect("a directory for the benchmarks' files");
     tempfile::Builder::new().prefix("bench").tempdir_in(root).expect("a scratch directory")
+}
+
+/// Prints the fingerprint of the machine before a benchmark's figures.
+pub fn print_fingerprint() {
+    if !asked_for("--test") && !asked_for("--list") {
+        println!("{}\n", fingerprint::fingerprint(scratch().path()));
+    }
 }
 
 /// Bytes that do not compress, the same in every run.
