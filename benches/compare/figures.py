@@ -25,7 +25,8 @@ PEERS = {
     "mmq": "**mmq**\\*", "bigqueue": "bigqueue", "disk-queue": "disk-queue", "mmap-vecdeque": "mmap-vecdeque",
     "vmpq": "vmagent's persistentqueue", "yaque": "yaque", "tidwall-wal": "tidwall/wal", "queue-file": "queue-file",
     "walrus": "walrus\\*", "fjall": "fjall\\*", "goque": "goque\\*", "diskqueue": "go-diskqueue",
-    "okaywal": "okaywal\\*", "redb": "redb\\*", "persistent-queue": "persistent-queue\\*", "khata": "khata"}
+    "okaywal": "okaywal\\*", "redb": "redb\\*", "persistent-queue": "persistent-queue\\*", "khata": "khata",
+    "SQLite": "SQLite", "LMDB": "LMDB"}
 FLOORS = {"memcpy-mmap": "floor: memcpy alone, into a warm mapping",
           "memcpy-mmap-falloc": "floor: memcpy alone, into allocated space",
           "write-prealloc": "floor: write calls into allocated space"}

@@ -4,9 +4,10 @@
     benches/compare/run.py [--set peers,matrix,latency,footprint,outage] [--publish] [--rounds 5] [--seconds 0.2] [--quick]
                            [--only name,name] [--scenarios a,b] [--sizes 128,1024] [--peers DIR] [--out DIR]
 
-The peers: it builds mmq's harness (`cargo build --release --example compare`), copies the peers' harnesses (Go and Rust)
-to a scratch directory and builds them there; it names those that cannot be built. Every cell is run in rounds. In each
-round every peer runs once, one after the other, each time from another one on, so that other work of the machine slows all.
+The peers: it builds mmq's harness (`cargo build --release --example compare`) and that of SQLite and LMDB (`stores/`),
+copies the other peers' harnesses (Go and Rust, in the directory of --peers) to a scratch directory and builds them there;
+it names those that cannot be built. Every cell is run in rounds. In each round every peer runs once, one after the
+other, each time from another one on, so that other work of the machine slows all.
 
 A virtual machine may have given unused memory back to its host, and waits when that is touched again (8 us for 16 KiB,
 measured). So before a run of more than 8 MiB the script touches several times as much memory, up to 1280 MiB.
@@ -33,6 +34,7 @@ SIZES = [16, 128, K, 16 * K, 128 * K, M]
 MMQ = ["mmq", "mmq-message", "mmq-skip", "mmq-batch"]
 GO = ["bigqueue", "bigqueue-default", "diskqueue", "diskqueue-nsqd", "goque", "tidwall-wal", "vmpq", "vmpq-mem"]
 RUST = ["khata", "yaque", "queue-file", "walrus", "okaywal", "fjall", "redb", "persistent-queue", "mmap-vecdeque", "disk-queue"]
+STORES = ["SQLite", "LMDB"]
 FLOORS = ["memcpy-mmap", "memcpy-mmap-mutex", "memcpy-mmap-falloc", "memcpy-mmap-cold", "write-bufwriter", "write-prealloc"]
 # bigqueue's matrix: arena, message, caps in arenas (0: none).
 MATRIX = [
@@ -69,8 +71,18 @@ def build(options, scratch):
     programs = {}
     quiet = dict(stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     programs.update(dict.fromkeys(MMQ, example("compare")))
+
+    def cargo(where, target, names, program):
+        environment = dict(os.environ, CARGO_TARGET_DIR=os.path.join(scratch, target))
+        made = subprocess.run(["cargo", "build", "--release", "--locked"], cwd=where, env=environment, **quiet)
+        if made.returncode:
+            print(f"{program} left out: {made.stderr.strip().splitlines()[-1:]}", file=sys.stderr)
+        else:
+            programs.update(dict.fromkeys(names, os.path.join(scratch, target, "release", program)))
+
+    cargo(os.path.join(PROJECT, "benches", "compare", "stores"), "stores-target", STORES, "stores")
     if not os.path.isdir(options.peers):
-        print(f"no peers in {options.peers}: mmq alone", file=sys.stderr)
+        print(f"no other peers in {options.peers}", file=sys.stderr)
         return programs
 
     def copied(name):
@@ -89,14 +101,7 @@ def build(options, scratch):
         for name in GO:
             if name.startswith("vmpq") == output.endswith("vmpq"):
                 programs[name] = os.path.join(scratch, "peerbench-go")
-    rust = copied("rust")
-    environment = dict(os.environ, CARGO_TARGET_DIR=os.path.join(scratch, "rust-target"))
-    made = subprocess.run(["cargo", "build", "--release", "--locked"], cwd=rust, env=environment, **quiet)
-    if made.returncode:
-        print(f"the Rust peers are left out: {made.stderr.strip().splitlines()[-1:]}", file=sys.stderr)
-    else:
-        for name in RUST + FLOORS:
-            programs[name] = os.path.join(scratch, "rust-target", "release", "peerbench-rust")
+    cargo(copied("rust"), "rust-target", RUST + FLOORS, "peerbench-rust")
     return programs
 
 
@@ -195,10 +200,10 @@ def plan(options):
                 if (scenario == "open" and size != 128) or (scenario == "reopen" and size not in (128, 16 * K)):
                     continue
                 floors = FLOORS if scenario in ("enqueue", "dequeue", "peek", "rw", "durable") else []
-                cells.append(((scenario, size, ARENA, 0, "2,2"), wanted(MMQ[:2] + GO + RUST + floors)))
+                cells.append(((scenario, size, ARENA, 0, "2,2"), wanted(MMQ[:2] + STORES + GO + RUST + floors)))
                 if scenario == "rw" and size <= 16 * K:
                     # As a user has it who sets no option.
-                    cells.append(((scenario, size, DEFAULT_ARENA, 0, "2,2"), wanted(MMQ[:2] + GO + RUST)))
+                    cells.append(((scenario, size, DEFAULT_ARENA, 0, "2,2"), wanted(MMQ[:2] + STORES + GO + RUST)))
     if "matrix" in options.set:
         for arena, size, caps in MATRIX:
             for cap in caps:
