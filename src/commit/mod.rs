@@ -189,6 +189,13 @@ impl<S: Storage> Core<S> {
         self.flush_places()
     }
 
+    /// Whether the queue is still as new after a run with so many `moves`: then its first sync is
+    /// left to the run that stores its first message. (Recovery counts one move, so that a caller's
+    /// flush makes the index and its names durable.)
+    fn stays_untouched(&self, moves: u64) -> bool {
+        self.is_untouched && moves == 1 && !self.storage.has_made_parents()
+    }
+
     /// Performs the last flush of a run and writes the checkpoint of a clean end.
     pub(crate) fn flush_finally(&self) -> Result<()> {
         // The queue is closed, so `check_writable` would reject this flush. Still report a failed
@@ -203,7 +210,8 @@ impl<S: Storage> Core<S> {
         if is_durable && !self.writer.lock().has_begun() && !self.has_unsynced_files() {
             // This run stored no message, and recovery found none that may exist only in the page
             // cache. At most, consumers have moved and segments were reclaimed.
-            return if *self.places.synced_moves.lock() < self.places.moves() {
+            let moves = self.places.moves();
+            return if *self.places.synced_moves.lock() < moves && !self.stays_untouched(moves) {
                 self.flush_places()
             } else {
                 Ok(())

@@ -379,6 +379,7 @@ fn state<S: Storage>(
         tail,
         durable,
         places_cached: recovered.places_cached,
+        is_untouched: recovered.is_untouched,
         files_unsynced: recovered.files_unsynced,
         oldest_seq: oldest_seq.max(evicted.end()).min(tail.seq),
         known_gaps: recovered.known_gaps,

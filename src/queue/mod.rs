@@ -65,6 +65,10 @@ impl Options {
     /// files, but none of a queue, and leaves it unchanged. (A queue's file has a name of mmq's,
     /// and either a content or a length of mmq's. Hidden files and `lost+found` do not count.)
     ///
+    /// Making a new queue syncs nothing. The sync of its first message or consumer, or a
+    /// [`flush`](Queue::flush), makes the directory and the index durable with it; until then a
+    /// power cut may leave no directory, or one that opens as a new queue.
+    ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
     /// let options = mmq::Options::new().create(false);

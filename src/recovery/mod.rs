@@ -73,6 +73,8 @@ pub(crate) struct Recovered<S: Storage> {
     pub(crate) ended: Ended,
     /// The disk may lack the stored places: only the page cache is known to have them.
     pub(crate) places_cached: bool,
+    /// See [`State::is_untouched`](crate::state::State::is_untouched).
+    pub(crate) is_untouched: bool,
     /// The disk may lack any of the files that were found: no run has synced them in this place.
     pub(crate) files_unsynced: bool,
 }

@@ -37,13 +37,14 @@ pub(super) fn publish<S: Storage>(
         .checkpoint
         .map_or(0, |checkpoint| checkpoint.retained_from)
         .max(known.rows.retained_from);
-    // A holder that closes in order syncs the index and then clears its process id. After any other
-    // end a sync may have failed and left pages marked clean that the disk does not have. Storing
-    // them again makes the next sync write them.
+    // A holder that closes in order clears its process id after its last sync. After any other end
+    // a sync may have failed and left pages marked clean that the disk does not have. Storing them
+    // again makes the next sync write them. (No sync of an index that this opening made failed.)
     let was_closed = known.cached.is_some() && known.image.live.pid == 0;
-    if !was_closed && !planted!(IndexNotStoredAgain) {
+    if !was_closed && !known.made_anew && !planted!(IndexNotStoredAgain) {
         known.index.store_again();
     }
+    let is_untouched = is_untouched(&known, spot, reservation);
     let changing = if known.rows_from_index { 0 } else { FLAG_CHANGING };
     let begun = if clean_end(&known.image).is_some() { 0 } else { FLAG_BEGUN };
     let is_unsynced = is_unsynced_here(&known);
@@ -101,7 +102,8 @@ pub(super) fn publish<S: Storage>(
         evicted,
         clean: is_clean || known.made_anew,
         ended,
-        places_cached: !was_closed,
+        places_cached: !was_closed || is_untouched,
+        is_untouched,
         files_unsynced: is_unsynced,
         consumers: known.image.consumers,
         index: known.index,
@@ -173,6 +175,17 @@ fn write_rows<S: Storage>(known: &Known<S>) -> bool {
         index.set_rows_are(RowsAre::Right);
     }
     complete
+}
+
+/// Whether the queue is as new: it has no sign of a message or a consumer, ever.
+fn is_untouched<S: Storage>(known: &Known<S>, tail: Spot, reservation: u64) -> bool {
+    let Known { image, rows, .. } = known;
+    let has_segments = !(rows.is_empty() && rows.stale.is_empty() && rows.foreign_slots.is_empty());
+    let has_consumers = !(image.consumers.is_empty() && image.lost.is_empty());
+    image.checkpoint.is_none()
+        && !has_segments
+        && !has_consumers
+        && (tail, reservation) == (Spot::default(), 0)
 }
 
 /// Whether no run has synced the files in this place. The durable mark says what was on the disk of

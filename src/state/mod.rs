@@ -196,6 +196,9 @@ pub(crate) struct State<S: Storage> {
     /// No run has synced the files that recovery found. The next flush does, whatever the mark
     /// says.
     pub(super) files_unsynced: AtomicBool,
+    /// Recovery found the queue as new: without a sign of a message or a consumer. Nobody may have
+    /// synced its index and its names so far, because a close that leaves it so does not.
+    pub(crate) is_untouched: bool,
 }
 
 /// The parts from which an opening builds the [`State`].
@@ -211,6 +214,7 @@ pub(crate) struct Parts<S: Storage> {
     pub(crate) tail: Spot,
     pub(crate) durable: Spot,
     pub(crate) places_cached: bool,
+    pub(crate) is_untouched: bool,
     pub(crate) files_unsynced: bool,
     pub(crate) oldest_seq: u64,
     pub(crate) known_gaps: Vec<Gap>,
@@ -264,6 +268,7 @@ impl<S: Storage> State<S> {
             write_times: Mutex::default(),
             found_tail: parts.tail,
             files_unsynced: AtomicBool::new(parts.files_unsynced),
+            is_untouched: parts.is_untouched,
         };
         check!(let (tail, durable) = (parts.tail, parts.durable));
         holds!(

@@ -36,6 +36,8 @@ pub(crate) struct FileStorage {
     /// The parents of the queue's directory and of the directories created above it, until a sync
     /// has made their names durable.
     unsynced_parents: Mutex<Vec<OwnedFd>>,
+    /// Whether a directory above the queue's own was missing, and this opening created it.
+    made_parents: bool,
 }
 
 impl FileStorage {
@@ -50,6 +52,7 @@ impl FileStorage {
             looks_only: false,
             mode: OnceLock::new(),
             unsynced_parents: Mutex::default(),
+            made_parents: false,
         })
     }
 
@@ -78,8 +81,8 @@ impl FileStorage {
     fn create_as(path: &Path, mode: Option<Mode>) -> io::Result<FileStorage> {
         let (mut storage, parents) = match FileStorage::open(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                let parents = create_directory(path, mode)?;
-                let storage = FileStorage::open(path)?;
+                let (parents, made_parents) = create_directory(path, mode)?;
+                let storage = FileStorage { made_parents, ..FileStorage::open(path)? };
                 if let Some(mode) = mode {
                     change_mode(&storage.directory, of_directory(mode), DIRECTORY_BITS)?;
                 }
@@ -271,6 +274,10 @@ impl Storage for FileStorage {
         sync_names(&self.directory).map_err(failed)
     }
 
+    fn has_made_parents(&self) -> bool {
+        self.made_parents && !self.unsynced_parents.lock().is_empty()
+    }
+
     fn is_removed(&self) -> bool {
         rustix::fs::fstat(&self.directory).is_ok_and(|stat| stat.st_nlink == 0)
     }
@@ -362,11 +369,12 @@ fn change_mode(file: impl AsFd, mode: Mode, bits: Mode) -> rustix::io::Result<()
     rustix::fs::fchmod(&file, found & !bits | mode)
 }
 
-/// Creates the directory and the missing ones above it, and returns their parents, for the first
-/// sync. `mode` is that of the files in it. If a power cut removed the name of the queue's
-/// directory, the queue would be lost whatever was flushed. The first sync also covers the name of
-/// the first existing directory: its creator may have been killed before syncing it.
-fn create_directory(path: &Path, mode: Option<Mode>) -> io::Result<Vec<OwnedFd>> {
+/// Creates the directory and the missing ones above it. Returns their parents, for the first sync,
+/// and whether any above it was missing. `mode` is that of the files in it. If a power cut removed
+/// the name of the queue's directory, the queue would be lost whatever was flushed. The first sync
+/// also covers the name of the first existing directory: its creator may have been killed before
+/// syncing it.
+fn create_directory(path: &Path, mode: Option<Mode>) -> io::Result<(Vec<OwnedFd>, bool)> {
     let mut existing = path;
     let mut missing = Vec::new();
     while matches!(existing.metadata(), Err(error) if error.kind() == ErrorKind::NotFound) {
@@ -376,6 +384,7 @@ fn create_directory(path: &Path, mode: Option<Mode>) -> io::Result<Vec<OwnedFd>>
             _ => break,
         }
     }
+    let made_parents = missing.len() > 1;
     let mut parents = Vec::new();
     parents.extend(open_parent(CWD, &existing.join(".."))?);
     for directory in missing.into_iter().rev() {
@@ -385,7 +394,7 @@ fn create_directory(path: &Path, mode: Option<Mode>) -> io::Result<Vec<OwnedFd>>
             _ => parents.extend(open_parent(CWD, &directory.join(".."))?),
         }
     }
-    Ok(parents)
+    Ok((parents, made_parents))
 }
 
 /// Opens the directory above another one, to sync a name in it.

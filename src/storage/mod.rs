@@ -95,6 +95,11 @@ pub(crate) trait Storage: std::fmt::Debug + Send + Sync + Sized + 'static {
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Makes creations, renames and removals durable.
     fn sync_directory(&self) -> Result<(), SyncFailed>;
+    /// Returns whether this opening created directories above the queue's own that no sync has made
+    /// durable. (A later opening makes only the name of the queue's own directory durable.)
+    fn has_made_parents(&self) -> bool {
+        false
+    }
     /// Returns whether the directory was removed, so that it can never contain a name again.
     fn is_removed(&self) -> bool;
     /// Takes the queue's lock; returns `Ok(false)` when another opener holds it. The lock dies with

@@ -166,6 +166,7 @@ pub(super) fn digests_of(image: &SimStorage, options: &Options, number: u64) -> 
                     evicted,
                     clean,
                     ended: _,
+                    is_untouched: _,
                     places_cached,
                     files_unsynced,
                 } = found;

@@ -31,6 +31,7 @@ mod digests;
 mod directed;
 mod examine;
 mod faults;
+mod first_sync;
 mod headers;
 mod held;
 mod history;
