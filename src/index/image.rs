@@ -165,6 +165,10 @@ impl IndexImage {
                     ExtentKind::Consumers => {
                         let extent_bytes = bytes.get(extent.offset as usize..).unwrap_or(&[]);
                         let at = ConsumerAt::new(row, extent.rows);
+                        if is_free(extent_bytes, at) {
+                            consumer_row += 1;
+                            continue;
+                        }
                         match read_consumer(extent_bytes, at, consumer_row, queue_id) {
                             Some(consumer) => image.consumers.push(consumer),
                             None => image.lost.extend(find_lost(extent_bytes, at, consumer_row)),
@@ -176,11 +180,12 @@ impl IndexImage {
                         let header = row
                             .try_into()
                             .ok()
+                            .filter(|_| !is_blank(row))
                             .and_then(|row| SegmentHeader::decode(row).ok())
                             .filter(|header| header.queue_id == *queue_id);
                         match header {
                             Some(header) => image.segments.push((slot, header)),
-                            None => image.segments_damaged |= row.iter().any(|byte| *byte != 0),
+                            None => image.segments_damaged |= !is_blank(row),
                         }
                         slot += 1;
                     }
@@ -275,6 +280,11 @@ impl IndexImage {
     }
 }
 
+/// Whether all of these bytes are zero. (Without a branch: most rows of an index are free.)
+fn is_blank(bytes: &[u8]) -> bool {
+    bytes.iter().fold(0, |all, byte| all | byte) == 0
+}
+
 pub(crate) fn u64_at(bytes: &[u8], offset: usize) -> u64 {
     bytes
         .get(offset..offset + 8)
@@ -357,6 +367,13 @@ pub(crate) fn first_extents() -> [Extent; 3] {
     ]
 }
 
+/// Whether no consumer ever stored a place in the row whose parts lie `at` these offsets of its
+/// extent.
+fn is_free(extent: &[u8], at: ConsumerAt) -> bool {
+    let part = |at: usize| extent.get(at..at + PLACE_PAIR_LEN).unwrap_or(&[]);
+    is_blank(part(at.pair)) && is_blank(part(at.copy))
+}
+
 /// Reads the consumer whose parts lie `at` these offsets of its extent. Its name is the one under
 /// which one of its places validates. The copy has a short name, too, in case the sector of the
 /// name is lost.
@@ -386,8 +403,7 @@ fn read_consumer(
 /// which stays, and clears the copy.
 fn find_lost(extent: &[u8], at: ConsumerAt, row: u32) -> Option<ConsumerRow> {
     let part = |at: usize, len: usize| extent.get(at..at + len).unwrap_or(&[]);
-    let is_blank =
-        |at: usize, len: usize| part(at, len).iter().fold(0, |all, byte| all | byte) == 0;
+    let is_blank = |at: usize, len: usize| is_blank(part(at, len));
     let says_removed = |slot: usize| {
         u64_at(extent, slot + place_at::PLACE_POSITION) == u64::MAX
             && u64_at(extent, slot + place_at::PLACE_SEQ) == 0

@@ -37,11 +37,15 @@ impl<S: Storage> IndexFile<S> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        let len = file.len()?.min(MAX_INDEX_LEN);
-        let mut bytes = vec![UNREADABLE_BYTE; index_at::END];
+        let len = file.found_len()?.min(MAX_INDEX_LEN);
         let mut unreadable = Vec::new();
-        let read = read_around(&file, &mut bytes, 0, &mut unreadable);
-        bytes.truncate(read);
+        let mut bytes = file.read_first(index_at::END).unwrap_or_else(|_| {
+            let mut bytes = vec![UNREADABLE_BYTE; index_at::END];
+            let read = read_around(&file, &mut bytes, 0, &mut unreadable);
+            bytes.truncate(read);
+            bytes
+        });
+        let read = bytes.len();
         let header = format::decode_index_header(&bytes);
         if len > index_at::END as u64 {
             let end = match header {
@@ -53,8 +57,7 @@ impl<S: Storage> IndexFile<S> {
                     .max(LARGEST_REST),
             };
             bytes.resize((end.min(len) as usize).max(index_at::END), UNREADABLE_BYTE);
-            let from = read.min(index_at::END);
-            read_around(&file, &mut bytes[from..], from as u64, &mut unreadable);
+            read_around(&file, &mut bytes[read..], read as u64, &mut unreadable);
         }
         if unreadable.len() > MOST_UNREADABLE {
             // So many failures mean an absent disk, not damage in one place. A new index would lose

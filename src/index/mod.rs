@@ -109,7 +109,7 @@ impl<S: Storage> Index<S> {
         nonce: u64,
         image: &IndexImage,
     ) -> io::Result<Index<S>> {
-        let mut len = file.len()?;
+        let mut len = file.found_len()?;
         if len < index_at::END as u64 {
             file.allocate(0, index_at::END as u64)?;
         }

@@ -67,7 +67,7 @@ fn read_segment<S: Storage>(storage: &S, slot: u32) -> Result<SegmentHeader, Unr
         _ => Unread::Lost(Lost::Io(error)),
     })?;
     let io = |error| Unread::Lost(Lost::Io(error));
-    let len = file.len().map_err(io)?;
+    let len = file.found_len().map_err(io)?;
     let mut bytes = [0; SEGMENT_HEADER_LEN as usize];
     crate::storage::read_full(&file, &mut bytes, 0).map_err(io)?;
     match SegmentHeader::decode(&bytes) {

@@ -178,7 +178,7 @@ pub(crate) fn open_and_compare<S: Storage>(
     header: &SegmentHeader,
 ) -> Result<(Opened<S::File>, bool), Lost> {
     let file = storage.open(&format::segment_name(slot)).map_err(lost)?;
-    let len = file.len().map_err(Lost::Io)?;
+    let len = file.found_len().map_err(Lost::Io)?;
     let begins_so = match header_in(&file)? {
         Ok(found) if found.life != header.life || found.queue_id != header.queue_id => {
             return Err(Lost::Gone);

@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, RawMode};
-use rustix::io::{Errno, retry_on_intr};
+use rustix::io::{Errno, fcntl_dupfd_cloexec, retry_on_intr};
 
 use super::file::{DiskFile, Overwrites};
 use super::{CacheToken, Listed, Storage, system};
@@ -36,6 +36,8 @@ pub(crate) struct FileStorage {
     /// The parents of the queue's directory and of the directories created above it, until a sync
     /// has made their names durable.
     unsynced_parents: Mutex<Vec<OwnedFd>>,
+    /// Held while a thread lists the directory: the descriptor and its copies share one position.
+    listing: Mutex<()>,
     /// Whether a directory above the queue's own was missing, and this opening created it.
     made_parents: bool,
 }
@@ -52,6 +54,7 @@ impl FileStorage {
             looks_only: false,
             mode: OnceLock::new(),
             unsynced_parents: Mutex::default(),
+            listing: Mutex::default(),
             made_parents: false,
         })
     }
@@ -159,12 +162,22 @@ impl FileStorage {
     }
 
     fn open_file(&self, name: &str, extra: OFlags) -> rustix::io::Result<File> {
-        // NONBLOCK: a FIFO put in a file's place must not hang the opener.
+        // NONBLOCK: a FIFO put in a file's place must not hang the opener. NO_ACCESS_TIME: the
+        // first read after a change would otherwise store a time that nobody needs.
         let access = if self.looks_only { OFlags::RDONLY } else { OFlags::RDWR };
         let flags =
             access | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY | extra;
         let mode = self.mode.get().copied().unwrap_or(FILE_BITS);
-        Ok(retry_on_intr(|| rustix::fs::openat(&self.directory, name, flags, mode))?.into())
+        let open = |flags| retry_on_intr(|| rustix::fs::openat(&self.directory, name, flags, mode));
+        let opened = match self.looks_only {
+            true => open(flags),
+            false => match open(flags | system::NO_ACCESS_TIME) {
+                // Only the owner of the file may ask for it.
+                Err(Errno::PERM) => open(flags),
+                opened => opened,
+            },
+        };
+        Ok(opened?.into())
     }
 }
 
@@ -179,7 +192,10 @@ impl Storage for FileStorage {
 
     fn list(&self) -> io::Result<Vec<Listed>> {
         let mut listed = Vec::new();
-        for found in Dir::new(open_directory(&self.directory, Path::new("."))?)? {
+        let _one_at_a_time = self.listing.lock();
+        let mut names = Dir::new(fcntl_dupfd_cloexec(&self.directory, 0)?)?;
+        names.rewind();
+        for found in names {
             let found = found?;
             // A name that is not UTF-8 is foreign, whatever it becomes here.
             let name = found.file_name().to_string_lossy();

@@ -7,6 +7,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use rustix::buffer::spare_capacity;
 use rustix::io::{Errno, retry_on_intr};
 
 use super::{StorageFile, Stores, system};
@@ -36,21 +37,36 @@ pub(super) enum Overwrites {
 pub(crate) struct DiskFile {
     pub(super) file: File,
     overwrites: Overwrites,
-    /// Whether it took fewer disk bytes than its length when it was opened.
-    is_sparse: bool,
+    /// What its opening found.
+    found: Option<FoundFile>,
     /// Whether the queue changes bytes through a mapping, by the last `find_stores`.
     by_map: AtomicBool,
+}
+
+/// Length and disk bytes of a file when it was opened.
+#[derive(Debug, Clone, Copy)]
+struct FoundFile {
+    len: u64,
+    disk: u64,
+}
+
+impl FoundFile {
+    fn is_sparse(&self) -> bool {
+        self.disk < self.len
+    }
 }
 
 impl DiskFile {
     pub(super) fn opened(file: File, overwrites: Overwrites) -> DiskFile {
         let by_map = AtomicBool::new(overwrites == Overwrites::InPlace);
-        DiskFile { file, overwrites, is_sparse: false, by_map }
+        DiskFile { file, overwrites, found: None, by_map }
     }
 
     /// Takes over the file's status from the system.
     pub(super) fn with_stat(self, stat: &rustix::fs::Stat) -> DiskFile {
-        DiskFile { is_sparse: stat.st_blocks * 512 < stat.st_size, ..self }
+        let number = |of: i64| u64::try_from(of).unwrap_or(0);
+        let found = FoundFile { len: number(stat.st_size), disk: number(stat.st_blocks) * 512 };
+        DiskFile { found: Some(found), ..self }
     }
 
     /// Wraps a file that was just created.
@@ -68,7 +84,8 @@ impl DiskFile {
     /// Allocates space for the holes of a sparse file. Not where the file system may copy: there
     /// the queue changes bytes by calls, and compression makes a file without holes look sparse.
     pub(super) fn fill_holes(&self) -> io::Result<()> {
-        if self.overwrites == Overwrites::MayCopy || !self.is_sparse {
+        let is_sparse = self.found.is_some_and(|found| found.is_sparse());
+        if self.overwrites == Overwrites::MayCopy || !is_sparse {
             return Ok(());
         }
         let len = self.len()?;
@@ -82,6 +99,16 @@ impl DiskFile {
 impl StorageFile for DiskFile {
     fn len(&self) -> io::Result<u64> {
         Ok(u64::try_from(rustix::fs::fstat(&self.file)?.st_size).unwrap_or(0))
+    }
+
+    fn found_len(&self) -> io::Result<u64> {
+        self.found.map_or_else(|| self.len(), |found| Ok(found.len))
+    }
+
+    fn found_disk_bytes(&self) -> io::Result<u64> {
+        // The holes of a sparse file may be filled by now.
+        let whole = self.found.filter(|found| !found.is_sparse());
+        whole.map_or_else(|| self.disk_bytes(), |found| Ok(found.disk))
     }
 
     fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
@@ -119,6 +146,20 @@ impl StorageFile for DiskFile {
             }
         }
         Ok(done)
+    }
+
+    fn read_first(&self, len: usize) -> io::Result<Vec<u8>> {
+        // Into memory that nobody has filled with zeros before.
+        let mut bytes = Vec::with_capacity(len);
+        while bytes.len() < len {
+            let offset = bytes.len() as u64;
+            let into = || rustix::io::pread(&self.file, spare_capacity(&mut bytes), offset);
+            if retry_on_intr(into)? == 0 {
+                break;
+            }
+        }
+        bytes.truncate(len);
+        Ok(bytes)
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {

@@ -1,7 +1,7 @@
 //! The system calls of Linux: syncs, allocation, and properties of file systems.
 
 use std::fs::File;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read};
 use std::os::fd::OwnedFd;
 
 use rustix::fs::AtFlags;
@@ -10,7 +10,9 @@ use rustix::io::{Errno, retry_on_intr};
 use super::CacheToken;
 use super::file::{Overwrites, write_zeros};
 use crate::threads::OnceLock;
-use rustix::fs::{FallocateFlags, StatxFlags, ioctl_setflags, statx};
+use rustix::fs::{FallocateFlags, OFlags, StatxFlags, ioctl_setflags, statx};
+/// Makes reads through the descriptor leave the file's access time as it is.
+pub(super) const NO_ACCESS_TIME: OFlags = OFlags::NOATIME;
 pub(super) use rustix::fs::{IFlags, ioctl_getflags};
 pub(super) use rustix::fs::{fdatasync as sync_data, fsync as full_sync};
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -63,9 +65,11 @@ pub(super) fn unshare(file: &File, len: u64) {
 fn boot_id() -> Option<&'static [u8]> {
     static BOOT: OnceLock<Vec<u8>> = OnceLock::new();
     if BOOT.get().is_none() {
-        let boot = std::fs::read("/proc/sys/kernel/random/boot_id").ok();
+        let mut boot = [0; 64];
+        let len = File::open("/proc/sys/kernel/random/boot_id").ok()?.read(&mut boot).ok()?;
+        let boot = boot.get(..len).filter(|boot| boot.len() >= 32)?;
         // Another thread may have set the same value meanwhile.
-        let _ = BOOT.set(boot.filter(|boot| boot.len() >= 32)?);
+        let _ = BOOT.set(boot.to_vec());
     }
     BOOT.get().map(Vec::as_slice)
 }

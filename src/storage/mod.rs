@@ -121,6 +121,16 @@ pub(crate) trait Storage: std::fmt::Debug + Send + Sync + Sized + 'static {
 /// An open file of a [`Storage`].
 pub(crate) trait StorageFile: std::fmt::Debug + Send + Sync + 'static {
     fn len(&self) -> io::Result<u64>;
+    /// Returns the length that the file had when it was opened. The caller knows that nobody has
+    /// changed it since: then this saves a call.
+    fn found_len(&self) -> io::Result<u64> {
+        self.len()
+    }
+    /// Returns the disk bytes that the file took when it was opened, as
+    /// [`found_len`](Self::found_len) does.
+    fn found_disk_bytes(&self) -> io::Result<u64> {
+        self.disk_bytes()
+    }
     /// Allocates disk space for `offset .. offset + len` and extends the file over it. On failure
     /// the file has its old length again.
     fn allocate(&self, offset: u64, len: u64) -> io::Result<()>;
@@ -130,6 +140,16 @@ pub(crate) trait StorageFile: std::fmt::Debug + Send + Sync + 'static {
     fn map(&self, offset: u64, len: usize) -> io::Result<Window>;
     /// Reads up to `buf.len()` bytes, fewer at the end of the file, and returns how many.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
+    /// Reads the first `len` bytes, fewer if the file is shorter.
+    fn read_first(&self, len: usize) -> io::Result<Vec<u8>>
+    where
+        Self: Sized,
+    {
+        let mut bytes = vec![0; len];
+        let read = read_full(self, &mut bytes, 0)?;
+        bytes.truncate(read);
+        Ok(bytes)
+    }
     /// Writes all of `buf`. After a failure any part may have been written.
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()>;
     /// Writes zeros, in as few calls as the system allows: the page cache holds each call's bytes

@@ -4,11 +4,14 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::CacheToken;
 use super::file::{Overwrites, write_zeros};
 pub(super) use full_sync as sync_data;
+/// Linux alone has such a flag.
+pub(super) const NO_ACCESS_TIME: OFlags = OFlags::empty();
 use std::io::Read;
 
 /// On Darwin fsync reaches the drive but not its medium, so F_FULLFSYNC is tried first. Some
