@@ -3,7 +3,7 @@
 use byteorder::{ByteOrder, LittleEndian};
 
 use super::*;
-use crate::memory::checksum::{checksum, checksum_words};
+use crate::memory::checksum::checksum_words;
 
 /// What a fragment is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -267,7 +267,7 @@ impl Seal {
     /// Adds the next fragment of the batch, given by its `FRAGMENT_SUM`.
     #[inline]
     pub(crate) fn add(&mut self, sum: u32) {
-        self.0 = checksum(self.0, &sum.to_le_bytes());
+        self.0 = checksum_words(self.0, [sum.into()]);
     }
 
     /// The word after the batch's last fragment.

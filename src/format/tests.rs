@@ -183,7 +183,7 @@ fn the_bytes_of_version_1_are_these() {
     let words = fragment.encode(header_sum, sum);
     assert_eq!(
         hex(&[words.0.to_le_bytes(), words.1.to_le_bytes()].concat()),
-        "84aa370005000000e903000000112c2a"
+        "e1f811cc05000000e903000000116fb4"
     );
     let checkpoint = Checkpoint {
         number: 3,
@@ -204,7 +204,7 @@ fn the_bytes_of_version_1_are_these() {
         hex(&encode_index_header(b"0123456789abcdef", 9, Version::Plain)[60..]),
         hex(&place.sum(Place::seed(b"0123456789abcdef", b"name")).to_le_bytes()),
     ];
-    assert_eq!(sums, ["7d80329c", "ea8d30dd", "44936a58"]);
+    assert_eq!(sums, ["7d80329c", "ea8d30dd", "ceca498b"]);
 }
 
 #[test]
@@ -422,7 +422,7 @@ fn the_seal_of_a_batch_is_that_of_its_fragments_in_their_order() {
         sums.iter().for_each(|sum| seal.add(*sum));
         seal.word()
     };
-    assert_eq!(hex(&word(&[0x4108_95b2, 7]).to_le_bytes()), "b12f5de600000000");
+    assert_eq!(hex(&word(&[0x4108_95b2, 7]).to_le_bytes()), "bb84597400000000");
     for other in [[0x4108_95b2, 8].as_slice(), &[7, 0x4108_95b2], &[7], &[0x4108_95b2], &[]] {
         assert_ne!(word(other), word(&[0x4108_95b2, 7]));
     }

@@ -37,10 +37,20 @@ pub(crate) fn checksum(seed: u32, bytes: &[u8]) -> u32 {
     sum(seed.into(), bytes) as u32
 }
 
-/// Returns the [`checksum`] of little-endian words.
-#[inline]
+/// Returns the checksum of a few words, a step of XXH3 for each: about six instructions a word.
+/// The step multiplies the state before, at first the seed, with the word, and folds the product.
+#[inline(always)]
 pub(crate) fn checksum_words<const N: usize>(seed: u32, words: [u64; N]) -> u32 {
-    checksum(seed, words.map(u64::to_le_bytes).as_flattened())
+    words.into_iter().fold(seed.into(), step) as u32
+}
+
+/// Two words of XXH3's secret keep zeros from making the product zero.
+const SECRET: [u64; 2] = [0xbe4b_a423_396c_feb8, 0x1cad_21f7_2c81_017c];
+
+#[inline(always)]
+fn step(state: u64, word: u64) -> u64 {
+    let product = u128::from(state ^ SECRET[0]) * u128::from(word ^ SECRET[1]);
+    product as u64 ^ (product >> 64) as u64
 }
 
 #[cfg(test)]
@@ -68,10 +78,30 @@ mod tests {
                 assert_eq!(checksum(0x1234_5678, bytes), seeded as u32, "{len}");
             }
         }
-        assert_eq!(
-            checksum_words(7, [1, 2]),
-            checksum(7, &[1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0])
-        );
+    }
+
+    /// Words that differ in one bit, or in their order, have other checksums: of the lower and the
+    /// upper half of 32 bits, about one in 65,536 agrees, as of random numbers.
+    #[test]
+    fn words_are_told_apart() {
+        let mut halves = [0; 2];
+        let mut pairs = 0;
+        for case in 0..if cfg!(miri) { 2 } else { 2000 } {
+            let words = [case << 32 | 128, case * 3 | 1 << 40];
+            let sum = checksum_words(0, words);
+            assert_ne!(sum, checksum_words(1, words));
+            assert_ne!(sum, checksum_words(0, [words[1], words[0]]));
+            for bit in 0..128 {
+                let mut other = words;
+                other[bit / 64] ^= 1 << (bit % 64);
+                let differ = sum ^ checksum_words(0, other);
+                assert_ne!(differ, 0, "{words:x?} {bit}");
+                halves[0] += u32::from(differ as u16 == 0);
+                halves[1] += u32::from(differ >> 16 == 0);
+                pairs += 1;
+            }
+        }
+        assert!(halves.iter().all(|agree| *agree < 5 + pairs / 10_000), "{halves:?} of {pairs}");
     }
 
     #[test]

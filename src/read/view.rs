@@ -141,7 +141,7 @@ impl View {
             header_sum,
             sum: words.sum(),
         };
-        let holds = check == Check::Later || record.has(window.sum(payload, len as usize));
+        let holds = check != Check::Now || record.has(window.sum(payload, len as usize));
         holds.then_some(record)
     }
 

@@ -246,7 +246,7 @@ fn a_segment_that_was_to_follow_is_to_follow_again_when_its_first_record_is_roll
 
 /// The seal of a batch whose fragments have these checksums.
 fn seal_of(sums: impl Iterator<Item = u32>) -> u64 {
-    sums.fold(0, |seal, sum| checksum::checksum(seal, &sum.to_le_bytes())).into()
+    sums.fold(0, |seal, sum| checksum::checksum_words(seal, [sum.into()])).into()
 }
 
 #[test]

@@ -186,6 +186,16 @@ fn checksum(seed: u32, bytes: &[u8]) -> u32 {
     xxhash_rust::xxh3::xxh3_64_with_seed(bytes, seed.into()) as u32
 }
 
+/// The checksum of words.
+fn of_words<const N: usize>(seed: u32, words: [u64; N]) -> u32 {
+    let mut state = u128::from(seed);
+    for word in words {
+        let product = (state ^ 0xbe4b_a423_396c_feb8) * u128::from(word ^ 0x1cad_21f7_2c81_017c);
+        state = (product ^ product >> 64) & u128::from(u64::MAX);
+    }
+    state as u32
+}
+
 /// A part of a file, read by the names of docs/format.md.
 struct Part<'a> {
     bytes: &'a [u8],
@@ -284,8 +294,8 @@ fn look_at_segments(dir: &Path, index: &[u8], id: &[u8], tail: u64) {
     for file in &files {
         let segment = Part::of(file, 0, "Segment file `segment-NNNNNNNN`");
         let base = segment.number("BASE");
-        let life = [segment.field("LIFE"), segment.field("BASE")].concat();
-        let seed = checksum(checksum(0, id), &life) ^ segment.number("SALT") as u32;
+        let life = [segment.number("LIFE"), segment.number("BASE")];
+        let seed = of_words(checksum(0, id), life) ^ segment.number("SALT") as u32;
         let mut at = 128;
         while at + 16 <= file.len() && base + (at as u64 - 128) < tail {
             let fragment = Part::of(file, at, "Fragment");
@@ -295,7 +305,7 @@ fn look_at_segments(dir: &Path, index: &[u8], id: &[u8], tail: u64) {
                 (at as u64 - 128) << 32 | len as u64,
                 fragment.number("FRAGMENT_SEQ") | kind << 40,
             ];
-            let header = checksum(0, words.map(u64::to_le_bytes).as_flattened()) ^ seed;
+            let header = of_words(0, words) ^ seed;
             let check = u64::from((header ^ header >> 16) as u16);
             assert_eq!(fragment.number("FRAGMENT_CHECK"), check);
             if kind & 7 == 1 {
