@@ -13,9 +13,10 @@ use crate::index::RowsAre;
 use crate::storage::{Storage, StorageFile};
 
 /// The most full segments that may wait for their sync. (Each keeps its descriptor.)
-const MOST_UNSYNCED: usize = 64;
-/// The most bytes of such segments, if that allows [`LEAST_UNSYNCED`] of them.
-const MOST_BYTES_UNSYNCED: u64 = 256 << 20;
+const MOST_UNSYNCED: usize = 256;
+/// The most bytes of such segments, if that allows [`LEAST_UNSYNCED`] of them: enough for a burst
+/// that is over before the disk has written much of it.
+const MOST_BYTES_UNSYNCED: u64 = 1 << 30;
 /// At least this many full segments may wait for their sync, whatever their length.
 const LEAST_UNSYNCED: usize = 8;
 
@@ -148,8 +149,12 @@ impl<F: StorageFile> List<F> {
     /// Returns how many full segments may wait for their sync, by the mean length of those that
     /// wait.
     pub(crate) fn most_unsynced(&self) -> usize {
-        let bytes: u64 = self.kept_open.iter().map(|open| open.header.length).sum();
-        most_unsynced(bytes / self.kept_open.len().max(1) as u64)
+        most_unsynced(self.unsynced_bytes() / self.kept_open.len().max(1) as u64)
+    }
+
+    /// Returns how long the segments that wait for their sync are together.
+    pub(crate) fn unsynced_bytes(&self) -> u64 {
+        self.kept_open.iter().map(|open| open.header.length).sum()
     }
 
     /// Returns the first live segment with a base in `from .. to` that a writer stored to since its

@@ -8,16 +8,17 @@
 //! The list keeps the descriptor of a segment's first store open until a flush has synced the
 //! segment through it, also when the segment is full. The reason: the kernel reports a failed
 //! write-back to open descriptors, and may have forgotten it when one is opened later. Descriptors
-//! are few, so the number of full, unsynced segments is bounded (`List::most_unsynced`). At three
-//! quarters of the bound a producer asks the storage worker for a flush; at the bound it waits for
-//! the storage worker, with the producers' lock held. So the storage worker and the leader of a
-//! flush must never wait for that lock.
+//! are few, so the number of full, unsynced segments is bounded (`List::most_unsynced`). From
+//! [`MOST_BEHIND`] bytes of them on, or three quarters of the bound, a producer asks the storage
+//! worker for a flush; at the bound it waits for the storage worker, with the producers' lock held.
+//! So the storage worker and the leader of a flush must never wait for that lock.
 //!
 //! A flush syncs the index after the data it describes, and only in two cases: a consumer's
 //! position has moved, or the checkpoint is more than [`CHECKPOINT_EVERY`] bytes behind (recovery
-//! walks from it). So a durable enqueue costs one sync. If the caller never flushes, a producer
-//! asks the storage worker for a flush when [`MOST_BEHIND`] bytes in the queue are not durable.
-//! This bounds what recovery has to walk over.
+//! walks from it). So a durable enqueue costs one sync. If the caller never flushes, the flushes
+//! that producers ask for bound what recovery has to walk over. They ask when a segment is full,
+//! and within a segment only where it is longer than [`MOST_BEHIND`]: a sync of the tail's segment
+//! makes each page behind the tail fault again.
 
 use std::sync::atomic::Ordering;
 
@@ -172,13 +173,14 @@ impl<S: Storage> State<S> {
     }
 
     /// Keeps the number of full, unsynced segments bounded; called before a segment begins. From
-    /// three quarters of the bound on it asks the storage worker for a flush; at the bound it waits
-    /// for that flush. The caller holds the producers' lock; `committed` is the committed tail.
+    /// [`MOST_BEHIND`] bytes on, or three quarters of the bound, it asks the storage worker for a
+    /// flush; at the bound it waits for that flush. The caller holds the producers' lock;
+    /// `committed` is the committed tail.
     pub(crate) fn bound_unsynced(&self, committed: Spot) -> Result<()> {
         let most = {
             let list = self.segments.list();
             let most = list.most_unsynced();
-            if list.count_unsynced() < most - most / 4 {
+            if list.count_unsynced() < most - most / 4 && list.unsynced_bytes() < MOST_BEHIND {
                 return Ok(());
             }
             most
@@ -203,11 +205,12 @@ impl<S: Storage> State<S> {
         Ok(())
     }
 
-    /// Asks the storage worker for a flush when many bytes in the queue are not durable. The caller
-    /// holds the producers' lock; `committed` is the committed tail.
+    /// Asks the storage worker for a flush when many bytes in the tail's segment are not durable.
+    /// The caller holds the producers' lock; `committed` is the committed tail.
     pub(crate) fn bound_behind(&self, committed: Spot) -> Result<()> {
         let durable = self.durable.lock().spot;
-        if committed.position.saturating_sub(durable.position) < MOST_BEHIND {
+        let base = self.segments.list().live.back().map_or(0, |row| row.header.base);
+        if committed.position.saturating_sub(durable.position.max(base)) < MOST_BEHIND {
             return Ok(());
         }
         // Recovery does not walk over messages that every consumer has passed, or that were

@@ -126,8 +126,8 @@ impl Durable {
     }
 }
 
-/// A producer asks the storage worker for a flush when this many bytes in the queue are not
-/// durable. (Fewer in the crash tests.)
+/// A producer asks the storage worker for a flush when full segments of this many bytes are not
+/// synced, or this many bytes of the tail's. (Fewer in the crash tests.)
 pub(crate) const MOST_BEHIND: u64 = if cfg!(test) { 256 << 10 } else { 256 << 20 };
 
 /// The storage worker makes the next segment when the tail is within this many bytes of its

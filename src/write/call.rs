@@ -111,7 +111,8 @@ impl<F: StorageFile> Piece<F> {
 /// Returns whether to store a fragment with a payload of `len` bytes by a write call even where
 /// there is a window. The payload length `whole` of its record decides, not `len`: otherwise the
 /// short rest of a long record would fill space with zeros that the next long record overwrites by
-/// a call.
+/// a call. For the same reason the rest goes by a call where it fits the header's page, the only
+/// one of the segment in memory.
 pub(super) fn prefers_call<S: Storage>(
     state: &State<S>,
     segment: &Segment<S::File>,
@@ -121,7 +122,10 @@ pub(super) fn prefers_call<S: Storage>(
 ) -> bool {
     let context = state.context();
     let fresh = match context.fill_step() {
-        Some(_) => offset + fragment_len(len) > segment.filled(),
+        Some(_) => {
+            let filled = segment.filled();
+            offset + fragment_len(len) > filled || filled <= crate::memory::page_size()
+        }
         None => segment.is_fresh(offset),
     };
     fresh && context.prefers_call(whole)
