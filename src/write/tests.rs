@@ -299,6 +299,29 @@ fn a_record_longer_than_a_segment_is_cut_and_the_seal_lies_behind_the_last_piece
 /// A reservation is on disk before the writer assigns any number beyond the last one: also when the
 /// messages are the shortest, and a whole stride of them takes the fast path before the next check.
 /// A run that makes each message durable at once needs no reservation.
+/// The short rest of a long record goes by a call: the next long record would overwrite zeros that
+/// were written behind it.
+#[test]
+fn behind_a_long_record_no_space_is_filled_with_zeros() {
+    LENGTH_HERE.set(Some(256 << 10));
+    let storage = disk();
+    storage.set_stores(Stores::ByMap);
+    let engine = open(&storage, &Options::new().arena_size(16 << 10));
+    let filled = || {
+        let mut list = engine.core.segments.list();
+        let row = *list.live.back().expect("a segment");
+        list.open(&storage, &row).expect("its file").filled()
+    };
+    // Two records end about 1000 bytes within the second segment.
+    for _ in 0..2 {
+        engine.enqueue(&content((128 << 10) + 400)).unwrap();
+    }
+    assert_eq!(engine.core.segments.list().live.len(), 2);
+    assert!(filled() <= crate::memory::page_size(), "{}", filled());
+    engine.enqueue(&content(100)).unwrap();
+    assert!(filled() > crate::memory::page_size());
+}
+
 #[test]
 fn a_run_without_a_reservation_keeps_that_of_the_run_before() {
     let storage = disk();
