@@ -4,7 +4,8 @@
 //! `enqueue` puts messages in, `peek` copies the same head out again and again, `skip` steps over
 //! messages (bigqueue's Dequeue rows time that), `dequeue` delivers them. Between batches, and
 //! outside the timing, the queue is emptied, which bounds the disk it takes. `floor` is the price
-//! of the same bytes without a queue, in the same run.
+//! of the same bytes without a queue, in the same run: into fresh space, out of memory that is in
+//! no cache, and both in memory that is used again and again.
 //!
 //! `cargo bench --bench matrix -- --quick`
 
@@ -187,6 +188,25 @@ fn dequeue(c: &mut Criterion) {
     });
 }
 
+/// Times `iters` removals out of memory that no processor's cache has: in batches of up to `count`
+/// messages, each out of a ring with that many.
+fn cold_removals(ring: &mut Ring, message: &[u8], count: u64, iters: u64) -> Duration {
+    let mut buffer = Vec::with_capacity(message.len());
+    let (mut total, mut left) = (Duration::ZERO, iters);
+    while left > 0 {
+        let batch = left.min(count);
+        (0..count).for_each(|_| ring.enqueue(message));
+        let mut remove = || {
+            assert!(ring.dequeue_into(message.len(), &mut buffer));
+            black_box(&buffer);
+        };
+        total += timed(|| (0..batch).for_each(|_| remove()));
+        (batch..count).for_each(|_| remove());
+        left -= batch;
+    }
+    total
+}
+
 fn floor(c: &mut Criterion) {
     let mut group = c.benchmark_group("floor");
     settings(&mut group);
@@ -212,6 +232,12 @@ fn floor(c: &mut Criterion) {
                 });
             });
         }
+        group.bench_function(format!("cold-dequeue/MessageSize-{}", human(len as u64)), |b| {
+            let dir = scratch();
+            // Each message takes its header, and up to a cache line more.
+            let mut ring = Ring::new(dir.path(), (count as usize + 1) * (len + 80));
+            b.iter_custom(|iters| cold_removals(&mut ring, &message, count, iters));
+        });
         group.bench_function(format!("recycled-pair/MessageSize-{}", human(len as u64)), |b| {
             let dir = scratch();
             let mut ring = Ring::new(dir.path(), 2 * len + 4096);
