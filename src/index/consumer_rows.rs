@@ -39,14 +39,16 @@ impl<F: StorageFile> PlaceRow<F> {
             newest_place(&self.sheet, self.at, self.seed) == Some(place),
             "the place that was stored last counts: {place:?}"
         );
-        if place.number.is_multiple_of(COPIED_EVERY) {
-            self.store_copy(place);
+        if self.number.is_multiple_of(COPIED_EVERY) {
+            self.store_copy(spot);
         }
     }
 
+    /// Stores the copy of the last place.
     #[cold]
     #[inline(never)]
-    fn store_copy(&self, place: Place) {
+    fn store_copy(&self, spot: Spot) {
+        let place = Place { number: self.number, position: spot.position, seq: spot.seq };
         self.sheet.store_row(self.at.copy, place.words(), place.sum(self.seed));
     }
 }
@@ -123,7 +125,7 @@ impl<S: Storage> Index<S> {
             || Place::decode(&copied, seed).is_none()
         {
             sheet.copy_in(at.copy, &wanted);
-            place_row.store_copy(Place { number: place_row.number, ..place });
+            place_row.store_copy(place.spot());
         }
         holds!(
             known.is_some() || !extents.consumers.contains(&row) || name.is_empty(),

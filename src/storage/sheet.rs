@@ -246,6 +246,11 @@ impl<F: StorageFile> Sheet<F> {
         words: [u64; N],
         before: impl FnOnce() -> [u64; N],
     ) -> io::Result<()> {
+        // A closure for the call is made where there is one: what it captures goes to memory.
+        if self.calls.is_none() {
+            self.window.store_words(offset, words);
+            return Ok(());
+        }
         self.try_store(
             offset,
             8 * N,
@@ -255,7 +260,6 @@ impl<F: StorageFile> Sheet<F> {
     }
 
     /// Stores words in order (see [`Window::store_words`]).
-    #[inline(always)]
     pub(crate) fn store_words<const N: usize>(&self, offset: usize, words: [u64; N]) {
         self.store(offset, 8 * N, move |window| window.store_words(offset, words));
     }
@@ -263,6 +267,10 @@ impl<F: StorageFile> Sheet<F> {
     /// Stores words, and then `last` (see [`Window::store_row`]).
     #[inline(always)]
     pub(crate) fn store_row<const N: usize>(&self, offset: usize, words: [u64; N], last: u32) {
+        // As in `try_store_words`.
+        if self.calls.is_none() {
+            return self.window.store_row(offset, words, last);
+        }
         self.store(offset, 8 * N + 4, move |window| window.store_row(offset, words, last));
     }
 }
