@@ -49,7 +49,8 @@ impl<S: Storage> Core<S> {
 
     /// Returns the committed tail, with exactly its sequence number.
     pub(crate) fn committed_spot(&self) -> Spot {
-        self.writer.lock().committed()
+        let _no_producer = self.writer.lock();
+        self.committed().spot()
     }
 
     /// Returns the committed tail without waiting for the producers' lock, for the storage worker.
@@ -58,12 +59,12 @@ impl<S: Storage> Core<S> {
     /// storing that tail.
     pub(crate) fn committed_spot_at_once(&self) -> Spot {
         loop {
-            if let Some(writer) = self.writer.try_lock() {
-                return writer.committed();
+            if let Some(_no_producer) = self.writer.try_lock() {
+                return self.committed().spot();
             }
             // A producer may still roll back a tail that is in the index but not yet published.
             if let Some(tail) = self.index.tail()
-                && (tail.position <= self.committed.position.load(Ordering::Acquire)
+                && (tail.position <= self.committed().position.load(Ordering::Acquire)
                     || planted!(UncommittedTailFlushed))
             {
                 return tail;
@@ -91,8 +92,8 @@ impl<S: Storage> Core<S> {
         let Some(ages) = self.ages.filter(|_| self.check_writable().is_ok()) else {
             return false;
         };
-        let tail = writer.committed().position;
-        let (end, unread) = (writer.messages_end(), self.unread());
+        let tail = self.committed().spot().position;
+        let (end, unread) = (writer.messages_end(self), self.unread());
         if !self.segments.is_tail_too_old(&self.context(), ages, tail)
             || !self.drain_tail(writer, GapCause::Expired, end)
         {
@@ -114,7 +115,7 @@ impl<S: Storage> Core<S> {
         if !writer.is_cleared(self) {
             return false;
         }
-        let tail = Spot { seq: writer.messages_end(), ..writer.committed() };
+        let tail = Spot { seq: writer.messages_end(self), ..self.committed().spot() };
         let Some(end) = self.segments.drain_tail(&self.context(), tail, cause, evicted) else {
             return false;
         };
@@ -136,7 +137,7 @@ impl<S: Storage> Core<S> {
         let Some(lowest) = self.places.lowest() else {
             return false;
         };
-        let tail = writer.committed();
+        let tail = self.committed().spot();
         let drained = self.segments.drain(lowest);
         let drained_tail = lowest >= tail.position && self.drain_tail(writer, GapCause::Dropped, 0);
         drop(giving_back);

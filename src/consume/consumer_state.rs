@@ -376,7 +376,7 @@ impl<S: Storage> LockedState<S> {
         );
         // The end moves on meanwhile, so it is loaded last.
         let oldest = core.oldest_seq.load(Ordering::Acquire);
-        let end = core.committed.seq.load(Ordering::Acquire);
+        let end = core.committed().seq.load(Ordering::Acquire);
         holds!(at.seq <= end, "the cursor at {at:?} does not pass {end}, the end of the queue");
         holds!(oldest <= end, "the oldest number, {oldest}, does not pass {end}, the next one");
         let Some(ledger) = &self.ledger else {

@@ -126,7 +126,7 @@ impl<S: Storage> Engine<S> {
             drop(writer);
             return self.enqueue_looking(payload);
         }
-        let seq = writer.committed().seq;
+        let seq = self.core.committed().spot().seq;
         let pushed = writer.push(&self.core, payload, Batch::default());
         let end = match pushed.and_then(|()| writer.commit(&self.core)) {
             Ok(spot) => spot,
@@ -270,7 +270,7 @@ impl<S: Storage> Engine<S> {
             }
             let seen = *core.space.gate.lock();
             let passed = core.segments.passed();
-            let first = writer.committed().seq;
+            let first = core.committed().spot().seq;
             let pushed =
                 push(&mut writer, core).and_then(|result| writer.commit(core).map(|_| result));
             let error = match pushed {
@@ -279,7 +279,7 @@ impl<S: Storage> Engine<S> {
                         core.check_uninterrupted(call_began)?;
                     }
                     let waiters = core.message_waiters.load(Ordering::Relaxed);
-                    let end = writer.committed();
+                    let end = core.committed().spot();
                     return Ok((first, end, waiters, result));
                 }
                 Err(error) => error,

@@ -105,7 +105,7 @@ impl<S: Storage> Engine<S> {
         match self.core.segments.drop_oldest(&self.core.context()) {
             Some(first_held) => self.gave_up(first_held, unread).map(|()| true),
             None => {
-                let end = writer.messages_end();
+                let end = writer.messages_end(&self.core);
                 if !self.core.drain_tail(writer, GapCause::Dropped, end) {
                     return Ok(false);
                 }

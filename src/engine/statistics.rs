@@ -34,7 +34,7 @@ impl<'a, S: Storage> Reading<'a, S> {
     fn begin(core: &'a Core<S>) -> Reading<'a, S> {
         let list = core.segments.list();
         let end = core.visible.spot();
-        let next_seq = core.committed.spot().seq;
+        let next_seq = core.committed().spot().seq;
         // An evicting thread first removes a segment from the list, and only then moves
         // `oldest_seq`. The bytes are counted by the list, so the oldest number must match the
         // list.

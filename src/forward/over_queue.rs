@@ -98,7 +98,7 @@ impl Local for QueueLocal {
     }
 
     fn next_number(&self) -> u64 {
-        self.engine.core.committed.spot().seq
+        self.engine.core.committed().spot().seq
     }
 
     fn began(&self) -> u64 {

@@ -42,11 +42,11 @@ impl<S: Storage> Index<S> {
     }
 
     /// Stores the tail, or fails and leaves it at `before`.
-    #[inline]
-    pub(crate) fn move_tail(&self, tail: Spot, before: Spot) -> io::Result<()> {
+    #[inline(always)]
+    pub(crate) fn move_tail(&self, tail: Spot, before: impl FnOnce() -> Spot) -> io::Result<()> {
         let words = tail_words(self.key, tail);
-        self.sheet.try_store_words(index_at::LIVE + live_at::TAIL_SEQ, words, move || {
-            tail_words(self.key, before)
+        self.sheet.try_store_words(index_at::LIVE + live_at::TAIL_SEQ, words, || {
+            tail_words(self.key, before())
         })
     }
 

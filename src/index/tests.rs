@@ -124,11 +124,11 @@ fn what_is_at_once_or_not_at_all_is_not_there_after_a_refusal() {
     let (storage, index) = made(Stores::ByCall);
     index.set_tail(at(64, 4));
     storage.fail_after(Call::Write, 1, Errno::NOSPC, false);
-    assert!(index.move_tail(at(128, 5), at(64, 4)).is_err());
+    assert!(index.move_tail(at(128, 5), || at(64, 4)).is_err());
     assert_eq!(index.tail(), Some(at(64, 4)));
     index.sync().unwrap();
     assert_eq!(image(&storage).live.tail, Some(at(64, 4)));
-    index.move_tail(at(128, 5), at(64, 4)).unwrap();
+    index.move_tail(at(128, 5), || at(64, 4)).unwrap();
     assert_eq!(image(&storage).live.tail, Some(at(128, 5)));
 }
 

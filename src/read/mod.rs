@@ -85,7 +85,7 @@ impl<F: StorageFile> Cursor<F> {
     /// The cursor stands in its open segment, and sees no more than is visible.
     #[cfg(any(test, fuzzing, mmq_holds))]
     fn check<S: Storage<File = F>>(&self, core: &Core<S>) {
-        let end = core.committed.spot();
+        let end = core.committed().spot();
         let (limit, spot) = (self.limit, self.spot);
         holds!(limit <= end.position, "what is read, to {limit}, is committed, to {end:?}");
         holds!(spot.seq <= end.seq, "the cursor at {spot:?} does not pass the end, {end:?}");

@@ -106,7 +106,7 @@ impl<S: Storage> State<S> {
         let mut waiters = 0;
         // A failed sync has poisoned the queue; after any other error the next leader tries again.
         if result.is_ok() || planted!(FailedFlushIsDone) {
-            check!(durable.check_move(target, self.committed.spot()));
+            check!(durable.check_move(target, self.committed().spot()));
             durable.spot = target;
             self.index.set_synced(target);
             if self.durable_only {

@@ -151,8 +151,9 @@ pub(crate) struct State<S: Storage> {
     pub(crate) fork_guard: ForkGuard,
     /// The end of what consumers may read.
     pub(crate) visible: Padded<SharedTail>,
-    /// The end of the last committed record.
-    pub(crate) committed: Padded<SharedTail>,
+    /// The end of the last committed record where that is not visible yet: with `durable_only`. See
+    /// [`committed`](Self::committed).
+    unseen: Padded<SharedTail>,
     /// The flush lock. Only the flush leader moves the mark.
     pub(crate) durable: Padded<Mutex<Durable>>,
     /// Signalled with the flush lock when a flush has ended.
@@ -236,7 +237,7 @@ impl<S: Storage> State<S> {
             ages: parts.ages,
             fork_guard: ForkGuard::new(),
             visible: Padded::default(),
-            committed: Padded::default(),
+            unseen: Padded::default(),
             durable: Padded::new(ranked(
                 Rank::Flush,
                 Durable {
@@ -276,15 +277,21 @@ impl<S: Storage> State<S> {
             "what is durable, {durable:?}, does not pass what was found, {tail:?}"
         );
         holds!(parts.oldest_seq <= tail.seq, "the oldest number does not pass the tail, {tail:?}");
-        state.committed.publish(parts.tail);
+        state.unseen.publish(parts.tail);
         state.visible.publish(parts.tail);
         state
+    }
+
+    /// The end of the last committed record.
+    #[inline(always)]
+    pub(crate) fn committed(&self) -> &SharedTail {
+        if self.durable_only { &self.unseen } else { &self.visible }
     }
 
     /// Numbers to `reserved` are reserved on the disk now, as was asked for those below `end`.
     #[cfg(any(test, fuzzing, mmq_holds))]
     pub(super) fn check_reserved(&self, end: u64, reserved: u64) {
-        let (before, next) = (self.reserved.load(Ordering::Acquire), self.committed.spot());
+        let (before, next) = (self.reserved.load(Ordering::Acquire), self.committed().spot());
         holds!(before <= reserved, "a reservation to {before} is not cut to {reserved}");
         holds!(
             end == 0 || next.seq <= reserved,
@@ -295,7 +302,7 @@ impl<S: Storage> State<S> {
     /// What is visible is committed, and durable where only that is to be seen.
     #[cfg(any(test, fuzzing, mmq_holds))]
     pub(crate) fn check_visible(&self, durable: Spot) {
-        let (visible, committed) = (self.visible.spot(), self.committed.spot());
+        let (visible, committed) = (self.visible.spot(), self.committed().spot());
         holds!(
             visible.position <= committed.position && visible.seq <= committed.seq,
             "what is visible, {visible:?}, does not pass what is committed, {committed:?}"
@@ -306,7 +313,7 @@ impl<S: Storage> State<S> {
             "what is visible, {visible:?}, is durable or was found: {most:?}"
         );
         let oldest = self.oldest_seq.load(Ordering::Acquire);
-        let end = self.committed.seq.load(Ordering::Acquire);
+        let end = self.committed().seq.load(Ordering::Acquire);
         holds!(oldest <= end, "the oldest number, {oldest}, does not pass the next one, {end}");
     }
 

@@ -107,7 +107,7 @@ impl<S: Storage> State<S> {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let [damaged, unflushed, ..] = &self.gaps.lost;
         let mut now = Figures {
-            enqueued: load(&self.committed.seq).saturating_sub(self.found_tail.seq),
+            enqueued: load(&self.committed().seq).saturating_sub(self.found_tail.seq),
             taken: self.places.count().taken,
             flushes: load(&self.flush_totals.count),
             longest_flush: load(&self.flush_totals.longest),

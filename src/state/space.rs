@@ -61,7 +61,7 @@ impl<S: Storage> State<S> {
         let expired = self.segments.expire(
             &self.context(),
             ages,
-            self.committed.position.load(Ordering::Acquire),
+            self.committed().position.load(Ordering::Acquire),
         );
         expired.is_some_and(|retained_from| {
             self.note_expired(retained_from, unread);
@@ -153,7 +153,7 @@ impl<S: Storage> State<S> {
             return;
         };
         if !self.is_poisoned()
-            && end.saturating_sub(self.committed.position.load(Ordering::Acquire)) <= AHEAD
+            && end.saturating_sub(self.committed().position.load(Ordering::Acquire)) <= AHEAD
         {
             self.segments.prepare(&self.context(), self.backlog(end));
         }

@@ -75,7 +75,7 @@ fn the_keeper_flushes_up_to_what_is_published() {
                 say_so.send(None).unwrap();
             });
             let spot = core.committed_spot_at_once();
-            say.send(Some((spot, core.committed.position.load(Ordering::Acquire)))).unwrap();
+            say.send(Some((spot, core.committed().position.load(Ordering::Acquire)))).unwrap();
         });
         // Until it has looked, nothing is published.
         match heard.recv().unwrap() {

@@ -70,13 +70,11 @@ pub(crate) struct Writer<F> {
 }
 
 impl<F: StorageFile> Writer<F> {
-    /// What is committed is what others see as committed, and what is written lies behind it. The
-    /// caller holds the producers' lock.
+    /// What is written lies behind what is committed. The caller holds the producers' lock.
     #[cfg(any(test, fuzzing, mmq_holds))]
     fn check<S: Storage<File = F>>(&self, state: &State<S>) {
-        self.tail.check();
-        let (own, others) = (self.tail.committed, state.committed.spot());
-        holds!(own == others, "what is committed, {own:?}, is what others see: {others:?}");
+        let own = state.committed().spot();
+        self.tail.check(own);
         let next = self.pending_segment.next();
         holds!(
             next.is_none_or(|next| own.position <= next.base && own.seq <= next.seq),
@@ -122,14 +120,10 @@ impl<F: StorageFile> Writer<F> {
         self.look_at_clock(state);
     }
 
-    pub(crate) fn committed(&self) -> Spot {
-        self.tail.committed
-    }
-
     /// Returns the sequence number behind the last message in the tail's segment. Numbers from it
     /// on may be missing; the next segment's header will list them.
-    pub(crate) fn messages_end(&self) -> u64 {
-        self.pending_segment.messages_end(self.tail.committed)
+    pub(crate) fn messages_end<S: Storage<File = F>>(&self, state: &State<S>) -> u64 {
+        self.pending_segment.messages_end(state.committed().spot())
     }
 
     /// Returns whether this run has stored a message, or tried to.
@@ -236,7 +230,8 @@ impl<F: StorageFile> Writer<F> {
     #[inline(always)]
     pub(crate) fn commit<S: Storage<File = F>>(&mut self, state: &State<S>) -> Result<Spot> {
         let tail = self.tail.at;
-        let before = self.tail.committed;
+        // Another thread cannot move it meanwhile: this one holds the producers' lock.
+        let before = || state.committed().spot();
         if planted!(PublishedBeforeTheIndex) && !state.durable_only {
             state.visible.publish(tail);
             reached!("published");
@@ -244,15 +239,13 @@ impl<F: StorageFile> Writer<F> {
         // Store the index's tail before publishing: after a kill, it must not lie before a message
         // that a consumer took.
         if let Err(error) = state.index.move_tail(tail, before)
-            && !self.stays(state, before)
+            && !self.stays(state, before())
         {
             return Err(Error::io("write", state.storage.path().join(format::INDEX_NAME), error));
         }
         reached!("before a tail is published");
-        self.tail.committed = tail;
-        state.committed.publish(tail);
+        state.committed().publish(tail);
         if !state.durable_only {
-            state.visible.publish(tail);
             reached!("published");
         }
         check!(self.check(state));
@@ -283,11 +276,12 @@ impl<F: StorageFile> Writer<F> {
     /// Rolls back everything pushed since the last commit.
     #[cold]
     pub(crate) fn roll_back<S: Storage<File = F>>(&mut self, state: &State<S>) {
-        let committed = self.tail.committed.position;
-        if self.tail.at.position == committed {
+        let committed = state.committed().spot();
+        if self.tail.at.position == committed.position {
             return;
         }
-        self.tail.go_back();
+        self.tail.go_back(committed);
+        let committed = committed.position;
         if let Some(next) = self.pending_segment.take_back(committed) {
             state.index.set_next(Some(next));
         }
@@ -345,7 +339,7 @@ impl<F: StorageFile> Writer<F> {
     /// Makes the next record begin a new segment at `base`, after the tail's segment was evicted.
     pub(crate) fn begin_anew<S: Storage<File = F>>(&mut self, state: &State<S>, base: u64) {
         self.release();
-        let next = Next { base, seq: self.tail.committed.seq, ..Next::default() };
+        let next = Next { base, seq: state.committed().spot().seq, ..Next::default() };
         if let Some(next) = self.pending_segment.begin(next) {
             state.index.set_next(Some(next));
         }

@@ -23,7 +23,7 @@ impl<F: StorageFile> Writer<F> {
     ) -> Result<Arc<Segment<F>>> {
         self.numbers.begin_run(state, self.tail.at.seq)?;
         self.numbers.renew_reservation(state, self.tail.at.seq)?;
-        self.requests.bound_behind(state, self.tail.at.position, self.tail.committed)?;
+        self.requests.bound_behind(state, self.tail.at.position, state.committed().spot())?;
         if !self.tail.is_open() {
             self.open_tail(state, need)?;
         }
@@ -74,6 +74,7 @@ impl<F: StorageFile> Writer<F> {
                     state.segments.date_tail(&state.context(), &segment, created, 0)?;
                 }
                 self.enter(segment, Span { created, until });
+                check!(self.tail.check(state.committed().spot()));
                 Ok(())
             }
             Err(Lost::Io(error)) => Err(Error::io(
@@ -128,7 +129,7 @@ impl<F: StorageFile> Writer<F> {
 
     /// Returns whether the tail's segment is the only one, and all its messages are too old.
     fn is_past<S: Storage<File = F>>(&self, state: &State<S>) -> bool {
-        let tail = self.tail.committed.position;
+        let tail = state.committed().spot().position;
         state.ages.is_some_and(|ages| state.segments.is_tail_too_old(&state.context(), ages, tail))
     }
 
@@ -181,7 +182,7 @@ impl<F: StorageFile> Writer<F> {
         if state.expire() {
             state.have_reclaimed()?;
         }
-        state.bound_unsynced(self.tail.committed)?;
+        state.bound_unsynced(state.committed().spot())?;
         // The rest of a record belongs to a message that began before, so the first message that
         // begins in this segment is the next one.
         let first_seq = self.tail.at.seq + u64::from(need.part == Part::Rest);
@@ -207,12 +208,12 @@ impl<F: StorageFile> Writer<F> {
         self.pending_segment.follow();
         self.tail.at.position = next.base;
         self.enter(segment, span);
+        check!(self.tail.check(state.committed().spot()));
         Ok(())
     }
 
     fn enter(&mut self, segment: Arc<Segment<F>>, span: Span) {
         self.tail.enter(segment);
-        check!(self.tail.check());
         self.clock.enter(span);
     }
 }

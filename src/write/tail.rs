@@ -23,8 +23,6 @@ const POPULATE_FROM: u64 = 64 << 10;
 pub(super) struct Tail<F> {
     /// Where the next record begins, and its number.
     pub(super) at: Spot,
-    /// The end of the last committed record, to which a rollback returns.
-    pub(super) committed: Spot,
     segment: Option<Arc<Segment<F>>>,
     quick: Option<Quick>,
 }
@@ -56,8 +54,8 @@ impl Quick {
 impl<F: StorageFile> Tail<F> {
     /// The tail stands in its open segment, and what may be stored quickly lies there too.
     #[cfg(any(test, fuzzing, mmq_holds))]
-    pub(super) fn check(&self) {
-        let Tail { at, committed, .. } = self;
+    pub(super) fn check(&self, committed: Spot) {
+        let at = self.at;
         holds!(
             committed.position <= at.position && committed.seq <= at.seq,
             "what is committed, {committed:?}, does not pass what is written, {at:?}"
@@ -86,12 +84,12 @@ impl<F: StorageFile> Tail<F> {
     }
 
     pub(super) fn new(at: Spot) -> Tail<F> {
-        Tail { at, committed: at, segment: None, quick: None }
+        Tail { at, segment: None, quick: None }
     }
 
-    /// Goes back to the end of the last committed record.
-    pub(super) fn go_back(&mut self) {
-        self.at = self.committed;
+    /// Goes back to the end of the last committed record, `committed`.
+    pub(super) fn go_back(&mut self, committed: Spot) {
+        self.at = committed;
         self.release();
     }
 
@@ -243,7 +241,7 @@ impl<F: StorageFile> Tail<F> {
         );
         self.quick =
             Some(Quick { window, start, end, longest, seed: segment.seed, base: header.base });
-        check!(self.check());
+        check!(self.check(state.committed().spot()));
         Ok(())
     }
 }

@@ -95,7 +95,7 @@ fn who_waits_for_room_is_interrupted() {
         let queue = open(&small(4).on_full(OnFull::Wait(None)), Background::Calls);
         ends_when_interrupted(&queue, "producer", |queue| queue.enqueue(&[1; 6000]).map(drop));
         // It had put nothing in.
-        let committed = queue.core.committed.spot().seq;
+        let committed = queue.core.committed().spot().seq;
         assert_eq!(queue.len(), committed);
     });
 }

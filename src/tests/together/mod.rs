@@ -350,7 +350,7 @@ fn the_durable_mark_never_passes_the_committed_tail() {
         };
         for _ in 0..200 {
             let durable = queue.core.durable.lock().spot;
-            let committed = queue.core.committed.spot();
+            let committed = queue.core.committed().spot();
             assert!(durable.position <= committed.position, "{durable:?} {committed:?}");
         }
         producer.join();

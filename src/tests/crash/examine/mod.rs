@@ -98,7 +98,7 @@ pub(super) fn check_accounts(queue: &Queue) -> Check {
 }
 
 pub(super) fn next_of(queue: &Queue) -> u64 {
-    queue.core.writer.lock().committed().seq
+    queue.core.committed_spot().seq
 }
 
 pub(super) fn durable_of(queue: &Queue) -> u64 {

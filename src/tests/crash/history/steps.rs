@@ -72,7 +72,7 @@ impl History {
                 self.flushed(&queue)
             }
             Step::WaitDurable => {
-                let tail = queue.core.writer.lock().committed();
+                let tail = queue.core.committed_spot();
                 queue.core.flush_to(tail).map_err(|error| format!("does not flush: {error}"))?;
                 ensure!(
                     durable_of(&queue) == tail.seq,
