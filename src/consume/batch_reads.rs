@@ -3,9 +3,9 @@
 //! A process that dies before that store gets all of them again.
 
 use crate::commit::Core;
-use crate::consume::consumer_state::{ConsumerState, LockedState, Offered};
+use crate::consume::consumer_state::{ConsumerState, LockedState};
 use crate::consume::slow::Done;
-use crate::consume::step::{BeginsDefault, Deliver, DeliveryToken, Lane, Read, Step};
+use crate::consume::step::{BeginsDefault, Deliver, DeliveryToken, Lane, Offered, Read, Step};
 use crate::error::{Error, Result};
 use crate::read::Check;
 use crate::storage::Storage;
@@ -53,9 +53,8 @@ impl<S: Storage> ConsumerState<S> {
             })
         });
         if taken != 0 {
-            self.store_move(&mut locked);
-            self.cell.count_taken(taken as u64);
-        } else if locked.cursor.spot() != locked.stored {
+            self.store_taken(&mut locked, taken as u64);
+        } else if locked.cursor.spot() != self.cell.spot() {
             self.pass_over(&mut locked, core, &outcome);
         }
         check!(locked.check_place(core, &self.cell));

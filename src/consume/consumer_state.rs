@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 use crate::commit::Core;
 use crate::consume::ledger::Ledger;
 use crate::consume::redelivery_state::DeadLetters;
-use crate::consume::step::{BeginsDefault, Deliver, Existence, Read, Step};
+use crate::consume::step::{BeginsDefault, Deliver, Existence, Offered, Read, Step};
 use crate::consume::two_lanes::TwoLanes;
 use crate::error::{Error, Gap, Result};
 use crate::format::{NumberRange, Spot};
@@ -21,7 +21,7 @@ use crate::storage::Storage;
 use crate::threads::padded::Padded;
 use crate::threads::ranks::{Rank, ranked};
 use crate::threads::ready::Ready;
-use crate::threads::{AtomicBool, AtomicU64, Mutex, OnceLock};
+use crate::threads::{AtomicBool, AtomicU64, Mutex, MutexGuard, OnceLock};
 
 /// A consumer's data under its lock.
 #[derive(Debug)]
@@ -29,8 +29,6 @@ pub(crate) struct LockedState<S: Storage> {
     pub(crate) cursor: Cursor<S::File>,
     /// Where the index stores the place.
     pub(super) place_row: PlaceRow<S::File>,
-    /// The place as last stored.
-    pub(crate) stored: Spot,
     /// Reads take the slow path: there is a ledger or a descriptor, or the consumer does not exist,
     /// or the run has ended.
     pub(crate) special: bool,
@@ -95,7 +93,6 @@ impl<S: Storage> ConsumerState<S> {
                 LockedState {
                     cursor: Cursor::new(Spot::default()),
                     place_row,
-                    stored: Spot::default(),
                     special: true,
                     existence: Existence::NotYet,
                     ledger: None,
@@ -125,23 +122,44 @@ impl<S: Storage> ConsumerState<S> {
         self.cell.seq.load(Ordering::Acquire)
     }
 
+    /// Delivers the next message if the view alone shows it: the fast path of [`step`](Self::step).
+    /// Returns what was delivered, and whether the place moved over the message. `None` for anything
+    /// else: then nothing was delivered, and the caller goes on with [`step`](Self::step).
+    #[inline(always)]
+    pub(crate) fn step_quickly<D: Deliver<S>>(
+        &self,
+        locked: &mut LockedState<S>,
+        core: &Core<S>,
+        what: Read,
+        check: Check,
+        delivery: &mut D,
+    ) -> Option<(D::Delivered, bool)> {
+        if locked.special {
+            return None;
+        }
+        let delivered = locked.offer_quickly(core, what, check, delivery)?;
+        let moved = what != Read::Look && D::took(&delivered);
+        if moved {
+            self.store_taken(locked, 1);
+        }
+        check!(locked.check_place(core, &self.cell));
+        Some((delivered, moved))
+    }
+
     /// Finds the next message and passes it to `delivery`. Steps over the message if `delivery`
     /// took it, unless `what` is [`Read::Look`]. With [`Check::Later`], `delivery` may get a
     /// payload whose checksum is not verified yet. `if_gone` creates the default consumer if it
-    /// does not exist.
-    #[inline(always)]
+    /// does not exist. The caller has checked that the queue is open, and passes the lock.
+    #[inline]
     pub(crate) fn step<D: Deliver<S>>(
         &self,
+        mut locked: MutexGuard<'_, LockedState<S>>,
         core: &Core<S>,
         what: Read,
         check: Check,
         mut delivery: D,
         if_gone: Option<&dyn BeginsDefault>,
     ) -> Step<D::Delivered> {
-        if let Err(error) = core.check_readable() {
-            return Step::of(Err(error.into()));
-        }
-        let mut locked = self.locked.lock();
         if locked.special {
             return self.step_slowly(locked, core, what, delivery, if_gone);
         }
@@ -161,20 +179,20 @@ impl<S: Storage> ConsumerState<S> {
             Err(error) => Err(error),
         };
         if moved {
-            self.store_move(locked);
-            self.cell.count_taken(1);
-        } else if locked.cursor.spot() != locked.stored {
+            self.store_taken(locked, 1);
+        } else if locked.cursor.spot() != self.cell.spot() {
             self.pass_over(locked, core, &outcome);
         }
         check!(locked.check_place(core, &self.cell));
         Step { outcome, crossed: locked.cursor.take_crossed(), moved }
     }
 
-    /// Stores the cursor's spot as the place, and counts the move.
+    /// Stores the cursor's spot as the place, behind so many messages that were taken.
     #[inline(always)]
-    pub(super) fn store_move(&self, locked: &mut LockedState<S>) {
-        locked.store(&self.cell, locked.cursor.spot());
-        self.cell.count_move();
+    pub(super) fn store_taken(&self, locked: &mut LockedState<S>, count: u64) {
+        let cell = &*self.cell;
+        locked.store(cell, locked.cursor.spot());
+        cell.count_taken(count);
     }
 
     /// Runs `look` under the lock: meanwhile no segment from the place on is reclaimed.
@@ -187,10 +205,10 @@ impl<S: Storage> ConsumerState<S> {
         core.check_readable()?;
         let mut locked = self.locked.lock();
         locked.check(core, self)?;
+        let place = self.cell.spot();
         // Cleared before the place moves: ranges stored by this or an earlier run must not make
         // messages count as done that the consumer gets again.
         if let Err(error) = core.index.clear_acks(self.row, AcksRowIs::Kept) {
-            let place = locked.stored;
             if let Some(ledger) = &mut locked.ledger {
                 // The place did not move, so the acknowledgements beyond it are stored again.
                 ledger.store(place, || None);
@@ -203,7 +221,7 @@ impl<S: Storage> ConsumerState<S> {
         locked.release();
         locked.cursor.move_to(spot);
         locked.store(&self.cell, spot);
-        self.cell.count_move();
+        self.cell.count_change(place.seq);
         self.count_in_flight(&locked);
         locked.note_ready(core);
         check!(locked.check_place(core, &self.cell));
@@ -236,7 +254,7 @@ impl<S: Storage> ConsumerState<S> {
         }
         let counted = self.glance(|locked| {
             let done = locked.ledger.iter().flat_map(|ledger| ledger.done());
-            core.len_from(locked.stored.seq, done)
+            core.len_from(self.seq(), done)
         });
         counted.unwrap_or_else(|| core.len_from(self.seq(), std::iter::empty()))
     }
@@ -244,7 +262,7 @@ impl<S: Storage> ConsumerState<S> {
     /// Takes a snapshot of the consumer.
     pub(crate) fn stand(&self, core: &Core<S>) -> Stand {
         let stand = self.glance(|locked| Stand {
-            place: locked.stored,
+            place: self.cell.spot(),
             done: locked.ledger.iter().flat_map(|ledger| ledger.done()).collect(),
             in_flight: locked.ledger.as_ref().map_or(0, |ledger| ledger.in_flight() as u64),
         });
@@ -283,67 +301,7 @@ pub(crate) fn reported<R>(outcome: &Result<Option<R>, Box<Error>>) -> Option<Gap
     }
 }
 
-/// The outcome of one search for a message.
-pub(super) enum Offered<R> {
-    Delivered(R),
-    Nothing,
-    /// The payload is damaged, or its checksum must be verified before the delivery.
-    Unchecked,
-}
-
 impl<S: Storage> LockedState<S> {
-    /// Finds the next message and passes it to `delivery`. Steps over the message if `delivery`
-    /// took it, unless `what` is [`Read::Look`].
-    #[inline(always)]
-    pub(super) fn offer<D: Deliver<S>>(
-        &mut self,
-        core: &Core<S>,
-        what: Read,
-        check: Check,
-        delivery: &mut D,
-    ) -> Result<Offered<D::Delivered>, Box<Error>> {
-        let before = self.cursor.spot();
-        let record = match self.cursor.meet(core, check) {
-            Ok(Some(record)) => record,
-            Ok(None) => return Ok(Offered::Nothing),
-            Err(error) if what == Read::TakeMore && matches!(*error, Error::Gap(_)) => {
-                // Rewinds the cursor, so that the next read meets the gap again.
-                if !planted!(GapOfABatchNotReported) {
-                    self.cursor.move_to(before);
-                }
-                return Ok(Offered::Nothing);
-            }
-            Err(error) => return Err(error),
-        };
-        let Some(delivered) = delivery.deliver(&mut self.cursor, record) else {
-            return Ok(Offered::Unchecked);
-        };
-        if what == Read::Look {
-            self.cursor.remember(record);
-        } else if D::took(&delivered) {
-            self.cursor.step_over(record);
-        }
-        Ok(Offered::Delivered(delivered))
-    }
-
-    /// Like [`offer`](Self::offer), but verifies each payload before it delivers it.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn offer_checked<D: Deliver<S>>(
-        &mut self,
-        core: &Core<S>,
-        what: Read,
-        delivery: &mut D,
-    ) -> Result<Option<D::Delivered>, Box<Error>> {
-        loop {
-            match self.offer(core, what, Check::Now, delivery)? {
-                Offered::Delivered(delivered) => return Ok(Some(delivered)),
-                Offered::Nothing => return Ok(None),
-                Offered::Unchecked => {}
-            }
-        }
-    }
-
     /// The spot of the next message that was never delivered: in the oldest stretch, or at the
     /// cursor.
     pub(crate) fn next_spot(&self) -> Spot {
@@ -359,7 +317,6 @@ impl<S: Storage> LockedState<S> {
         }
         reached!("before a place is stored");
         self.place_row.store(spot);
-        self.stored = spot;
         cell.seq.store(spot.seq, Ordering::Release);
         cell.position.store(spot.position, Ordering::Release);
     }
@@ -367,9 +324,7 @@ impl<S: Storage> LockedState<S> {
     /// The place does not pass the cursor, nor any message that is in flight or was skipped.
     #[cfg(any(test, fuzzing, mmq_holds))]
     pub(super) fn check_place(&self, core: &Core<S>, cell: &PlaceCell) {
-        let (place, at) = (self.stored, self.cursor.spot());
-        let published = cell.spot();
-        holds!(published == place, "other threads see the place {place:?}, and not {published:?}");
+        let (place, at) = (cell.spot(), self.cursor.spot());
         holds!(
             place.position <= at.position && place.seq <= at.seq,
             "the place {place:?} is not behind the cursor, which is at {at:?}"

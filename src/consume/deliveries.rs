@@ -230,7 +230,7 @@ impl<S: Storage> ConsumerState<S> {
 
     /// Loads this consumer's row of attempts from the index, unless that was done before.
     fn take_up_attempts(&self, core: &Core<S>, locked: &mut LockedState<S>) -> Result<()> {
-        let place = locked.stored.seq;
+        let place = self.seq();
         let ledger = self.ledger(locked);
         if !ledger.redelivery().has_row() {
             self.has_redelivery.store(true, Ordering::Release);

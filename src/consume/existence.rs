@@ -41,7 +41,6 @@ impl<S: Storage> ConsumerState<S> {
         let mut locked = self.locked.lock();
         self.cell.begin(spot, moves);
         locked.cursor.move_to(spot);
-        locked.stored = spot;
         locked.existence = Existence::Exists;
         if let Some(ledger) = ledger {
             self.has_ledger.store(true, Ordering::Release);
@@ -93,7 +92,7 @@ impl<S: Storage> ConsumerState<S> {
     /// Releases segment and view if the consumer has not moved since the last call. Skips a
     /// consumer whose lock is taken.
     pub(crate) fn release_if_idle(&self) {
-        let moves = self.cell.moves.load(Ordering::Acquire);
+        let moves = self.cell.moves();
         if self.moves_seen.swap(moves, Ordering::AcqRel) == moves
             && let Some(mut locked) = self.locked.try_lock()
         {

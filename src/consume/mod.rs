@@ -3,6 +3,7 @@
 //! | File | What it holds | What it does |
 //! |---|---|---|
 //! | `consumer_state` | `ConsumerState`, `LockedState`, `Stand` | reads on the fast path, moves the place |
+//! | `offers` | | finds a message at the cursor, and passes it to a delivery |
 //! | `step` | `Read`, `Lane`, `Step`: parameters and result of a read | |
 //! | `batch_reads` | | takes many messages, and stores one place |
 //! | `slow` | | finds and delivers on the slow path, stores progress |
@@ -26,6 +27,7 @@ mod lane_search;
 pub(crate) mod ledger;
 #[cfg(any(test, fuzzing, mmq_holds))]
 mod ledger_checks;
+mod offers;
 mod ranges;
 pub(crate) mod redelivery_state;
 mod returns;

@@ -58,7 +58,9 @@ impl<S: Storage> ConsumerState<S> {
         core: &Core<S>,
         outcome: &Result<Option<R>, Box<Error>>,
     ) {
-        self.store_move(locked);
+        let before = self.seq();
+        locked.store(&self.cell, locked.cursor.spot());
+        self.cell.count_change(before);
         if let Some(gap) = reported(outcome) {
             core.count_gap(&gap);
         }
@@ -166,7 +168,8 @@ impl<S: Storage> ConsumerState<S> {
             Some(ledger) => ledger.lowest().map_or(cursor, |lowest| lowest.min(cursor)),
             _ => cursor,
         };
-        let moves = spot != locked.stored;
+        let place = self.cell.spot();
+        let moves = spot != place;
         let mut changed = false;
         if let Some(ledger) = &mut locked.ledger {
             changed = ledger.forget_before(spot);
@@ -176,9 +179,9 @@ impl<S: Storage> ConsumerState<S> {
                 locked.store(&self.cell, spot);
             }
             if changed && let Some(ledger) = &mut locked.ledger {
-                ledger.store(locked.stored, || core.acks_row(self.row, self.name()));
+                ledger.store(spot, || core.acks_row(self.row, self.name()));
             }
-            self.cell.count_move();
+            self.cell.count_change(place.seq);
             match done {
                 Done::Messages(count) => self.cell.count_taken(count as u64),
                 Done::Gap(gap) => core.count_gap(&gap),

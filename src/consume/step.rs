@@ -83,6 +83,14 @@ impl DeliveryToken {
     }
 }
 
+/// The outcome of one search for a message.
+pub(super) enum Offered<R> {
+    Delivered(R),
+    Nothing,
+    /// The payload is damaged, or its checksum must be verified before the delivery.
+    Unchecked,
+}
+
 /// Delivers a found message to the caller. (A trait, because a closure cannot be forced inline into
 /// the fast path.)
 pub(crate) trait Deliver<S: Storage> {
@@ -99,8 +107,8 @@ pub(crate) trait Deliver<S: Storage> {
     }
 }
 
-/// Creates the default consumer for a read that finds that another thread removed it. The caller
-/// holds no lock.
+/// Creates the default consumer for a read that finds that it does not exist: none has read before,
+/// or another thread removed it. The caller holds no lock.
 pub(crate) trait BeginsDefault {
     fn begin_default(&self) -> Result<()>;
 }

@@ -57,7 +57,7 @@ impl Bench {
 
     /// The number of the place; asserts that `stored`, the cell and the index agree on it.
     fn place(&self) -> u64 {
-        let stored = self.consumer.with_locked(|locked| locked.stored);
+        let stored = self.consumer.cell.spot();
         let row = self.in_index();
         assert_eq!((row.place.position, row.place.seq), (stored.position, stored.seq), "the index");
         let cell = &self.consumer.cell;

@@ -27,8 +27,7 @@ enum Begins {
 }
 
 impl<S: Storage> Engine<S> {
-    /// Returns the default consumer for a reading call; the first one creates it.
-    #[inline]
+    /// Returns the default consumer for a call that needs it to exist; the first one creates it.
     pub(crate) fn default_consumer(&self) -> Result<&Arc<ConsumerState<S>>> {
         let default = &self.consumers.default;
         if !default.exists() {
@@ -37,7 +36,9 @@ impl<S: Storage> Engine<S> {
         Ok(default)
     }
 
-    /// Returns the default consumer for a call that only looks: it may not exist.
+    /// Returns the default consumer, which may not exist, for a call that only looks, or for a read
+    /// that creates it by [`BeginsDefault`].
+    #[inline]
     pub(crate) fn default_consumer_state(&self) -> &Arc<ConsumerState<S>> {
         &self.consumers.default
     }
@@ -190,7 +191,7 @@ impl<S: Storage> Engine<S> {
         from.with_locked(|locked| {
             locked.check(&self.core, from)?;
             let done = locked.ledger.iter().flat_map(|ledger| ledger.done()).collect::<Vec<_>>();
-            self.add_consumer(name, Begins::Spot(locked.stored), &done)
+            self.add_consumer(name, Begins::Spot(from.cell.spot()), &done)
         })
     }
 

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use super::Engine;
-use crate::consume::consumer_state::{ConsumerState, reported};
-use crate::consume::step::{Deliver, DeliveryToken, Read, Step};
+use super::{Engine, unboxed};
+use crate::consume::consumer_state::{ConsumerState, LockedState, reported};
+use crate::consume::step::{BeginsDefault, Deliver, DeliveryToken, Read, Step};
 use crate::error::{Error, Result};
 use crate::events;
 use crate::read::Check;
 use crate::storage::Storage;
+use crate::threads::MutexGuard;
 
 impl<S: Storage> Engine<S> {
     /// Performs one read by a consumer. Then drains segments that all consumers have passed, and
@@ -21,7 +22,7 @@ impl<S: Storage> Engine<S> {
         check: Check,
         delivery: D,
     ) -> Result<Option<D::Delivered>> {
-        self.read_boxed(consumer, what, check, delivery).map_err(|error| *error)
+        self.read_boxed(consumer, what, check, delivery).map_err(unboxed)
     }
 
     /// Performs one read by a consumer, with the error boxed, so that the result stays small (see
@@ -34,8 +35,7 @@ impl<S: Storage> Engine<S> {
         check: Check,
         delivery: D,
     ) -> Result<Option<D::Delivered>, Box<Error>> {
-        let _events = events::at_end();
-        self.after(consumer, consumer.step(&self.core, what, check, delivery, Some(self)))
+        self.read_with(consumer, what, check, delivery, Some(self))
     }
 
     /// Performs one read for a waiting call, which does not create a removed default consumer again
@@ -47,9 +47,49 @@ impl<S: Storage> Engine<S> {
         what: Read,
         delivery: D,
     ) -> Result<Option<D::Delivered>> {
+        self.read_with(consumer, what, Check::Now, delivery, None).map_err(unboxed)
+    }
+
+    /// Performs one read. `if_gone` creates the default consumer if it does not exist.
+    #[inline(always)]
+    fn read_with<D: Deliver<S>>(
+        &self,
+        consumer: &ConsumerState<S>,
+        what: Read,
+        check: Check,
+        mut delivery: D,
+        if_gone: Option<&dyn BeginsDefault>,
+    ) -> Result<Option<D::Delivered>, Box<Error>> {
         let _events = events::at_end();
-        let step = consumer.step(&self.core, what, Check::Now, delivery, None);
-        self.after(consumer, step).map_err(|error| *error)
+        let core = &*self.core;
+        core.check_readable()?;
+        let mut locked = consumer.locked.lock();
+        let quick = consumer.step_quickly(&mut locked, core, what, check, &mut delivery);
+        let Some((delivered, moved)) = quick else {
+            return self.read_slowly(consumer, locked, what, check, delivery, if_gone);
+        };
+        drop(locked);
+        if moved && self.options.flush_every_ops.is_some() {
+            // As in `after_reads`: the message is returned whatever becomes of the flush.
+            let _ = self.count_read(1);
+        }
+        Ok(Some(delivered))
+    }
+
+    /// Goes on with a read that the view alone could not do. Then drains segments, and flushes if
+    /// due.
+    #[inline(never)]
+    fn read_slowly<D: Deliver<S>>(
+        &self,
+        consumer: &ConsumerState<S>,
+        locked: MutexGuard<'_, LockedState<S>>,
+        what: Read,
+        check: Check,
+        delivery: D,
+        if_gone: Option<&dyn BeginsDefault>,
+    ) -> Result<Option<D::Delivered>, Box<Error>> {
+        let step = consumer.step(locked, &self.core, what, check, delivery, if_gone);
+        self.after_reads(consumer, step, 1)
     }
 
     /// Takes up to `max` messages (see [`ConsumerState::take_batch`]). Returns how many.
@@ -67,18 +107,7 @@ impl<S: Storage> Engine<S> {
         Ok(taken)
     }
 
-    /// Drains segments and flushes after a read, if due.
-    #[inline(always)]
-    fn after<R>(
-        &self,
-        consumer: &ConsumerState<S>,
-        step: Step<R>,
-    ) -> Result<Option<R>, Box<Error>> {
-        self.after_reads(consumer, step, 1)
-    }
-
-    /// As [`after`](Self::after), for so many reads.
-    #[inline(always)]
+    /// Drains segments after so many reads, and flushes if due.
     fn after_reads<R>(
         &self,
         consumer: &ConsumerState<S>,

@@ -389,3 +389,11 @@ fn state<S: Storage>(
         storage,
     })
 }
+
+/// Takes an error out of its box. (Not inline: the caller's fast path stays short.)
+#[cold]
+#[inline(never)]
+#[allow(clippy::boxed_local, reason = "the box is what it takes")]
+fn unboxed(error: Box<Error>) -> Error {
+    *error
+}

@@ -170,7 +170,9 @@ pub(crate) fn pass<S: Storage>(
     consumer: &ConsumerState<S>,
 ) -> Result<Option<u64>> {
     let _events = crate::events::at_end();
-    let step = consumer.step(&engine.core, Read::Skip, Check::Never, Unseen, None);
+    engine.core.check_readable()?;
+    let locked = consumer.locked.lock();
+    let step = consumer.step(locked, &engine.core, Read::Skip, Check::Never, Unseen, None);
     if step.crossed {
         engine.crossed(consumer);
     }

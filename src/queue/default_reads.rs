@@ -62,7 +62,7 @@ impl Queue {
     /// As [`dequeue`](Self::dequeue), when no message was taken. A gap behind the first message is
     /// returned by the next call, and so is any other error there.
     pub fn dequeue_batch(&self, max: usize) -> Result<Vec<Message>> {
-        reading::batch(&self.engine, self.engine.default_consumer()?, max)
+        reading::batch(&self.engine, self.engine.default_consumer_state(), max)
     }
 
     /// Takes up to `max` messages as [`dequeue_batch`](Self::dequeue_batch) does, and copies them
@@ -86,7 +86,7 @@ impl Queue {
     ///
     /// As [`dequeue_batch`](Self::dequeue_batch). The batch is empty then.
     pub fn dequeue_batch_into(&self, batch: &mut MessageBatch, max: usize) -> Result<usize> {
-        reading::batch_into(&self.engine, self.engine.default_consumer()?, batch, max)
+        reading::batch_into(&self.engine, self.engine.default_consumer_state(), batch, max)
     }
 
     /// Takes the next message and copies it into a buffer, replacing its content; returns the
@@ -109,7 +109,7 @@ impl Queue {
     /// As [`dequeue`](Self::dequeue).
     #[inline]
     pub fn dequeue_into(&self, buffer: &mut Vec<u8>) -> Result<Option<u64>> {
-        reading::next_into(&self.engine, self.engine.default_consumer()?, Read::Take, buffer)
+        reading::next_into(&self.engine, self.engine.default_consumer_state(), Read::Take, buffer)
     }
 
     /// Copies the next message, which stays in the queue, into a buffer, replacing its content;
@@ -131,7 +131,7 @@ impl Queue {
     /// As [`peek`](Self::peek).
     #[inline]
     pub fn peek_into(&self, buffer: &mut Vec<u8>) -> Result<Option<u64>> {
-        reading::next_into(&self.engine, self.engine.default_consumer()?, Read::Look, buffer)
+        reading::next_into(&self.engine, self.engine.default_consumer_state(), Read::Look, buffer)
     }
 
     /// Skips the next message and returns its sequence number. Neither reads nor checks the
@@ -151,7 +151,7 @@ impl Queue {
     /// As [`dequeue`](Self::dequeue).
     #[inline]
     pub fn skip(&self) -> Result<Option<u64>> {
-        reading::skip(&self.engine, self.engine.default_consumer()?)
+        reading::skip(&self.engine, self.engine.default_consumer_state())
     }
 
     /// Returns an iterator over the messages from the next one on, which consumes nothing. It
@@ -200,7 +200,7 @@ impl Queue {
     /// As [`dequeue`](Self::dequeue).
     #[inline]
     pub fn receive(&self) -> Result<Option<Delivery>> {
-        delivery::receive(&self.engine, self.engine.default_consumer()?)
+        delivery::receive(&self.engine, self.engine.default_consumer_state())
     }
 
     /// Delivers up to `max` messages, without waiting for more to arrive: as many calls of
@@ -223,7 +223,7 @@ impl Queue {
     /// As [`receive`](Self::receive), when no message was delivered. A gap behind the first message
     /// is returned by the next call, and so is any other error there.
     pub fn receive_batch(&self, max: usize) -> Result<Vec<Delivery>> {
-        delivery::receive_batch(&self.engine, self.engine.default_consumer()?, max)
+        delivery::receive_batch(&self.engine, self.engine.default_consumer_state(), max)
     }
 
     /// Delivers the next message, and waits for one up to `timeout` (see

@@ -21,12 +21,15 @@ impl<F: StorageFile> Cursor<F> {
         let (Some(offset), Some(window)) = (record.in_window, self.view.window()) else {
             return self.copy_gathered(record.seq, then, out);
         };
+        let (len, is_verified) = (record.len as usize, self.verified);
         out.clear();
-        let len = record.len as usize;
-        if self.verified {
+        if is_verified {
             window.append_to(offset, len, out);
         } else if record.has(window.append_summed(offset, len, out)) {
-            self.verified = true;
+            // No later read needs to know it of a record that is stepped over.
+            if then == Then::Stays {
+                self.verified = true;
+            }
         } else {
             out.clear();
             return false;

@@ -156,6 +156,31 @@ impl<F: StorageFile> Cursor<F> {
         Ok(if found { self.found } else { None })
     }
 
+    /// Returns a record that the view alone shows; `None` when the caller must
+    /// [`meet`](Self::meet) it, as one that an earlier read remembered.
+    #[inline(always)]
+    pub(crate) fn meet_quickly<S: Storage<File = F>>(
+        &mut self,
+        core: &Core<S>,
+        check: Check,
+    ) -> Option<Record> {
+        if self.found.is_some() { None } else { self.find_quickly(core, check) }
+    }
+
+    /// As [`meet_quickly`](Self::meet_quickly), and also returns a record that an earlier read
+    /// remembered.
+    #[inline(always)]
+    pub(crate) fn look_quickly<S: Storage<File = F>>(
+        &mut self,
+        core: &Core<S>,
+        check: Check,
+    ) -> Option<Record> {
+        match self.found {
+            None => self.find_quickly(core, check),
+            found => found.filter(|record| self.is_at_hand(*record, check)),
+        }
+    }
+
     /// Whether the remembered record can be delivered at once. A record outside the window can as
     /// long as the scratch has its payload, even if its segments have been reclaimed.
     #[inline(always)]

@@ -13,8 +13,9 @@ use crate::threads::{AtomicU64, Mutex, RwLock};
 pub(crate) struct PlaceCell {
     pub(crate) position: AtomicU64,
     pub(crate) seq: AtomicU64,
-    /// How often the position or the acknowledgements changed in this run.
-    pub(crate) moves: AtomicU64,
+    /// With `seq`: how often the position or the acknowledgements changed in this run (see
+    /// [`moves`](Self::moves)).
+    pub(crate) changes: AtomicU64,
     /// Messages that the consumer took in this run.
     pub(crate) taken: AtomicU64,
     /// How many messages are delivered, but neither acknowledged nor returned.
@@ -44,15 +45,28 @@ impl PlaceCell {
     pub(crate) fn begin(&self, spot: Spot, moves: u64) {
         self.position.store(spot.position, Ordering::Release);
         self.seq.store(spot.seq, Ordering::Release);
-        self.moves.store(moves, Ordering::Release);
+        self.changes.store(moves.wrapping_sub(spot.seq), Ordering::Release);
         self.taken.store(0, Ordering::Release);
     }
 
-    /// Counts a change of the position or the acknowledgements, so that the next flush syncs the
-    /// index. The caller holds the consumer's lock.
-    #[inline(always)]
-    pub(crate) fn count_move(&self) {
-        self.moves.store(self.moves.load(Ordering::Relaxed) + 1, Ordering::Release);
+    /// Returns a number that grows with each change of the position or the acknowledgements. Most
+    /// changes raise `seq`, and need no count of their own.
+    ///
+    /// The result is never above the number of the last change that the index has: `changes` only
+    /// grows, and it is loaded before `seq`.
+    pub(crate) fn moves(&self) -> u64 {
+        let changes = self.changes.load(Ordering::Acquire);
+        changes.wrapping_add(self.seq.load(Ordering::Acquire))
+    }
+
+    /// Counts a change that may not have raised `seq`, which was `before`, so that the next flush
+    /// syncs the index. Called after the change. The caller holds the consumer's lock.
+    #[inline]
+    pub(crate) fn count_change(&self, before: u64) {
+        if let Some(fallen) = before.checked_sub(self.seq.load(Ordering::Relaxed)) {
+            let changes = self.changes.load(Ordering::Relaxed).wrapping_add(fallen + 1);
+            self.changes.store(changes, Ordering::Release);
+        }
     }
 
     /// Counts messages that the consumer took. Called after the position was stored: a thread that
@@ -105,7 +119,7 @@ impl Places {
 
     /// Returns how many moves all consumers have made in this run.
     pub(crate) fn moves(&self) -> u64 {
-        self.cells.read().iter().map(|place| place.moves.load(Ordering::Acquire)).sum::<u64>()
+        self.cells.read().iter().map(|place| place.moves()).sum::<u64>()
             + self.removed_moves.load(Ordering::Acquire)
     }
 
@@ -121,7 +135,7 @@ impl Places {
     /// Removes a consumer's cell. The removal counts as a move.
     pub(crate) fn remove(&self, cell: &Arc<PlaceCell>) {
         let mut cells = self.cells.write();
-        self.removed_moves.fetch_add(cell.moves.load(Ordering::Acquire) + 1, Ordering::AcqRel);
+        self.removed_moves.fetch_add(cell.moves() + 1, Ordering::AcqRel);
         self.removed_taken.fetch_add(cell.taken.load(Ordering::Acquire), Ordering::AcqRel);
         check!(let count = cells.len());
         cells.retain(|other| !Arc::ptr_eq(other, cell));

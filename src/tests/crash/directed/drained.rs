@@ -16,7 +16,14 @@ use crate::tests::sim::SimStorage;
 
 /// Takes as a reader does, before the storage worker reclaims what was left behind.
 fn take(queue: &Queue, consumer: &ConsumerState<SimStorage>) {
-    let step = consumer.step(&queue.core, Read::Take, crate::read::Check::Now, AsMessage, None);
+    let step = consumer.step(
+        consumer.locked.lock(),
+        &queue.core,
+        Read::Take,
+        crate::read::Check::Now,
+        AsMessage,
+        None,
+    );
     if step.crossed {
         queue.core.drain_passed();
     }

@@ -29,7 +29,14 @@ fn a_header_says_of_what_was_given_back_no_more_than_the_disk() {
             let first = base(queue);
             let consumer = consumer_of(queue, "").unwrap();
             while base(queue) == first {
-                let step = consumer.step(&queue.core, Read::Take, Check::Now, AsMessage, None);
+                let step = consumer.step(
+                    consumer.locked.lock(),
+                    &queue.core,
+                    Read::Take,
+                    Check::Now,
+                    AsMessage,
+                    None,
+                );
                 assert!(step.outcome.unwrap().is_some());
                 queue.core.drain_passed();
             }
