@@ -165,7 +165,7 @@ impl<S: Storage> Index<S> {
             syncs: Arc::default(),
             len: AtomicU64::new(file_len),
             directory: storage.path().to_owned(),
-            poison: Poison::default(),
+            poison: Poison::new(),
             syncing: Mutex::default(),
         })
     }

@@ -11,7 +11,8 @@ pub(crate) struct ForkGuard {
     /// A word that is zero in a forked child until that child makes a guard. Where the system
     /// cannot wipe memory on fork: [`NO_WORD`].
     word: &'static AtomicU64,
-    /// The word's value in this process, or the process id where there is no word.
+    /// The word's value in this process; where there is no word, one that follows from the process
+    /// id. A multiple of [`STEP`](Self::STEP).
     token: u64,
 }
 
@@ -19,14 +20,17 @@ pub(crate) struct ForkGuard {
 static NO_WORD: AtomicU64 = AtomicU64::new(u64::MAX);
 
 impl ForkGuard {
+    /// The lowest bits of every token are zero: whoever keeps one has them for marks of its own.
+    pub(crate) const STEP: u64 = 8;
+
     pub(crate) fn new() -> ForkGuard {
         // A child's copy of `NEXT` continues from its parent's value, so their tokens differ.
-        static NEXT: AtomicU64 = AtomicU64::new(1);
+        static NEXT: AtomicU64 = AtomicU64::new(ForkGuard::STEP);
         let word = the_word();
         if ptr::eq(word, &NO_WORD) {
             return ForkGuard::by_process_id();
         }
-        let fresh = NEXT.fetch_add(1, Ordering::Relaxed);
+        let fresh = NEXT.fetch_add(ForkGuard::STEP, Ordering::Relaxed);
         let token = match word.compare_exchange(0, fresh, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => fresh,
             Err(present) => present,
@@ -35,7 +39,29 @@ impl ForkGuard {
     }
 
     pub(super) fn by_process_id() -> ForkGuard {
-        ForkGuard { word: &NO_WORD, token: u64::from(std::process::id()) }
+        ForkGuard { word: &NO_WORD, token: ForkGuard::process_token() }
+    }
+
+    fn process_token() -> u64 {
+        u64::from(std::process::id()) * ForkGuard::STEP
+    }
+
+    pub(crate) fn token(&self) -> u64 {
+        self.token
+    }
+
+    /// Returns whether `value` is the guard's token, and this is no forked child. With a value in
+    /// which marks may be set, one compare finds out that none is, too.
+    #[inline(always)]
+    pub(crate) fn is_token(&self, value: u64) -> bool {
+        let is_present = self.word.load(Ordering::Relaxed) == value;
+        (is_present || self.is_process_token(value)) && !is_played()
+    }
+
+    /// As [`is_token`](Self::is_token), where there is no word.
+    #[cold]
+    fn is_process_token(&self, value: u64) -> bool {
+        ptr::eq(self.word, &NO_WORD) && value == ForkGuard::process_token()
     }
 
     /// Returns whether this process is a child, forked after the guard was made. One load where the
@@ -54,7 +80,7 @@ impl ForkGuard {
     /// Returns whether this is another process, when the word is not the token.
     #[cold]
     fn is_other(&self) -> bool {
-        !ptr::eq(self.word, &NO_WORD) || self.token != u64::from(std::process::id())
+        !ptr::eq(self.word, &NO_WORD) || self.token != ForkGuard::process_token()
     }
 }
 

@@ -9,20 +9,20 @@ impl<S: Storage> State<S> {
     /// neither the queue's lock nor its threads.
     #[inline]
     pub(crate) fn forked(&self) -> bool {
-        self.fork_guard.forked()
+        self.index.poison.forked()
     }
 
     /// Rejects a call in a forked child, which might wait forever for a lock: the thread that held
     /// it does not exist there.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn check_not_forked(&self) -> Result<()> {
-        if self.fork_guard.forked() { self.refuse_forked() } else { Ok(()) }
+        if self.forked() { self.refuse_forked() } else { Ok(()) }
     }
 
     /// Rejects a reading call on a closed queue, and in a [forked child](Self::check_not_forked).
-    #[inline]
+    #[inline(always)]
     pub(crate) fn check_readable(&self) -> Result<()> {
-        if self.index.poison.is_closed() || self.fork_guard.forked() {
+        if !self.index.poison.takes_all_calls() {
             return self.refuse_reading();
         }
         reached!("found open");
@@ -30,20 +30,16 @@ impl<S: Storage> State<S> {
     }
 
     /// Rejects a writing call on a closed or poisoned queue, and in a forked child.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn check_writable(&self) -> Result<()> {
-        if !self.index.poison.takes_all_calls() || self.fork_guard.forked() {
-            self.refuse_writing()
-        } else {
-            Ok(())
-        }
+        if self.index.poison.takes_all_calls() { Ok(()) } else { self.refuse_writing() }
     }
 
     /// Rejects a writing call on a closed or poisoned queue. The caller has checked that this is
     /// [no forked child](Self::check_not_forked).
-    #[inline]
+    #[inline(always)]
     pub(crate) fn check_still_writable(&self) -> Result<()> {
-        if self.index.poison.takes_all_calls() { Ok(()) } else { self.refuse_writing() }
+        if self.index.poison.is_marked() { self.refuse_writing() } else { Ok(()) }
     }
 
     #[cold]
@@ -51,6 +47,7 @@ impl<S: Storage> State<S> {
         Err(Error::forked(self.storage.path()))
     }
 
+    /// Lets the call through if the queue is only poisoned.
     #[cold]
     fn refuse_reading(&self) -> Result<()> {
         self.check_not_forked()?;

@@ -63,7 +63,6 @@ use crate::error::Gap;
 use crate::format::{Figures, NumberRange, Spot};
 use crate::index::losses::Evicted;
 use crate::index::{AcksRow, Index};
-use crate::memory::ForkGuard;
 use crate::segment::ages::Ages;
 use crate::segment::pool::Pool;
 use crate::segment::{Context, DiskLimits, Segments};
@@ -147,8 +146,6 @@ pub(crate) struct State<S: Storage> {
     /// flushes, since each would write the zeros out.
     pub(crate) fills: bool,
     pub(crate) ages: Option<Ages>,
-    /// Detects a forked child, which does not own the queue.
-    pub(crate) fork_guard: ForkGuard,
     /// The end of what consumers may read.
     pub(crate) visible: Padded<SharedTail>,
     /// The end of the last committed record where that is not visible yet: with `durable_only`. See
@@ -235,7 +232,6 @@ impl<S: Storage> State<S> {
             durable_only: parts.durable_only,
             fills: parts.fills,
             ages: parts.ages,
-            fork_guard: ForkGuard::new(),
             visible: Padded::default(),
             unseen: Padded::default(),
             durable: Padded::new(ranked(
@@ -283,9 +279,24 @@ impl<S: Storage> State<S> {
     }
 
     /// The end of the last committed record.
-    #[inline(always)]
     pub(crate) fn committed(&self) -> &SharedTail {
         if self.durable_only { &self.unseen } else { &self.visible }
+    }
+
+    /// Publishes the end of the last committed record, for readers too where they need not wait for
+    /// a sync.
+    #[inline(always)]
+    pub(crate) fn publish_committed(&self, tail: Spot) {
+        if self.durable_only {
+            return self.publish_unseen(tail);
+        }
+        self.visible.publish(tail);
+        reached!("published");
+    }
+
+    #[cold]
+    fn publish_unseen(&self, tail: Spot) {
+        self.unseen.publish(tail);
     }
 
     /// Numbers to `reserved` are reserved on the disk now, as was asked for those below `end`.

@@ -1,4 +1,4 @@
-//! The status of an open queue: closed, or poisoned by a failed sync.
+//! The status of an open queue: closed, poisoned by a failed sync, or in a forked child.
 //!
 //! After a failed sync the page cache may show bytes that will never reach the disk, and a later
 //! sync of the same file succeeds all the same. So the queue notes the first failure before any
@@ -8,18 +8,24 @@
 use std::sync::atomic::Ordering;
 
 use crate::error::{Error, Result};
-use crate::threads::{AtomicU32, Mutex};
+use crate::memory::ForkGuard;
+use crate::threads::{AtomicU64, Mutex};
 
-/// Bits of the status. The fast path only compares the status with zero.
-const CLOSED: u32 = 1;
-const POISONED: u32 = 2;
+/// Bits of the status, below those of the fork guard's token.
+const CLOSED: u64 = 1;
+const POISONED: u64 = 2;
 /// The run has ended: another process may own the files by now.
-const RUN_ENDED: u32 = 4;
+const RUN_ENDED: u64 = 4;
+const _: () = assert!(CLOSED + POISONED + RUN_ENDED < ForkGuard::STEP);
 
 /// The status of an open queue.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Poison {
-    status: AtomicU32,
+    /// Detects a forked child, which does not own the queue.
+    guard: ForkGuard,
+    /// The guard's token and the bits above. The fast path compares it with the guard's word alone,
+    /// which is zero in a forked child.
+    status: AtomicU64,
     /// The first failure.
     failure: Mutex<Option<Reason>>,
 }
@@ -33,13 +39,34 @@ pub(crate) struct Reason {
 }
 
 impl Poison {
-    /// Returns whether the queue is neither closed nor poisoned.
-    #[inline]
-    pub(crate) fn takes_all_calls(&self) -> bool {
-        self.status.load(Ordering::Relaxed) == 0
+    pub(crate) fn new() -> Poison {
+        let guard = ForkGuard::new();
+        let status = AtomicU64::new(guard.token());
+        Poison { guard, status, failure: Mutex::default() }
     }
 
+    /// Returns whether the queue is neither closed nor poisoned, and this is no forked child.
+    ///
+    /// Relaxed: a thread that sets a bit sees it in its own later calls. Other threads see it as if
+    /// their call had come earlier; whom that must not happen to checks under a lock that the
+    /// setting thread held.
+    #[inline(always)]
+    pub(crate) fn takes_all_calls(&self) -> bool {
+        self.guard.is_token(self.status.load(Ordering::Relaxed))
+    }
+
+    /// Returns whether the queue is closed or poisoned.
+    #[inline(always)]
+    pub(crate) fn is_marked(&self) -> bool {
+        !self.status.load(Ordering::Relaxed).is_multiple_of(ForkGuard::STEP)
+    }
+
+    /// Returns whether this process is a forked child of the one that opened the queue.
     #[inline]
+    pub(crate) fn forked(&self) -> bool {
+        self.guard.forked()
+    }
+
     pub(crate) fn is_closed(&self) -> bool {
         self.status.load(Ordering::Relaxed) & CLOSED != 0
     }
