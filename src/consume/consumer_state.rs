@@ -123,8 +123,8 @@ impl<S: Storage> ConsumerState<S> {
     }
 
     /// Delivers the next message if the view alone shows it: the fast path of [`step`](Self::step).
-    /// Returns what was delivered, and whether the place moved over the message. `None` for anything
-    /// else: then nothing was delivered, and the caller goes on with [`step`](Self::step).
+    /// Returns what was delivered, and whether the place moved over the message. `None` for
+    /// anything else: then nothing was delivered, and the caller goes on with `step`.
     #[inline(always)]
     pub(crate) fn step_quickly<D: Deliver<S>>(
         &self,

@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::Engine;
 use super::room::{Search, SearchOutcome};
+use super::{Engine, unboxed};
 use crate::commit::Core;
 use crate::error::{Error, HeldBy, Result};
 use crate::events;
@@ -40,7 +40,7 @@ pub(super) fn is_busy(error: &Error) -> bool {
 
 impl<S: Storage> Engine<S> {
     /// Takes the producers' lock. Fails when the queue was closed while this thread waited.
-    #[inline]
+    #[inline(always)]
     fn writer(&self) -> Result<MutexGuard<'_, Writer<S::File>>> {
         self.core.check_not_forked()?;
         #[cfg(test)]
@@ -73,33 +73,27 @@ impl<S: Storage> Engine<S> {
         writer.ok_or_else(|| Error::io("lock for writing", self.core.storage.path(), busy()))
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn enqueue(&self, payload: &[u8]) -> Result<u64> {
-        self.enqueue_payload(payload)
+        self.enqueue_payload(payload).map_err(unboxed)
     }
 
     /// Enqueues one message that lies in several pieces. Off the fast path it first joins them in a
     /// buffer.
     pub(crate) fn enqueue_parts(&self, parts: &[IoSlice<'_>]) -> Result<u64> {
-        self.enqueue_payload(parts)
+        self.enqueue_payload(parts).map_err(unboxed)
     }
 
-    #[inline(always)]
-    fn enqueue_payload<P: Payload + ?Sized>(&self, payload: &P) -> Result<u64> {
+    /// Enqueues one message. The error is boxed, so that the result stays in registers.
+    #[inline(never)]
+    fn enqueue_payload<P: Payload + ?Sized>(&self, payload: &P) -> Result<u64, Box<Error>> {
         let _events = events::at_end();
         let core = &*self.core;
         let mut writer = self.writer()?;
         if writer.push_quickly(payload) {
             let spot = match writer.commit(core) {
                 Ok(spot) => spot,
-                Err(error) => {
-                    writer.roll_back(core);
-                    drop(writer);
-                    return match payload.whole() {
-                        Some(bytes) => self.enqueue_again(error, bytes),
-                        None => self.enqueue_again(error, &payload.joined()),
-                    };
-                }
+                Err(error) => return Ok(self.take_back(writer, error, payload)?),
             };
             let waiters = core.message_waiters.load(Ordering::Relaxed);
             drop(writer);
@@ -109,11 +103,29 @@ impl<S: Storage> Engine<S> {
             return Ok(spot.seq - 1);
         }
         if let Some(bytes) = payload.whole() {
-            return self.enqueue_slowly(writer, bytes);
+            return Ok(self.enqueue_slowly(writer, bytes)?);
         }
         // Release the lock first, so that no producer waits for this copy.
         drop(writer);
-        self.enqueue(&payload.joined())
+        Ok(self.enqueue(&payload.joined())?)
+    }
+
+    /// Takes back a message whose commit failed with `error`, and tries again if the queue was
+    /// full.
+    #[cold]
+    #[inline(never)]
+    fn take_back<P: Payload + ?Sized>(
+        &self,
+        mut writer: MutexGuard<'_, Writer<S::File>>,
+        error: Error,
+        payload: &P,
+    ) -> Result<u64> {
+        writer.roll_back(&self.core);
+        drop(writer);
+        match payload.whole() {
+            Some(bytes) => self.enqueue_again(error, bytes),
+            None => self.enqueue_again(error, &payload.joined()),
+        }
     }
 
     #[inline(never)]

@@ -67,9 +67,7 @@ impl Queue {
     #[inline]
     #[doc(alias = "EnqueueString")]
     pub fn enqueue(&self, message: impl AsRef<[u8]>) -> Result<u64> {
-        let message = message.as_ref();
-        self.check_len(message.len() as u64)?;
-        self.engine.enqueue(message)
+        self.engine.enqueue(message.as_ref())
     }
 
     /// Takes the next message; `None` when there is none.
@@ -97,7 +95,7 @@ impl Queue {
     #[inline]
     #[doc(alias = "DequeueString")]
     pub fn dequeue(&self) -> Result<Option<Message>> {
-        reading::next(&self.engine, self.engine.default_consumer()?, Read::Take)
+        reading::next(&self.engine, self.engine.default_consumer_state(), Read::Take)
     }
 
     /// Returns the next message, which stays in the queue; `None` when there is none.
@@ -118,7 +116,7 @@ impl Queue {
     #[inline]
     #[doc(alias = "PeekString")]
     pub fn peek(&self) -> Result<Option<Message>> {
-        reading::next(&self.engine, self.engine.default_consumer()?, Read::Look)
+        reading::next(&self.engine, self.engine.default_consumer_state(), Read::Look)
     }
 
     /// Returns the consumer called `name` (1 to 255 bytes), which has its own position in the

@@ -244,10 +244,7 @@ impl<F: StorageFile> Writer<F> {
             return Err(Error::io("write", state.storage.path().join(format::INDEX_NAME), error));
         }
         reached!("before a tail is published");
-        state.committed().publish(tail);
-        if !state.durable_only {
-            reached!("published");
-        }
+        state.publish_committed(tail);
         check!(self.check(state));
         Ok(tail)
     }

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::format::{Batch, Fragment, SEGMENT_HEADER_LEN, Seal, Spot, fragment_len, with_payload};
+use crate::format::{
+    Batch, Fragment, FragmentWords, MAX_MESSAGE_LEN, SEGMENT_HEADER_LEN, Seal, Spot, fragment_len,
+    with_payload,
+};
 use crate::memory::{Payload, Window};
 use crate::segment::pool::{Granted, User};
 use crate::segment::{CALL_FROM, Segment};
@@ -36,7 +39,7 @@ struct Quick {
     start: u64,
     /// Position where the range ends. A record that ends behind it takes the slow path.
     end: u64,
-    /// Payload bytes of the longest record that takes the fast path.
+    /// Payload bytes of the longest record that takes the fast path: at most [`MAX_MESSAGE_LEN`].
     longest: u64,
     /// Seed of the segment's checksums.
     seed: u32,
@@ -48,6 +51,16 @@ impl Quick {
     #[inline(always)]
     fn offset(&self, position: u64) -> usize {
         position.wrapping_sub(self.start) as usize
+    }
+
+    /// Adds a record to the seal of its batch, and stores the seal, at `offset`, behind the last
+    /// one. (Not inline: a closure that is larger by it is not inlined into the fast path.)
+    #[inline(never)]
+    fn seal(&self, seal: &mut Seal, words: FragmentWords, batch: Batch, offset: usize) {
+        seal.add(words.sum());
+        if batch.is_sealed() {
+            self.window.store_u64(offset, seal.word());
+        }
     }
 }
 
@@ -147,24 +160,21 @@ impl<F: StorageFile> Tail<F> {
         let Some(quick) = &self.quick else {
             return false;
         };
-        if self.at.position + total > quick.end || len > quick.longest {
+        let at = self.at;
+        if at.position + total > quick.end || len > quick.longest {
             return false;
         }
-        let header = Fragment::whole(self.at.seq, payload.len() as u32, batch);
-        let seeded = header.header_sum(quick.seed, self.at.position - quick.base);
-        let offset = quick.offset(self.at.position);
+        let header = Fragment::whole(at.seq, payload.len() as u32, batch);
+        let seeded = header.header_sum(quick.seed, at.position - quick.base);
+        let offset = quick.offset(at.position);
         quick.window.put_fragment(offset, payload, |payload| {
             let words = header.encode(seeded, with_payload(seeded, payload));
             if !batch.is_single() {
-                seal.add(words.sum());
-                if batch.is_sealed() {
-                    quick.window.store_u64(offset + fragment_len(len) as usize, seal.word());
-                }
+                quick.seal(seal, words, batch, offset + fragment_len(len) as usize);
             }
             words.both()
         });
-        self.at.position += total;
-        self.at.seq += 1;
+        self.at = Spot { position: at.position + total, seq: at.seq + 1 };
         check!(let end = self.quick.as_ref().map_or(0, |quick| quick.end));
         holds!(
             self.at.position <= end,
@@ -207,7 +217,7 @@ impl<F: StorageFile> Tail<F> {
         };
         let end = (first + window.len() as u64).min(segment.allocated());
         let mut usable = end.min(offset + STRIDE);
-        let mut longest = u64::MAX;
+        let mut longest = MAX_MESSAGE_LEN;
         match state.context().fill_step() {
             Some(step) if usable > segment.filled() => {
                 // Up to the next multiple of the step; to the one behind it when that is near.
