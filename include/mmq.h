@@ -432,6 +432,16 @@ typedef struct mmq_gap {
   mmq_gap_cause cause;
 } mmq_gap;
 
+/** A message that mmq_dequeue_batch_into copied. */
+typedef struct mmq_copied_message {
+  /** The first byte, in the caller's buffer. */
+  const void *data;
+  /** How many bytes. */
+  size_t len;
+  /** The sequence number. */
+  uint64_t seq;
+} mmq_copied_message;
+
 /**
  * How lanes are read. A field that is zero has its default (mmq_lane_options options = {0}; in C++
  * {}).
@@ -1005,22 +1015,6 @@ mmq_status mmq_dequeue_into(struct mmq_queue *queue,
                             uint64_t *seq_out);
 
 /**
- * Takes up to max messages without waiting for more to arrive.
- *
- * @param queue Not NULL.
- * @param out An array of max elements, which receives the messages; free each with
- *   mmq_message_free. May be NULL when max is 0.
- * @param max The most messages to take.
- * @param count_out Receives the number of messages taken. Not NULL.
- * @return As mmq_dequeue; MMQ_OK means at least one message, unless max is 0. The next call
- *   reports a gap or an error behind the first message.
- */
-mmq_status mmq_dequeue_batch(struct mmq_queue *queue,
-                             struct mmq_message **out,
-                             size_t max,
-                             size_t *count_out);
-
-/**
  * Skips the next message: takes it without reading or checking its bytes.
  *
  * @param queue Not NULL.
@@ -1296,22 +1290,6 @@ mmq_status mmq_consumer_skip(struct mmq_consumer *consumer, uint64_t *seq_out);
 mmq_status mmq_consumer_last_gap(struct mmq_consumer *consumer, struct mmq_gap *out);
 
 /**
- * Takes up to max of the consumer's messages, without waiting (see mmq_dequeue_batch).
- *
- * @param consumer Not NULL.
- * @param out An array of max elements, for the messages; free each with mmq_message_free. May
- *   be NULL when max is 0.
- * @param max How many to take at most.
- * @param count_out Receives their number. Not NULL.
- * @return As mmq_dequeue_batch; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the
- *   queue was closed.
- */
-mmq_status mmq_consumer_dequeue_batch(struct mmq_consumer *consumer,
-                                      struct mmq_message **out,
-                                      size_t max,
-                                      size_t *count_out);
-
-/**
  * Returns the name of a consumer.
  *
  * @param consumer Not NULL.
@@ -1397,37 +1375,6 @@ mmq_status mmq_consumer_iter_open(struct mmq_consumer *consumer, struct mmq_iter
  *   mmq_set_max_in_flight allows.
  */
 mmq_status mmq_receive(struct mmq_queue *queue, struct mmq_delivery **out);
-
-/**
- * Delivers up to max messages in one step, without waiting for more to arrive (see mmq_receive).
- * mmq_delivery_ack_batch acknowledges them in one.
- *
- * @param queue Not NULL.
- * @param out An array of max elements, which receives the deliveries. May be NULL when max is 0.
- * @param max The most messages to deliver.
- * @param count_out Receives the number of deliveries. Not NULL.
- * @return As mmq_receive; MMQ_OK means at least one delivery, unless max is 0. The next call
- *   reports a gap or an error behind the first message.
- */
-mmq_status mmq_receive_batch(struct mmq_queue *queue,
-                             struct mmq_delivery **out,
-                             size_t max,
-                             size_t *count_out);
-
-/**
- * Delivers up to max of the consumer's messages in one step (see mmq_receive_batch).
- *
- * @param consumer Not NULL.
- * @param out An array of max elements, which receives the deliveries. May be NULL when max is 0.
- * @param max The most messages to deliver.
- * @param count_out Receives the number of deliveries. Not NULL.
- * @return As mmq_receive_batch; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the
- *   queue was closed.
- */
-mmq_status mmq_consumer_receive_batch(struct mmq_consumer *consumer,
-                                      struct mmq_delivery **out,
-                                      size_t max,
-                                      size_t *count_out);
 
 /**
  * Delivers the next message, for work that may fail, and waits for one (see mmq_receive). Does not
@@ -1541,6 +1488,123 @@ mmq_status mmq_consumer_ready_fd(struct mmq_consumer *consumer, int *out);
  * @return MMQ_OK, MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_consumer_in_flight(const struct mmq_consumer *consumer, uint64_t *out);
+
+/**
+ * Takes up to max messages without waiting for more to arrive.
+ *
+ * @param queue Not NULL.
+ * @param out An array of max elements, which receives the messages; free each with
+ *   mmq_message_free. May be NULL when max is 0.
+ * @param max The most messages to take.
+ * @param count_out Receives the number of messages taken. Not NULL.
+ * @return As mmq_dequeue; MMQ_OK means at least one message, unless max is 0. The next call
+ *   reports a gap or an error behind the first message.
+ */
+mmq_status mmq_dequeue_batch(struct mmq_queue *queue,
+                             struct mmq_message **out,
+                             size_t max,
+                             size_t *count_out);
+
+/**
+ * Takes up to max messages without waiting for more to arrive, and copies them: their bytes lie one
+ * behind the other in buf. Takes only those that fit, and leaves the next one in the queue. Nothing
+ * is to be freed.
+ *
+ * mmq_copied_message got[64];
+ * while ((status = mmq_dequeue_batch_into(queue, buf, sizeof buf, got, 64, &count, &len)) == MMQ_OK)
+ *   for (at = 0; at < count; at++) use(got[at].data, got[at].len);
+ *
+ * @param queue Not NULL.
+ * @param buf Receives the bytes. After an error other than MMQ_BUFFER_TOO_SMALL its content is
+ *   undefined. May be NULL when cap is 0.
+ * @param cap Size of buf in bytes.
+ * @param out An array of max elements, which receives where each message lies. After an error its
+ *   content is undefined. May be NULL when max is 0.
+ * @param max The most messages to take.
+ * @param count_out Receives the number of messages taken. Not NULL.
+ * @param len_out Receives how many bytes of buf the messages take; with MMQ_BUFFER_TOO_SMALL, the
+ *   length of the next message. Not NULL.
+ * @return As mmq_dequeue_batch; MMQ_BUFFER_TOO_SMALL when the next message does not fit buf (no
+ *   message was taken, buf is unchanged).
+ */
+mmq_status mmq_dequeue_batch_into(struct mmq_queue *queue,
+                                  void *buf,
+                                  size_t cap,
+                                  struct mmq_copied_message *out,
+                                  size_t max,
+                                  size_t *count_out,
+                                  size_t *len_out);
+
+/**
+ * Takes up to max of the consumer's messages, without waiting (see mmq_dequeue_batch).
+ *
+ * @param consumer Not NULL.
+ * @param out An array of max elements, for the messages; free each with mmq_message_free. May
+ *   be NULL when max is 0.
+ * @param max How many to take at most.
+ * @param count_out Receives their number. Not NULL.
+ * @return As mmq_dequeue_batch; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the
+ *   queue was closed.
+ */
+mmq_status mmq_consumer_dequeue_batch(struct mmq_consumer *consumer,
+                                      struct mmq_message **out,
+                                      size_t max,
+                                      size_t *count_out);
+
+/**
+ * Takes up to max of the consumer's messages, without waiting, and copies them (see
+ * mmq_dequeue_batch_into).
+ *
+ * @param consumer Not NULL.
+ * @param buf Receives the bytes. May be NULL when cap is 0.
+ * @param cap Size of buf in bytes.
+ * @param out An array of max elements, which receives where each message lies. May be NULL when max
+ *   is 0.
+ * @param max The most messages to take.
+ * @param count_out Receives the number of messages taken. Not NULL.
+ * @param len_out Receives how many bytes of buf the messages take; with MMQ_BUFFER_TOO_SMALL, the
+ *   length of the next message. Not NULL.
+ * @return As mmq_dequeue_batch_into; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once
+ *   the queue was closed.
+ */
+mmq_status mmq_consumer_dequeue_batch_into(struct mmq_consumer *consumer,
+                                           void *buf,
+                                           size_t cap,
+                                           struct mmq_copied_message *out,
+                                           size_t max,
+                                           size_t *count_out,
+                                           size_t *len_out);
+
+/**
+ * Delivers up to max messages in one step, without waiting for more to arrive (see mmq_receive).
+ * mmq_delivery_ack_batch acknowledges them in one.
+ *
+ * @param queue Not NULL.
+ * @param out An array of max elements, which receives the deliveries. May be NULL when max is 0.
+ * @param max The most messages to deliver.
+ * @param count_out Receives the number of deliveries. Not NULL.
+ * @return As mmq_receive; MMQ_OK means at least one delivery, unless max is 0. The next call
+ *   reports a gap or an error behind the first message.
+ */
+mmq_status mmq_receive_batch(struct mmq_queue *queue,
+                             struct mmq_delivery **out,
+                             size_t max,
+                             size_t *count_out);
+
+/**
+ * Delivers up to max of the consumer's messages in one step (see mmq_receive_batch).
+ *
+ * @param consumer Not NULL.
+ * @param out An array of max elements, which receives the deliveries. May be NULL when max is 0.
+ * @param max The most messages to deliver.
+ * @param count_out Receives the number of deliveries. Not NULL.
+ * @return As mmq_receive_batch; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the
+ *   queue was closed.
+ */
+mmq_status mmq_consumer_receive_batch(struct mmq_consumer *consumer,
+                                      struct mmq_delivery **out,
+                                      size_t max,
+                                      size_t *count_out);
 
 /**
  * Returns the next message ahead. At the end it returns MMQ_EMPTY; a later call continues with new

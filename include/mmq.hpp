@@ -46,6 +46,7 @@
 
 #include "mmq.h"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstddef>
@@ -455,6 +456,47 @@ struct Into {
 };
 
 /**
+ * Messages that dequeue_batch_into copied, one behind the other in memory that the next call uses
+ * again.
+ */
+class MessageBatch {
+ public:
+  /** Room for so many bytes; a longer message makes more. */
+  explicit MessageBatch(std::size_t bytes = 64 << 10) : bytes_(bytes) {}
+
+  std::size_t size() const noexcept { return count_; }
+  bool empty() const noexcept { return count_ == 0; }
+  /** The bytes of a message, counted from 0, until the next call that fills the batch. */
+  std::string_view operator[](std::size_t at) const noexcept {
+    return {static_cast<const char *>(messages_[at].data), messages_[at].len};
+  }
+  /** Its sequence number. */
+  std::uint64_t seq(std::size_t at) const noexcept { return messages_[at].seq; }
+
+ private:
+  template <class Calls>
+  friend class detail::Reader;
+
+  template <class Call, class Handle>
+  mmq_status fill(Call call, Handle *handle, std::size_t max) {
+    count_ = 0;
+    // Messages are longer than nothing, as a rule: so many fill the memory.
+    if (messages_.size() < max) messages_.resize(std::min<std::size_t>(max, 1024));
+    for (;;) {
+      std::size_t len = 0;
+      const std::size_t most = std::min(max, messages_.size());
+      const mmq_status status = call(handle, bytes_.data(), bytes_.size(), messages_.data(), most, &count_, &len);
+      if (status != MMQ_BUFFER_TOO_SMALL) return status;
+      bytes_.resize(len);
+    }
+  }
+
+  std::vector<char> bytes_;
+  std::vector<mmq_copied_message> messages_;
+  std::size_t count_ = 0;
+};
+
+/**
  * How a queue is opened: Options().arena_size(4 << 20).flush_every_ops(1). Opening the queue
  * refuses an invalid value.
  */
@@ -542,6 +584,7 @@ struct QueueCalls {
   static constexpr auto dequeue = mmq_dequeue;
   static constexpr auto dequeue_timeout = mmq_dequeue_timeout;
   static constexpr auto dequeue_batch = mmq_dequeue_batch;
+  static constexpr auto dequeue_batch_into = mmq_dequeue_batch_into;
   static constexpr auto iter_open = mmq_iter_open;
   static constexpr auto is_empty = mmq_is_empty;
   static constexpr auto peek_into = mmq_peek_into;
@@ -565,6 +608,7 @@ struct ConsumerCalls {
   static constexpr auto dequeue = mmq_consumer_dequeue;
   static constexpr auto dequeue_timeout = mmq_consumer_dequeue_timeout;
   static constexpr auto dequeue_batch = mmq_consumer_dequeue_batch;
+  static constexpr auto dequeue_batch_into = mmq_consumer_dequeue_batch_into;
   static constexpr auto iter_open = mmq_consumer_iter_open;
   static constexpr auto is_empty = mmq_consumer_is_empty;
   static constexpr auto peek_into = mmq_consumer_peek_into;
@@ -662,6 +706,14 @@ class Reader {
     std::vector<Message> messages;
     report_unless_answer(some(Calls::dequeue_batch, max, messages), ec);
     return messages;
+  }
+  /**
+   * Takes up to max messages, without waiting, and copies them to the batch, which has at most 1024
+   * at a time. Returns how many.
+   */
+  std::size_t dequeue_batch_into(MessageBatch &batch, std::size_t max, std::error_code &ec) const noexcept {
+    report_unless_answer(batch.fill(Calls::dequeue_batch_into, handle(), max), ec);
+    return batch.size();
   }
   /** Looks ahead from the next message on and consumes nothing. */
   Iter iter(std::error_code &ec) const noexcept;
@@ -783,6 +835,10 @@ class Reader {
     std::vector<Message> messages;
     throw_unless_answer(some(Calls::dequeue_batch, max, messages), *this);
     return messages;
+  }
+  std::size_t dequeue_batch_into(MessageBatch &batch, std::size_t max) const {
+    throw_unless_answer(batch.fill(Calls::dequeue_batch_into, handle(), max), *this);
+    return batch.size();
   }
   Iter iter() const;
   bool empty() const {

@@ -16,8 +16,8 @@ use crate::threads::{MutexGuard, is_waited_for};
 const ROUND: usize = 64;
 
 impl<S: Storage> ConsumerState<S> {
-    /// Takes up to `max` messages, fewer at the end of the queue, in front of a gap, and when
-    /// another thread waits. Returns how many.
+    /// Takes up to `max` messages, fewer at the end of the queue, in front of a gap or of a message
+    /// that `delivery` does not take, and when another thread waits. Returns how many.
     pub(crate) fn take_batch<D: Deliver<S>>(
         &self,
         core: &Core<S>,
@@ -47,9 +47,11 @@ impl<S: Storage> ConsumerState<S> {
     ) -> Step<usize> {
         let (outcome, taken) = up_to(max, &mut locked, TAKE, |locked, what| {
             Ok(match locked.offer(core, what, check, &mut delivery)? {
-                Offered::Delivered(_) => true,
+                Offered::Delivered(it) => D::took(&it),
                 Offered::Nothing => false,
-                Offered::Unchecked => locked.offer_checked(core, what, &mut delivery)?.is_some(),
+                Offered::Unchecked => {
+                    locked.offer_checked(core, what, &mut delivery)?.is_some_and(|it| D::took(&it))
+                }
             })
         });
         if taken != 0 {
@@ -100,7 +102,8 @@ impl<S: Storage> ConsumerState<S> {
             let mut handed = DeliveryToken::default();
             let found =
                 locked.deliver_next(core, what, Lane::Oldest, &mut delivery, clock, &mut handed);
-            Ok(found?.map(|message| delivered(message, handed)).is_some())
+            let found = found?.filter(D::took);
+            Ok(found.map(|message| delivered(message, handed)).is_some())
         });
         let taken = if how == TAKE { count } else { 0 };
         let crossed = self.end_slow(&mut locked, core, begun, Done::of(&outcome, taken));

@@ -121,6 +121,14 @@ pub(crate) fn next_fitting<'a, S: Storage>(
 }
 
 #[cfg(feature = "capi")]
+impl Fit {
+    #[inline(always)]
+    pub(crate) fn is_copied(&self) -> bool {
+        matches!(self, Fit::Copied { .. })
+    }
+}
+
+#[cfg(feature = "capi")]
 struct Fitting<R> {
     room: R,
 }
@@ -131,25 +139,35 @@ impl<'a, S: Storage, R: Fn(usize) -> Option<&'a mut [u8]>> Deliver<S> for Fittin
 
     #[inline(always)]
     fn deliver(&mut self, cursor: &mut Cursor<S::File>, record: Record) -> Option<Fit> {
-        let len = record.len as usize;
-        match (self.room)(len) {
-            Some(out) => {
-                cursor.copy_into(record, out).then_some(Fit::Copied { seq: record.seq, len })
-            }
-            // Check it first: do not ask a caller for more room for a damaged message.
-            None if record.in_window.is_some() && !cursor.is_verified() => None,
-            None => {
-                // Remember it, so that the next call, with enough room, does not search for the
-                // record again.
-                cursor.remember(record);
-                Some(Fit::TooSmall { len })
-            }
-        }
+        fit(cursor, record, (self.room)(record.len as usize))
     }
 
     #[inline(always)]
     fn took(fit: &Fit) -> bool {
-        matches!(fit, Fit::Copied { .. })
+        fit.is_copied()
+    }
+}
+
+/// Copies the record into `room`, which has its length. Leaves the record where it is when there is
+/// no room. `None` when its payload is damaged, or must be verified first.
+#[cfg(feature = "capi")]
+#[inline(always)]
+pub(crate) fn fit<F: StorageFile>(
+    cursor: &mut Cursor<F>,
+    record: Record,
+    room: Option<&mut [u8]>,
+) -> Option<Fit> {
+    let len = record.len as usize;
+    match room {
+        Some(out) => cursor.copy_into(record, out).then_some(Fit::Copied { seq: record.seq, len }),
+        // Check it first: do not ask a caller for more room for a damaged message.
+        None if record.in_window.is_some() && !cursor.is_verified() => None,
+        None => {
+            // Remember it, so that the next call, with enough room, does not search for the record
+            // again.
+            cursor.remember(record);
+            Some(Fit::TooSmall { len })
+        }
     }
 }
 

@@ -307,26 +307,6 @@ pub unsafe extern "C" fn mmq_consumer_last_gap(
     guard(|| unsafe { reads::last_gap(consumer, out) })
 }
 
-/// Takes up to max of the consumer's messages, without waiting (see mmq_dequeue_batch).
-///
-/// @param consumer Not NULL.
-/// @param out An array of max elements, for the messages; free each with mmq_message_free. May
-///   be NULL when max is 0.
-/// @param max How many to take at most.
-/// @param count_out Receives their number. Not NULL.
-/// @return As mmq_dequeue_batch; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the
-///   queue was closed.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn mmq_consumer_dequeue_batch(
-    consumer: *mut mmq_consumer,
-    out: *mut *mut mmq_message,
-    max: usize,
-    count_out: *mut usize,
-) -> mmq_status {
-    // SAFETY: the header's contract: NULL or valid.
-    guard(|| unsafe { reads::batch(consumer, out, max, count_out) })
-}
-
 /// Returns the name of a consumer.
 ///
 /// @param consumer Not NULL.

@@ -6,6 +6,7 @@
 //! | `queue`, `mmq_options` | `mmq_queue`, `mmq_options` | opens and closes a queue, enqueues, takes messages |
 //! | `mmq_consumer` | `mmq_consumer` | makes, moves and removes named consumers, reads through them |
 //! | `receive`, `mmq_delivery` | `mmq_delivery` | receives and acknowledges messages; event loops; interrupts |
+//! | `batches` | `mmq_copied_message` | takes and receives many messages at once |
 //! | `mmq_redelivery` | | sets leases, delays, attempts and the dead-letter queue; rejects |
 //! | `mmq_lanes` | `mmq_lanes` | reads fresh messages and the backlog of one consumer |
 //! | `mmq_message`, `mmq_iter` | `mmq_message`, `mmq_iter` | lends a message's bytes; looks ahead |
@@ -40,6 +41,7 @@
     reason = "cbindgen and the linker look for `pub`; the module itself is private"
 )]
 
+mod batches;
 mod errors;
 mod guard;
 mod handle;

@@ -95,6 +95,15 @@ impl Buffer {
         // SAFETY: not NULL, because the capacity is not 0; writable by the caller's promise.
         Some(unsafe { std::slice::from_raw_parts_mut(self.start, len) })
     }
+
+    /// Takes the first `len` bytes, which the buffer [has](Self::room), off it. Returns where they
+    /// are.
+    #[inline]
+    pub(super) fn split_off(&mut self, len: usize) -> *const c_void {
+        let first = self.start;
+        *self = Buffer { start: first.wrapping_add(len), cap: self.cap - len };
+        first.cast()
+    }
 }
 
 /// The caller's array, filled from its beginning. Only the filled part is touched.
@@ -121,12 +130,23 @@ impl<T> Array<T> {
     pub(super) unsafe fn fill(self, values: impl Iterator<Item = T>) -> usize {
         let mut count = 0;
         for value in values.take(self.max) {
-            // SAFETY: not NULL and aligned, because there is room; within the array, which is
-            // writable by the caller's promise.
-            unsafe { self.start.add(count).write(value) };
+            // SAFETY: the caller's promise; `count` is below the length.
+            unsafe { self.put(count, value) };
             count += 1;
         }
         count
+    }
+
+    /// Writes the element `at`.
+    ///
+    /// # Safety
+    ///
+    /// The array may be written to, up to its length, which is more than `at`.
+    #[inline]
+    pub(super) unsafe fn put(&self, at: usize, value: T) {
+        // SAFETY: not NULL and aligned, because there is room; within the array, which is writable
+        // by the caller's promise.
+        unsafe { self.start.add(at).write(value) };
     }
 }
 

@@ -271,26 +271,6 @@ pub unsafe extern "C" fn mmq_dequeue_into(
     guard(|| unsafe { reads::next_into(queue, Read::Take, buf, cap, len_out, seq_out) })
 }
 
-/// Takes up to max messages without waiting for more to arrive.
-///
-/// @param queue Not NULL.
-/// @param out An array of max elements, which receives the messages; free each with
-///   mmq_message_free. May be NULL when max is 0.
-/// @param max The most messages to take.
-/// @param count_out Receives the number of messages taken. Not NULL.
-/// @return As mmq_dequeue; MMQ_OK means at least one message, unless max is 0. The next call
-///   reports a gap or an error behind the first message.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn mmq_dequeue_batch(
-    queue: *mut mmq_queue,
-    out: *mut *mut mmq_message,
-    max: usize,
-    count_out: *mut usize,
-) -> mmq_status {
-    // SAFETY: the header's contract: NULL or valid.
-    guard(|| unsafe { reads::batch(queue, out, max, count_out) })
-}
-
 /// Skips the next message: takes it without reading or checking its bytes.
 ///
 /// @param queue Not NULL.

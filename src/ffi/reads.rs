@@ -12,7 +12,7 @@ use super::mmq_gap::{ReportedGaps, mmq_gap};
 use super::mmq_iter::{IterBody, mmq_iter};
 use super::mmq_message::{give_found, give_message, mmq_message};
 use super::mmq_status::mmq_status;
-use super::pointers::{Array, Buffer, out, out_or_null};
+use super::pointers::{Buffer, out, out_or_null};
 use crate::consume::consumer_state::ConsumerState;
 use crate::consume::step::{Deliver, Read};
 use crate::consumer::Consumer;
@@ -235,32 +235,6 @@ where
 
 /// # Safety
 ///
-/// The arguments are valid for [`body`], [`out`] and [`Array::fill`].
-pub(super) unsafe fn batch<H, R>(
-    handle: *const H,
-    messages: *mut *mut mmq_message,
-    max: usize,
-    count_out: *mut usize,
-) -> Answer
-where
-    H: Handle<Body = ReaderBody<R>>,
-    R: Reader,
-{
-    // SAFETY: the caller's promise.
-    let (body, count_out) = unsafe { (body(handle)?, out(count_out, "count_out")?) };
-    let array = Array::new(messages, max, "out")?;
-    let (engine, consumer) = body.reader.parts()?;
-    let batch = body.gaps.note(reading::batch(engine, consumer, max))?;
-    if batch.is_empty() && max != 0 {
-        return Ok(mmq_status::MMQ_EMPTY);
-    }
-    // SAFETY: the caller's promise.
-    count_out.write(unsafe { array.fill(batch.into_iter().map(give_message)) });
-    Ok(mmq_status::MMQ_OK)
-}
-
-/// # Safety
-///
 /// The arguments are valid for [`body`] and [`out`].
 pub(super) unsafe fn iter<H, R>(handle: *const H, iter: *mut *mut mmq_iter) -> Answer
 where
@@ -352,32 +326,6 @@ where
         return Ok(mmq_status::MMQ_TIMED_OUT);
     };
     delivery.write(give_delivery(received));
-    Ok(mmq_status::MMQ_OK)
-}
-
-/// # Safety
-///
-/// The arguments are valid for [`body`], [`out`] and [`Array::fill`].
-pub(super) unsafe fn receive_batch<H, R>(
-    handle: *const H,
-    deliveries: *mut *mut mmq_delivery,
-    max: usize,
-    count_out: *mut usize,
-) -> Answer
-where
-    H: Handle<Body = ReaderBody<R>>,
-    R: Reader,
-{
-    // SAFETY: the caller's promise.
-    let (body, count_out) = unsafe { (body(handle)?, out(count_out, "count_out")?) };
-    let array = Array::new(deliveries, max, "out")?;
-    let (engine, consumer) = body.reader.parts()?;
-    let batch = body.gaps.note(crate::delivery::receive_batch(engine, consumer, max))?;
-    if batch.is_empty() && max != 0 {
-        return Ok(mmq_status::MMQ_EMPTY);
-    }
-    // SAFETY: the caller's promise.
-    count_out.write(unsafe { array.fill(batch.into_iter().map(give_delivery)) });
     Ok(mmq_status::MMQ_OK)
 }
 

@@ -61,45 +61,6 @@ pub unsafe extern "C" fn mmq_receive(
     guard(|| unsafe { reads::receive(queue, out) })
 }
 
-/// Delivers up to max messages in one step, without waiting for more to arrive (see mmq_receive).
-/// mmq_delivery_ack_batch acknowledges them in one.
-///
-/// @param queue Not NULL.
-/// @param out An array of max elements, which receives the deliveries. May be NULL when max is 0.
-/// @param max The most messages to deliver.
-/// @param count_out Receives the number of deliveries. Not NULL.
-/// @return As mmq_receive; MMQ_OK means at least one delivery, unless max is 0. The next call
-///   reports a gap or an error behind the first message.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn mmq_receive_batch(
-    queue: *mut mmq_queue,
-    out: *mut *mut mmq_delivery,
-    max: usize,
-    count_out: *mut usize,
-) -> mmq_status {
-    // SAFETY: the header's contract: NULL or valid.
-    guard(|| unsafe { reads::receive_batch(queue, out, max, count_out) })
-}
-
-/// Delivers up to max of the consumer's messages in one step (see mmq_receive_batch).
-///
-/// @param consumer Not NULL.
-/// @param out An array of max elements, which receives the deliveries. May be NULL when max is 0.
-/// @param max The most messages to deliver.
-/// @param count_out Receives the number of deliveries. Not NULL.
-/// @return As mmq_receive_batch; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the
-///   queue was closed.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn mmq_consumer_receive_batch(
-    consumer: *mut mmq_consumer,
-    out: *mut *mut mmq_delivery,
-    max: usize,
-    count_out: *mut usize,
-) -> mmq_status {
-    // SAFETY: the header's contract: NULL or valid.
-    guard(|| unsafe { reads::receive_batch(consumer, out, max, count_out) })
-}
-
 /// Delivers the next message, for work that may fail, and waits for one (see mmq_receive). Does not
 /// poll.
 ///

@@ -14,6 +14,10 @@ int main(void) {
   SIZE(mmq_slice);
   FIELD(mmq_slice, data);
   FIELD(mmq_slice, len);
+  SIZE(mmq_copied_message);
+  FIELD(mmq_copied_message, data);
+  FIELD(mmq_copied_message, len);
+  FIELD(mmq_copied_message, seq);
   SIZE(mmq_gap);
   FIELD(mmq_gap, first);
   FIELD(mmq_gap, last);

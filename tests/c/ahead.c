@@ -72,6 +72,52 @@ static void batches(mmq_queue *queue) {
   mmq_consumer_free(consumer);
 }
 
+static void batches_into_a_buffer(mmq_queue *queue) {
+  char buf[1 << 10];
+  mmq_copied_message got[8] = {{NULL, 0, 0}};
+  mmq_consumer *consumer;
+  size_t count = 42, len = 42, at;
+  OK(mmq_consumer_open_at(queue, "copies", MMQ_START_END, 0, &consumer));
+  OK(mmq_dequeue_batch_into(queue, NULL, 0, NULL, 0, &count, &len));
+  CHECK(count == 0 && len == 0);
+  count = 42;
+  ANSWERS(MMQ_EMPTY, mmq_dequeue_batch_into(queue, buf, sizeof buf, got, 8, &count, &len));
+  CHECK(count == 42 && len == 0);
+  for (at = 0; at < 5; at++) OK(mmq_enqueue(queue, "0123456789abcdef", at * 4, NULL));
+  OK(mmq_dequeue_batch_into(queue, NULL, 0, got, 8, &count, &len));
+  CHECK(count == 1 && len == 0 && got[0].len == 0 && got[0].seq == 11);
+  /* The third message does not fit behind the others, and stays. */
+  memset(buf, '-', sizeof buf);
+  OK(mmq_dequeue_batch_into(queue, buf, 23, got, 8, &count, &len));
+  CHECK(count == 2 && len == 12 && memcmp(buf, "012301234567---", 15) == 0 && got[2].data == NULL);
+  CHECK(got[0].data == buf && got[0].len == 4 && got[0].seq == 12);
+  CHECK(got[1].data == buf + 4 && got[1].len == 8 && got[1].seq == 13);
+  count = 42;
+  ANSWERS(MMQ_BUFFER_TOO_SMALL, mmq_dequeue_batch_into(queue, buf, 11, got, 8, &count, &len));
+  CHECK(count == 42 && len == 12 && buf[0] == '0' && buf[12] == '-');
+  OK(mmq_dequeue_batch_into(queue, buf, len, got, 8, &count, &len));
+  CHECK(count == 1 && len == 12 && got[0].seq == 14);
+  OK(mmq_dequeue_batch_into(queue, buf, SIZE_MAX, got, SIZE_MAX, &count, &len));
+  CHECK(count == 1 && len == 16 && memcmp(buf, "0123456789abcdef", 16) == 0 && got[0].seq == 15);
+  OK(mmq_consumer_dequeue_batch_into(consumer, buf, sizeof buf, got, 3, &count, &len));
+  CHECK(count == 3 && len == 12 && got[2].seq == 13 && got[2].data == buf + 4);
+  /* A consumer with deliveries takes the other way. */
+  {
+    mmq_delivery *delivery;
+    OK(mmq_consumer_receive(consumer, &delivery));
+    count = 42;
+    ANSWERS(MMQ_BUFFER_TOO_SMALL, mmq_consumer_dequeue_batch_into(consumer, buf, 15, got, 3, &count, &len));
+    CHECK(count == 42 && len == 16);
+    mmq_delivery_free(delivery);
+    OK(mmq_consumer_dequeue_batch_into(consumer, buf, 27, got, 3, &count, &len));
+    CHECK(count == 1 && len == 12 && got[0].seq == 14);
+    OK(mmq_consumer_dequeue_batch_into(consumer, buf, 28, got, 3, &count, &len));
+    CHECK(count == 1 && len == 16 && got[0].seq == 15);
+  }
+  mmq_consumer_free(consumer);
+  OK(mmq_consumer_remove(queue, "copies"));
+}
+
 /* A gap behind the first message of a batch comes with the next call; an iterator reports it without counting it. */
 static void gaps(void) {
   mmq_options *options = mmq_options_new();
@@ -125,7 +171,7 @@ static void names(mmq_queue *queue) {
   CHECK(strcmp(mmq_consumer_name(one), "one") == 0 && strcmp(mmq_consumer_name(two), "\xc3\xa4") == 0);
   OK(mmq_consumer_is_empty(one, &empty));
   CHECK(!empty);
-  OK(mmq_consumer_seek(one, 11));
+  OK(mmq_consumer_seek(one, 16));
   OK(mmq_consumer_is_empty(one, &empty));
   CHECK(empty);
   ANSWERS(MMQ_BUFFER_TOO_SMALL, mmq_consumers(queue, NULL, 0, &len));
@@ -160,6 +206,7 @@ int main(int argc, char **argv) {
   }
   ahead(queue);
   batches(queue);
+  batches_into_a_buffer(queue);
   gaps();
   names(queue);
   return 0;

@@ -69,8 +69,9 @@ static int child(mmq_message *lent, mmq_delivery *kept, mmq_delivery *other_kept
   mmq_stretch stretch;
   mmq_slice slice = {"child", 5};
   mmq_consumer_stats figures;
+  mmq_copied_message copied;
   char buf[16];
-  size_t len;
+  size_t len, count;
   uint64_t seq;
   alarm(60);
   FORKED(mmq_enqueue(queue, "child", 5, &seq));
@@ -81,6 +82,7 @@ static int child(mmq_message *lent, mmq_delivery *kept, mmq_delivery *other_kept
   FORKED(mmq_dequeue_timeout(queue, 50, &message));
   FORKED(mmq_peek_into(queue, buf, sizeof buf, &len, &seq));
   FORKED(mmq_dequeue_into(queue, buf, sizeof buf, &len, &seq));
+  FORKED(mmq_dequeue_batch_into(queue, buf, sizeof buf, &copied, 1, &count, &len));
   FORKED(mmq_skip(queue, &seq));
   FORKED(mmq_flush(queue));
   FORKED(mmq_wait_durable(queue, 1u << 30));

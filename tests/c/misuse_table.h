@@ -15,7 +15,7 @@ static char buf[16];
 /* Where outputs go. What is refused leaves it as it was. */
 struct outs {
   uint64_t number;
-  size_t size;
+  size_t size, count;
   bool truth;
   int descriptor;
   mmq_gap gap;
@@ -28,6 +28,7 @@ struct outs {
   mmq_queue *queue;
   mmq_consumer *consumer;
   mmq_message *message;
+  mmq_copied_message copied;
   mmq_delivery *delivery;
   mmq_iter *iter;
   mmq_lanes *lanes;
@@ -36,7 +37,7 @@ static struct outs outs, before;
 
 static void reset(void) {
   memset(&outs, 0, sizeof outs);
-  outs.number = outs.size = 42;
+  outs.number = outs.size = outs.count = 42;
   outs.stats.struct_size = sizeof outs.stats;
   outs.consumer_stats.struct_size = sizeof outs.consumer_stats;
   outs.inspection.struct_size = sizeof outs.inspection;

@@ -166,6 +166,12 @@ static void with_error_codes(const std::string &dir) {
     jobs.erase(jobs.begin());
     mmq::Delivery::ack_batch(std::move(jobs), ec);
     CHECK(!ec && second.len(ec) == 2 && second.receive_batch(9, ec)[0].view() == "a");
+    mmq::MessageBatch copies(2);
+    for (const char *text : {"e", "ff", "a longer one"}) other.enqueue(text, ec);
+    CHECK(first.dequeue_batch_into(copies, 9, ec) == 1 && !ec && copies[0] == "e" && copies.seq(0) == 4);
+    CHECK(first.dequeue_batch_into(copies, 9, ec) == 1 && !ec && copies.size() == 1 && copies[0] == "ff");
+    CHECK(first.dequeue_batch_into(copies, 9, ec) == 1 && copies[0] == "a longer one" && copies.seq(0) == 6);
+    CHECK(first.dequeue_batch_into(copies, SIZE_MAX, ec) == 0 && !ec && copies.empty());
     other.close(ec);
     CHECK(!ec && !ahead.next(ec) && ec == MMQ_CLOSED && !first.iter(ec) && ec == MMQ_CLOSED);
     CHECK(first.dequeue_batch(3, ec).empty() && ec == MMQ_CLOSED);
@@ -340,6 +346,10 @@ static void with_exceptions(const std::string &dir) {
     CHECK(ahead == "jobxyz" && queue.len() == 4 && !consumer.empty());
     std::vector<mmq::Message> batch = queue.dequeue_batch(10);
     CHECK(batch.size() == 4 && batch[3].view() == "z" && queue.dequeue_batch(10).empty());
+    mmq::MessageBatch copies;
+    queue.enqueue_batch({"1", "2"});
+    while (queue.dequeue_batch_into(copies, 100) != 0)
+      CHECK(copies.size() == 2 && copies[1] == "2" && copies.seq(1) == copies.seq(0) + 1);
     CHECK(!queue.iter().next() && queue.consumers().size() == 2 && consumer.name() == "name");
     try {
       throw mmq::error(MMQ_FULL);

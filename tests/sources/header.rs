@@ -4,7 +4,7 @@
 use std::path::Path;
 
 /// In the order of the header.
-const SOURCES: [&str; 16] = [
+const SOURCES: [&str; 17] = [
     "mmq_status",
     "errors",
     "mmq_options",
@@ -14,6 +14,7 @@ const SOURCES: [&str; 16] = [
     "mmq_gap",
     "mmq_consumer",
     "receive",
+    "batches",
     "mmq_iter",
     "mmq_delivery",
     "mmq_redelivery",
