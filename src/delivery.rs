@@ -434,7 +434,9 @@ pub(crate) fn receive_waiting(
     engine.wait(consumer, now().checked_add(timeout), || receive_awaited(engine, consumer))
 }
 
-/// Receives and acknowledges until there is nothing to hand out.
+/// Receives and acknowledges until there is nothing to hand out. One message at a time: messages
+/// received ahead would wait for `work` here while their leases run, other workers would not get
+/// them, and a death in `work` would count as an attempt of each.
 pub(crate) fn for_each<E: From<Error>>(
     engine: &Arc<Engine<FileStorage>>,
     consumer: &Arc<ConsumerState<FileStorage>>,

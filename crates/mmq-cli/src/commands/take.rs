@@ -150,11 +150,7 @@ impl Take<'_> {
     /// Acknowledges the messages that are out.
     fn settle(&mut self) -> Tried<()> {
         let out = self.output.out();
-        while self.pending.front().is_some_and(|(end, _)| *end <= out) {
-            if let Some((_, delivery)) = self.pending.pop_front() {
-                delivery.ack()?;
-            }
-        }
-        Ok(())
+        let count = self.pending.partition_point(|(end, _)| *end <= out);
+        Ok(Delivery::ack_batch(self.pending.drain(..count).map(|(_, delivery)| delivery))?)
     }
 }
