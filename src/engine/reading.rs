@@ -180,21 +180,40 @@ pub(crate) fn skip<S: Storage>(
     engine.read(consumer, Read::Skip, Check::Never, Unseen)
 }
 
-/// Skips the next message without counting it for `flush_every_ops`: a forwarder, which skips
-/// messages that its destination already has, chooses itself when to flush.
+/// Skips messages below `to` without counting them for `flush_every_ops`: a forwarder, which skips
+/// messages that its destination already has, chooses itself when to flush. Returns how many.
 #[cfg(feature = "forward")]
 pub(crate) fn pass<S: Storage>(
     engine: &Engine<S>,
     consumer: &ConsumerState<S>,
-) -> Result<Option<u64>> {
+    to: u64,
+) -> Result<usize> {
     let _events = crate::events::at_end();
-    engine.core.check_readable()?;
-    let locked = consumer.locked.lock();
-    let step = consumer.step(locked, &engine.core, Read::Skip, Check::Never, Unseen, None);
+    let step = consumer.take_batch(&engine.core, usize::MAX, Check::Never, Below(to), engine);
     if step.crossed {
         engine.crossed(consumer);
     }
-    step.outcome.map_err(|error| *error)
+    step.outcome.map(|passed| passed.unwrap_or(0)).map_err(|error| *error)
+}
+
+/// Delivers nothing. Takes the messages below a sequence number.
+#[cfg(feature = "forward")]
+struct Below(u64);
+
+#[cfg(feature = "forward")]
+impl<S: Storage> Deliver<S> for Below {
+    /// Whether the message lies below the number.
+    type Delivered = bool;
+
+    #[inline(always)]
+    fn deliver(&mut self, _: &mut Cursor<S::File>, record: Record) -> Option<bool> {
+        Some(record.seq < self.0)
+    }
+
+    #[inline(always)]
+    fn took(is_below: &bool) -> bool {
+        *is_below
+    }
 }
 
 /// Delivers only the sequence number.

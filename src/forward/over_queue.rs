@@ -1,7 +1,7 @@
 //! Connects the driver to a real queue.
 //!
-//! The place is the stored position of the forwarder's consumer. It moves by skipping one message
-//! after the other, as a reader does: a store each, no sync. A cursor ahead of it reads the
+//! The place is the stored position of the forwarder's consumer. It moves by skipping
+//! messages, as a reader does: a store for many, no sync. A cursor ahead of it reads the
 //! messages. The kept place is the position of a second consumer, `NAME.kept`, created at the place
 //! before that first moves. So a kill between the two loses no message that should be kept. The
 //! second consumer is separate: a user who removes the forwarder's consumer must remove both.
@@ -74,7 +74,8 @@ impl QueueLocal {
     }
 }
 
-/// Moves a place forward over messages and gaps.
+/// Moves a place forward over messages and gaps, many messages at a time: a kill within leaves the
+/// place behind, and the far side says what it has.
 fn pass_to(
     engine: &Engine<FileStorage>,
     place: &Marker,
@@ -82,9 +83,9 @@ fn pass_to(
     mut on_gap: impl FnMut(Gap),
 ) -> Result<()> {
     while place.seq() < to {
-        match pass(engine, place) {
-            Ok(Some(_)) => {}
-            Ok(None) => break,
+        match pass(engine, place, to) {
+            Ok(0) => break,
+            Ok(_) => {}
             Err(Error::Gap(gap)) => on_gap(gap),
             Err(error) => return Err(error),
         }
