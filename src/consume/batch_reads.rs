@@ -45,14 +45,19 @@ impl<S: Storage> ConsumerState<S> {
         check: Check,
         mut delivery: D,
     ) -> Step<usize> {
-        let (outcome, taken) = up_to(max, &mut locked, TAKE, |locked, what| {
-            Ok(match locked.offer(core, what, check, &mut delivery)? {
+        let (outcome, taken) = up_to(max, &mut locked, TAKE, |locked, what, most| {
+            let run = delivery.deliver_run(&mut locked.cursor, core, most);
+            if run != 0 {
+                return Ok(run);
+            }
+            let took = match locked.offer(core, what, check, &mut delivery)? {
                 Offered::Delivered(it) => D::took(&it),
                 Offered::Nothing => false,
                 Offered::Unchecked => {
                     locked.offer_checked(core, what, &mut delivery)?.is_some_and(|it| D::took(&it))
                 }
-            })
+            };
+            Ok(usize::from(took))
         });
         if taken != 0 {
             self.store_taken(&mut locked, taken as u64);
@@ -98,12 +103,12 @@ impl<S: Storage> ConsumerState<S> {
             Err(error) => return Step::of(Err(error.into())),
         };
         let clock = begun.clock;
-        let (outcome, count) = up_to(max, &mut locked, how, |locked, what| {
+        let (outcome, count) = up_to(max, &mut locked, how, |locked, what, _| {
             let mut handed = DeliveryToken::default();
             let found =
                 locked.deliver_next(core, what, Lane::Oldest, &mut delivery, clock, &mut handed);
             let found = found?.filter(D::took);
-            Ok(found.map(|message| delivered(message, handed)).is_some())
+            Ok(usize::from(found.map(|message| delivered(message, handed)).is_some()))
         });
         let taken = if how == TAKE { count } else { 0 };
         let crossed = self.end_slow(&mut locked, core, begun, Done::of(&outcome, taken));
@@ -115,21 +120,22 @@ impl<S: Storage> ConsumerState<S> {
 const TAKE: [Read; 2] = [Read::Take, Read::TakeMore];
 const RECEIVE: [Read; 2] = [Read::Receive, Read::ReceiveMore];
 
-/// Calls `take`, which says whether it took a message, up to `max` times. An error or a gap behind
-/// the first message ends the batch; the next call meets it again.
+/// Calls `take` until it has taken `max` messages. It takes at most as many as it is told, and says
+/// how many: none at the end. An error or a gap behind the first message ends the batch; the next
+/// call meets it again.
 #[inline(always)]
 fn up_to<S: Storage>(
     max: usize,
     locked: &mut MutexGuard<'_, LockedState<S>>,
     [first, more]: [Read; 2],
-    mut take: impl FnMut(&mut LockedState<S>, Read) -> Result<bool, Box<Error>>,
+    mut take: impl FnMut(&mut LockedState<S>, Read, usize) -> Result<usize, Box<Error>>,
 ) -> (Result<Option<usize>, Box<Error>>, usize) {
     let mut taken = 0;
     while taken < max {
         let what = if taken == 0 { first } else { more };
-        match take(locked, what) {
-            Ok(true) => taken += 1,
-            Ok(false) => break,
+        match take(locked, what, (ROUND - taken % ROUND).min(max - taken)) {
+            Ok(0) => break,
+            Ok(count) => taken += count,
             Err(error) if taken == 0 => return (Err(error), 0),
             Err(_) => break,
         }

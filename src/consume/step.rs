@@ -1,5 +1,6 @@
 //! Parameters and result of a read: how it reads, from which lane, and its outcome.
 
+use crate::commit::Core;
 use crate::error::{Error, Result};
 use crate::read::{Cursor, Record};
 use crate::storage::Storage;
@@ -99,6 +100,13 @@ pub(crate) trait Deliver<S: Storage> {
     /// Delivers the record at the cursor. `None` when its unverified payload turns out damaged, or
     /// must be verified first: the read then finds the record again and verifies it.
     fn deliver(&mut self, cursor: &mut Cursor<S::File>, record: Record) -> Option<Self::Delivered>;
+
+    /// Delivers up to `most` records at once, where they lie one behind the other in the view, and
+    /// steps over them. Returns how many; 0 has the read deliver one.
+    #[inline(always)]
+    fn deliver_run(&mut self, _: &mut Cursor<S::File>, _: &Core<S>, _most: usize) -> usize {
+        0
+    }
 
     /// Whether the caller got the message. If not, the read does not step over it.
     #[inline(always)]

@@ -332,12 +332,8 @@ impl<S: Storage> Engine<S> {
 
     /// Enqueues all messages, or none.
     pub(crate) fn enqueue_batch<M: AsRef<[u8]>>(&self, messages: &[M]) -> Result<Range<u64>> {
-        let written = self.write(messages.len() as u64, |writer, core| {
-            for (index, message) in messages.iter().enumerate() {
-                writer.push(core, message.as_ref(), Batch::of(index, messages.len()))?;
-            }
-            Ok(())
-        })?;
+        let written =
+            self.write(messages.len() as u64, |writer, core| writer.push_batch(core, messages))?;
         Ok(written.0)
     }
 

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use crate::commit::Core;
 use crate::consume::consumer_state::ConsumerState;
 use crate::consume::step::{Deliver, Read};
 use crate::engine::Engine;
@@ -260,6 +261,11 @@ impl<S: Storage> Deliver<S> for IntoBatch<'_> {
     #[inline(always)]
     fn deliver(&mut self, cursor: &mut Cursor<S::File>, record: Record) -> Option<()> {
         cursor.append_to(record, self.0.bytes_mut()).then(|| self.0.note(record.seq))
+    }
+
+    #[inline(always)]
+    fn deliver_run(&mut self, cursor: &mut Cursor<S::File>, core: &Core<S>, most: usize) -> usize {
+        cursor.append_run(core, most, self.0)
     }
 }
 

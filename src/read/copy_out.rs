@@ -1,8 +1,10 @@
 //! Copies a record's payload to the caller, from the view or from the scratch.
 
-use super::{Cursor, Record};
-use crate::format::Origin;
-use crate::storage::StorageFile;
+use super::{Check, Cursor, Record};
+use crate::commit::Core;
+use crate::format::{Origin, Spot};
+use crate::message_batch::MessageBatch;
+use crate::storage::{Storage, StorageFile};
 
 /// What a read does after it has copied a record's payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +52,41 @@ impl<F: StorageFile> Cursor<F> {
             out.truncate(before);
         }
         is_intact
+    }
+
+    /// Appends up to `most` records to `batch`, as long as they lie in the view one behind the other
+    /// and are intact, and steps over them. Returns how many.
+    #[inline(always)]
+    pub(crate) fn append_run<S: Storage<File = F>>(
+        &mut self,
+        core: &Core<S>,
+        most: usize,
+        batch: &mut MessageBatch,
+    ) -> usize {
+        self.look_for_more(core);
+        let (None, Some(segment), Some(window)) = (self.found, &self.segment, self.view.window())
+        else {
+            return 0;
+        };
+        let (mut spot, limit) = (self.spot, self.limit);
+        let mut count = 0;
+        while count < most
+            && spot.position < limit
+            && let Some(record) = self.view.whole_record(segment, spot, limit, Check::Later)
+            && let Some(offset) = record.in_window
+        {
+            let (out, len) = (batch.bytes_mut(), record.len as usize);
+            let before = out.len();
+            if window.append_checked(offset, len, record.crc_before, out) != record.crc_after {
+                out.truncate(before);
+                break;
+            }
+            batch.note(spot.seq);
+            spot = Spot { position: record.end, seq: spot.seq + 1 };
+            count += 1;
+        }
+        self.spot = spot;
+        count
     }
 
     #[cold]

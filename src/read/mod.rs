@@ -193,6 +193,15 @@ impl<F: StorageFile> Cursor<F> {
         }
     }
 
+    /// Whether a visible record begins at the spot. Loads the limit when the spot has reached it.
+    #[inline(always)]
+    fn look_for_more<S: Storage<File = F>>(&mut self, core: &Core<S>) -> bool {
+        if self.spot.position >= self.limit {
+            self.limit = core.visible.position.load(Ordering::Acquire);
+        }
+        self.spot.position < self.limit
+    }
+
     /// Returns a whole record in the view; `None` for anything else, which
     /// [`find_slowly`](Self::find_slowly) handles.
     #[inline(always)]
@@ -201,11 +210,8 @@ impl<F: StorageFile> Cursor<F> {
         core: &Core<S>,
         check: Check,
     ) -> Option<Record> {
-        if self.spot.position >= self.limit {
-            self.limit = core.visible.position.load(Ordering::Acquire);
-            if self.spot.position >= self.limit {
-                return None;
-            }
+        if !self.look_for_more(core) {
+            return None;
         }
         let segment = self.segment.as_ref()?;
         let record = self.view.whole_record(segment, self.spot, self.limit, check)?;

@@ -154,6 +154,24 @@ impl<F: StorageFile> Writer<F> {
         self.push_slow(state, payload, batch)
     }
 
+    /// Writes the records of a batch behind the tail (see [`push`](Self::push)).
+    pub(crate) fn push_batch<S: Storage<File = F>, M: AsRef<[u8]>>(
+        &mut self,
+        state: &State<S>,
+        messages: &[M],
+    ) -> Result<()> {
+        let mut pushed = 0;
+        while let Some(message) = messages.get(pushed) {
+            self.push(state, message.as_ref(), Batch::of(pushed, messages.len()))?;
+            pushed += 1;
+            let middle = messages.get(pushed..messages.len() - 1).unwrap_or_default();
+            if !self.clock.is_needed() && !planted!(BatchVisibleInParts) {
+                pushed += self.tail.store_middle(middle, &mut self.seal);
+            }
+        }
+        Ok(())
+    }
+
     /// Writes a single message by the fast path. Returns false, and does nothing, where that is not
     /// possible.
     #[inline(always)]

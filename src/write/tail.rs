@@ -53,6 +53,40 @@ impl Quick {
         position.wrapping_sub(self.start) as usize
     }
 
+    /// Stores a record at `at`, and moves `at` behind it, if it fits the range. Otherwise does
+    /// nothing and returns false.
+    #[inline(always)]
+    fn store<P: Payload + ?Sized>(
+        &self,
+        at: &mut Spot,
+        payload: &P,
+        batch: Batch,
+        seal: &mut Seal,
+    ) -> bool {
+        let len = payload.len() as u64;
+        let total = batch.record_len(len);
+        if at.position + total > self.end || len > self.longest {
+            return false;
+        }
+        let header = Fragment::whole(at.seq, payload.len() as u32, batch);
+        let seeded = header.header_sum(self.seed, at.position - self.base);
+        let offset = self.offset(at.position);
+        self.window.put_fragment(offset, payload, |payload| {
+            let words = header.encode(seeded, with_payload(seeded, payload));
+            if !batch.is_single() {
+                self.seal(seal, words, batch, offset + fragment_len(len) as usize);
+            }
+            words.both()
+        });
+        *at = Spot { position: at.position + total, seq: at.seq + 1 };
+        holds!(
+            at.position <= self.end,
+            "a record that is stored quickly ends before {}, and not at {at:?}",
+            self.end
+        );
+        true
+    }
+
     /// Adds a record to the seal of its batch, and stores the seal, at `offset`, behind the last
     /// one. (Not inline: a closure that is larger by it is not inlined into the fast path.)
     #[inline(never)]
@@ -155,33 +189,27 @@ impl<F: StorageFile> Tail<F> {
         batch: Batch,
         seal: &mut Seal,
     ) -> bool {
-        let len = payload.len() as u64;
-        let total = batch.record_len(len);
         let Some(quick) = &self.quick else {
             return false;
         };
-        let at = self.at;
-        if at.position + total > quick.end || len > quick.longest {
-            return false;
-        }
-        let header = Fragment::whole(at.seq, payload.len() as u32, batch);
-        let seeded = header.header_sum(quick.seed, at.position - quick.base);
-        let offset = quick.offset(at.position);
-        quick.window.put_fragment(offset, payload, |payload| {
-            let words = header.encode(seeded, with_payload(seeded, payload));
-            if !batch.is_single() {
-                quick.seal(seal, words, batch, offset + fragment_len(len) as usize);
+        quick.store(&mut self.at, payload, batch, seal)
+    }
+
+    /// Stores messages from the middle of a batch, as many as fit the fast path's range. Returns how
+    /// many.
+    pub(super) fn store_middle<M: AsRef<[u8]>>(&mut self, middle: &[M], seal: &mut Seal) -> usize {
+        const MIDDLE: Batch = Batch { more: true, continues: true, has_origin: false };
+        let Some(quick) = &self.quick else { return 0 };
+        // In locals, which stay in registers.
+        let (mut at, mut sum, mut stored) = (self.at, *seal, 0);
+        for message in middle {
+            if !quick.store(&mut at, message.as_ref(), MIDDLE, &mut sum) {
+                break;
             }
-            words.both()
-        });
-        self.at = Spot { position: at.position + total, seq: at.seq + 1 };
-        check!(let end = self.quick.as_ref().map_or(0, |quick| quick.end));
-        holds!(
-            self.at.position <= end,
-            "a record that is stored quickly ends before {end}, and not at {:?}",
-            self.at
-        );
-        true
+            stored += 1;
+        }
+        (self.at, *seal) = (at, sum);
+        stored
     }
 
     /// Takes the window that covers `position`, ready for a fragment of `total` bytes there.
