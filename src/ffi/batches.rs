@@ -48,13 +48,13 @@ pub unsafe extern "C" fn mmq_dequeue_batch(
     guard(|| unsafe { take(queue, out, max, count_out) })
 }
 
-/// Takes up to max messages without waiting for more to arrive, and copies them: their bytes lie one
-/// behind the other in buf. Takes only those that fit, and leaves the next one in the queue. Nothing
-/// is to be freed.
+/// Takes up to max messages without waiting for more to arrive, and copies them: their bytes lie
+/// one behind the other in buf. Takes only those that fit, and leaves the next one in the queue.
+/// Nothing is to be freed.
 ///
 /// mmq_copied_message got[64];
-/// while ((status = mmq_dequeue_batch_into(queue, buf, sizeof buf, got, 64, &count, &len)) == MMQ_OK)
-///   for (at = 0; at < count; at++) use(got[at].data, got[at].len);
+/// status = mmq_dequeue_batch_into(queue, buf, sizeof buf, got, 64, &count, &len);
+/// if (status == MMQ_OK) for (at = 0; at < count; at++) use(got[at].data, got[at].len);
 ///
 /// @param queue Not NULL.
 /// @param buf Receives the bytes. After an error other than MMQ_BUFFER_TOO_SMALL its content is
@@ -108,8 +108,8 @@ pub unsafe extern "C" fn mmq_consumer_dequeue_batch(
 /// @param consumer Not NULL.
 /// @param buf Receives the bytes. May be NULL when cap is 0.
 /// @param cap Size of buf in bytes.
-/// @param out An array of max elements, which receives where each message lies. May be NULL when max
-///   is 0.
+/// @param out An array of max elements, which receives where each message lies. May be NULL when
+///   max is 0.
 /// @param max The most messages to take.
 /// @param count_out Receives the number of messages taken. Not NULL.
 /// @param len_out Receives how many bytes of buf the messages take; with MMQ_BUFFER_TOO_SMALL, the

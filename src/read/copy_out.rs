@@ -54,8 +54,8 @@ impl<F: StorageFile> Cursor<F> {
         is_intact
     }
 
-    /// Appends up to `most` records to `batch`, as long as they lie in the view one behind the other
-    /// and are intact, and steps over them. Returns how many.
+    /// Appends up to `most` records to `batch`, as long as they lie in the view one behind the
+    /// other and are intact, and steps over them. Returns how many.
     #[inline(always)]
     pub(crate) fn append_run<S: Storage<File = F>>(
         &mut self,

@@ -195,8 +195,8 @@ impl<F: StorageFile> Tail<F> {
         quick.store(&mut self.at, payload, batch, seal)
     }
 
-    /// Stores messages from the middle of a batch, as many as fit the fast path's range. Returns how
-    /// many.
+    /// Stores messages from the middle of a batch, as many as fit the fast path's range. Returns
+    /// how many.
     pub(super) fn store_middle<M: AsRef<[u8]>>(&mut self, middle: &[M], seal: &mut Seal) -> usize {
         const MIDDLE: Batch = Batch { more: true, continues: true, has_origin: false };
         let Some(quick) = &self.quick else { return 0 };

@@ -46,7 +46,7 @@ const FFI_ROWS: &[&[&str]] = &[
     &["reads"],
     &["queue"],
     &["mmq_consumer"],
-    &["mmq_lanes", "mmq_origin", "receive", "mmq_redelivery", "mmq_stats"],
+    &["mmq_lanes", "mmq_origin", "receive", "batches", "mmq_redelivery", "mmq_stats"],
 ];
 const SEEN_BY_USERS: &str = "queue";
 
