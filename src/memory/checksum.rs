@@ -87,7 +87,7 @@ mod tests {
         let mut halves = [0; 2];
         let mut pairs = 0;
         for case in 0..if cfg!(miri) { 2 } else { 2000 } {
-            let words = [case << 32 | 128, case * 3 | 1 << 40];
+            let words = [case << 32 | 128, (case * 3) | (1 << 40)];
             let sum = checksum_words(0, words);
             assert_ne!(sum, checksum_words(1, words));
             assert_ne!(sum, checksum_words(0, [words[1], words[0]]));

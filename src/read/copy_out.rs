@@ -77,7 +77,7 @@ impl<F: StorageFile> Cursor<F> {
         {
             let (out, len) = (batch.bytes_mut(), record.len as usize);
             let before = out.len();
-            if window.append_checked(offset, len, record.crc_before, out) != record.crc_after {
+            if !record.has(window.append_summed(offset, len, out)) {
                 out.truncate(before);
                 break;
             }
