@@ -1,6 +1,7 @@
 //! Copies bytes, with or without a checksum.
 //!
-//! Each piece is summed and then copied while it lies in the first-level cache.
+//! Long input is copied and summed block by block, so that the cache has each block the second
+//! time.
 
 use crate::memory::checksum::{self, PIECE};
 use std::ptr;
@@ -23,19 +24,30 @@ pub(super) unsafe fn copy_summed(to: *mut u8, from: *const u8, len: usize) -> u6
     }
 }
 
+/// From this length on, one pass sums each piece before it copies it. Measured out of the memory of
+/// a backlog: 1 MiB in 91 us for 110; 64 KiB in 8.1 us for 6.0.
+const SUMS_FIRST_FROM: usize = 512 << 10;
+
 /// # Safety
 ///
 /// The arguments are valid for [`copy_bytes`].
 #[inline(never)]
 unsafe fn copy_summed_long(to: *mut u8, from: *const u8, len: usize) -> u64 {
+    let sums_first = len >= SUMS_FIRST_FROM;
+    let block = if sums_first { PIECE } else { 4 * PIECE };
     let mut sum = 0;
-    for start in (0..len).step_by(PIECE) {
-        let piece = PIECE.min(len - start);
+    for start in (0..len).step_by(block) {
+        let part = block.min(len - start);
         // SAFETY: `start < len`, and at most the rest is read and copied.
         unsafe {
-            let from = from.add(start);
-            sum = checksum::sum(sum, std::slice::from_raw_parts(from, piece));
-            copy_bytes(to.add(start), from, piece);
+            let (to, from) = (to.add(start), from.add(start));
+            if !sums_first {
+                copy_bytes(to, from, part);
+            }
+            sum = checksum::sum(sum, std::slice::from_raw_parts(from, part));
+            if sums_first {
+                copy_bytes(to, from, part);
+            }
         }
     }
     sum
