@@ -230,7 +230,7 @@ impl Options {
     ///
     /// Segments follow the backlog, which is what consumers have still to read. They are short (2
     /// MiB, less where arenas are smaller) while there is little, and double as it grows. So a long
-    /// backlog has few files. A nearly empty queue takes 2 MiB of disk when it is new (300 KiB with
+    /// backlog has few files. A nearly empty queue takes 1 MiB of disk when it is new (300 KiB with
     /// arenas of 256 KiB), and up to 14 MiB in use, because it keeps drained segments to use them
     /// again; [sizing](crate::guide::sizing) has disk and memory by the size of the arenas. A
     /// message that is longer than the segments are at present gets one in which it lies in one
