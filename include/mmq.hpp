@@ -464,8 +464,8 @@ class MessageBatch {
   /** Room for so many bytes; a longer message makes more. */
   explicit MessageBatch(std::size_t bytes = 64 << 10) : bytes_(bytes) {}
 
-  std::size_t size() const noexcept { return count_; }
-  bool empty() const noexcept { return count_ == 0; }
+  std::size_t size() const noexcept { return messages_.empty() ? 0 : count_; }
+  bool empty() const noexcept { return size() == 0; }
   /** The bytes of a message, counted from 0, until the next call that fills the batch. */
   std::string_view operator[](std::size_t at) const noexcept {
     return {static_cast<const char *>(messages_[at].data), messages_[at].len};

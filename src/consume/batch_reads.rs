@@ -26,13 +26,14 @@ impl<S: Storage> ConsumerState<S> {
         delivery: D,
         if_gone: &dyn BeginsDefault,
     ) -> Step<usize> {
+        let how = if check == Check::Never { SKIP } else { TAKE };
         let existing =
             core.check_readable().and_then(|()| self.existing(self.locked.lock(), Some(if_gone)));
         match existing {
             Ok(locked) if locked.special => {
-                self.batch_slowly(locked, core, max, TAKE, delivery, |_, _| ())
+                self.batch_slowly(locked, core, max, how, delivery, |_, _| ())
             }
-            Ok(locked) => self.take_quickly(locked, core, max, check, delivery),
+            Ok(locked) => self.take_quickly(locked, core, max, how, check, delivery),
             Err(error) => Step::of(Err(error.into())),
         }
     }
@@ -42,10 +43,11 @@ impl<S: Storage> ConsumerState<S> {
         mut locked: MutexGuard<'_, LockedState<S>>,
         core: &Core<S>,
         max: usize,
+        how: [Read; 2],
         check: Check,
         mut delivery: D,
     ) -> Step<usize> {
-        let (outcome, taken) = up_to(max, &mut locked, TAKE, |locked, what, most| {
+        let (outcome, taken) = up_to(max, &mut locked, how, |locked, what, most| {
             let run = delivery.deliver_run(&mut locked.cursor, core, most);
             if run != 0 {
                 return Ok(run);
@@ -110,7 +112,7 @@ impl<S: Storage> ConsumerState<S> {
             let found = found?.filter(D::took);
             Ok(usize::from(found.map(|message| delivered(message, handed)).is_some()))
         });
-        let taken = if how == TAKE { count } else { 0 };
+        let taken = if how == RECEIVE { 0 } else { count };
         let crossed = self.end_slow(&mut locked, core, begun, Done::of(&outcome, taken));
         Step { outcome, crossed, moved: taken != 0 }
     }
@@ -118,6 +120,7 @@ impl<S: Storage> ConsumerState<S> {
 
 /// How a batch reads its first message, and the others.
 const TAKE: [Read; 2] = [Read::Take, Read::TakeMore];
+const SKIP: [Read; 2] = [Read::Skip, Read::SkipMore];
 const RECEIVE: [Read; 2] = [Read::Receive, Read::ReceiveMore];
 
 /// Calls `take` until it has taken `max` messages. It takes at most as many as it is told, and says

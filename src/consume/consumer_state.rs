@@ -221,7 +221,8 @@ impl<S: Storage> ConsumerState<S> {
         locked.release();
         locked.cursor.move_to(spot);
         locked.store(&self.cell, spot);
-        self.cell.count_change(place.seq);
+        reached!("before a seek is counted");
+        self.cell.count_change();
         self.count_in_flight(&locked);
         locked.note_ready(core);
         check!(locked.check_place(core, &self.cell));

@@ -103,7 +103,7 @@ fn look_at<S: Storage>(
 ) -> Result<LookedAt> {
     let before = cursor.spot();
     let found = match what {
-        Read::Skip => cursor.find_header(core),
+        Read::Skip | Read::SkipMore => cursor.find_header(core),
         _ => cursor.find(core),
     };
     let gap = match found {

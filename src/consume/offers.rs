@@ -22,7 +22,7 @@ impl<S: Storage> LockedState<S> {
         let record = match self.cursor.meet(core, check) {
             Ok(Some(record)) => record,
             Ok(None) => return Ok(Offered::Nothing),
-            Err(error) if what == Read::TakeMore && matches!(*error, Error::Gap(_)) => {
+            Err(error) if what.has_some() && matches!(*error, Error::Gap(_)) => {
                 // Rewinds the cursor, so that the next read meets the gap again.
                 if !planted!(GapOfABatchNotReported) {
                     self.cursor.move_to(before);

@@ -58,9 +58,8 @@ impl<S: Storage> ConsumerState<S> {
         core: &Core<S>,
         outcome: &Result<Option<R>, Box<Error>>,
     ) {
-        let before = self.seq();
         locked.store(&self.cell, locked.cursor.spot());
-        self.cell.count_change(before);
+        self.cell.count_change();
         if let Some(gap) = reported(outcome) {
             core.count_gap(&gap);
         }
@@ -179,9 +178,10 @@ impl<S: Storage> ConsumerState<S> {
                 locked.store(&self.cell, spot);
             }
             if changed && let Some(ledger) = &mut locked.ledger {
+                reached!("before acknowledgements are stored");
                 ledger.store(spot, || core.acks_row(self.row, self.name()));
             }
-            self.cell.count_change(place.seq);
+            self.cell.count_change();
             match done {
                 Done::Messages(count) => self.cell.count_taken(count as u64),
                 Done::Gap(gap) => core.count_gap(&gap),

@@ -17,6 +17,8 @@ pub(crate) enum Read {
     TakeMore,
     /// Steps over it without reading its payload.
     Skip,
+    /// Like `Skip`, for a batch that has messages already.
+    SkipMore,
     /// Delivers it, to be acknowledged later.
     Receive,
     /// Like `Receive`, for a batch that has messages already.
@@ -30,7 +32,7 @@ impl Read {
 
     /// Whether the batch has messages already: then a gap ends it, and a later read reports it.
     pub(crate) fn has_some(self) -> bool {
-        matches!(self, Read::TakeMore | Read::ReceiveMore)
+        matches!(self, Read::TakeMore | Read::SkipMore | Read::ReceiveMore)
     }
 }
 

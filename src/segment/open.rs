@@ -13,7 +13,7 @@ use crate::index::RowsAre;
 use crate::storage::{Storage, StorageFile};
 
 /// The most full segments that may wait for their sync. (Each keeps its descriptor.)
-const MOST_UNSYNCED: usize = 256;
+const MOST_UNSYNCED: usize = 128;
 /// The most bytes of such segments, if that allows [`LEAST_UNSYNCED`] of them: enough for a burst
 /// that is over before the disk has written much of it.
 const MOST_BYTES_UNSYNCED: u64 = 1 << 30;

@@ -13,7 +13,7 @@ use crate::threads::{AtomicU64, Mutex, RwLock};
 pub(crate) struct PlaceCell {
     pub(crate) position: AtomicU64,
     pub(crate) seq: AtomicU64,
-    /// With `seq`: how often the position or the acknowledgements changed in this run (see
+    /// With `taken`: how often the position or the acknowledgements changed in this run (see
     /// [`moves`](Self::moves)).
     pub(crate) changes: AtomicU64,
     /// Messages that the consumer took in this run.
@@ -45,28 +45,24 @@ impl PlaceCell {
     pub(crate) fn begin(&self, spot: Spot, moves: u64) {
         self.position.store(spot.position, Ordering::Release);
         self.seq.store(spot.seq, Ordering::Release);
-        self.changes.store(moves.wrapping_sub(spot.seq), Ordering::Release);
+        self.changes.store(moves, Ordering::Release);
         self.taken.store(0, Ordering::Release);
     }
 
-    /// Returns a number that grows with each change of the position or the acknowledgements. Most
-    /// changes raise `seq`, and need no count of their own.
+    /// Returns how often the position or the acknowledgements changed, at least. A message that was
+    /// taken is a change, and needs no second count.
     ///
-    /// The result is never above the number of the last change that the index has: `changes` only
-    /// grows, and it is loaded before `seq`.
+    /// Both counts only grow, and each grows when all of its change is stored. So a flush that
+    /// syncs the index after this call covers every change that the result has.
     pub(crate) fn moves(&self) -> u64 {
-        let changes = self.changes.load(Ordering::Acquire);
-        changes.wrapping_add(self.seq.load(Ordering::Acquire))
+        self.changes.load(Ordering::Acquire) + self.taken.load(Ordering::Acquire)
     }
 
-    /// Counts a change that may not have raised `seq`, which was `before`, so that the next flush
-    /// syncs the index. Called after the change. The caller holds the consumer's lock.
+    /// Counts a change other than a message taken, so that the next flush syncs the index. Called
+    /// after everything of the change is stored. The caller holds the consumer's lock.
     #[inline]
-    pub(crate) fn count_change(&self, before: u64) {
-        if let Some(fallen) = before.checked_sub(self.seq.load(Ordering::Relaxed)) {
-            let changes = self.changes.load(Ordering::Relaxed).wrapping_add(fallen + 1);
-            self.changes.store(changes, Ordering::Release);
-        }
+    pub(crate) fn count_change(&self) {
+        self.changes.store(self.changes.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
 
     /// Counts messages that the consumer took. Called after the position was stored: a thread that

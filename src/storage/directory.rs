@@ -169,15 +169,16 @@ impl FileStorage {
             access | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY | extra;
         let mode = self.mode.get().copied().unwrap_or(FILE_BITS);
         let open = |flags| retry_on_intr(|| rustix::fs::openat(&self.directory, name, flags, mode));
-        let opened = match self.looks_only {
-            true => open(flags),
-            false => match open(flags | system::NO_ACCESS_TIME) {
-                // Only the owner of the file may ask for it.
-                Err(Errno::PERM) => open(flags),
-                opened => opened,
-            },
-        };
-        Ok(opened?.into())
+        // A file that it refuses would be left behind where it makes one: some file systems give it
+        // to another owner.
+        if self.looks_only || extra.contains(OFlags::CREATE) {
+            return Ok(open(flags)?.into());
+        }
+        match open(flags | system::NO_ACCESS_TIME) {
+            // Only the owner of the file may ask for it.
+            Err(Errno::PERM) => Ok(open(flags)?.into()),
+            opened => Ok(opened?.into()),
+        }
     }
 }
 

@@ -33,11 +33,13 @@ thread_local! {
 }
 
 /// Places that are no steps of a schedule of their own: the next thing done there is one.
-const NO_STEPS: [&str; 10] = [
+const NO_STEPS: [&str; 12] = [
     "before a consumer has its place",
     "before a failed sync is noted",
+    "before a seek is counted",
     "before a place is stored",
     "before a tail is published",
+    "before acknowledgements are stored",
     "behind a flush's messages",
     "behind a future's look for room",
     "between two looks at the committed tail",

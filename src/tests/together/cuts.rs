@@ -2,13 +2,13 @@
 
 use std::sync::{Arc, Mutex};
 
-use super::{go, plan, seeds, small, take_next};
+use super::{go, plan, receive_next, seeds, small, take_next};
 use crate::consume::step::Read;
 use crate::engine::{Background, Engine, reading};
 use crate::error::Error;
 use crate::options::Options;
 use crate::tests::schedule::{self, Plan};
-use crate::tests::sim::SimStorage;
+use crate::tests::sim::{SimStorage, forget_meanwhile, meanwhile};
 use crate::threads::JoinHandle;
 
 #[test]
@@ -67,6 +67,49 @@ fn all_of(storage: SimStorage, options: &Options) -> Vec<u64> {
             Ok(None) => return came,
             Err(Error::Gap(_)) => {}
             Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// A flush that comes between the store of a change and its count leaves the rest of the change to
+/// the next flush, of this consumer and of every other one.
+#[test]
+fn a_flush_within_a_change_takes_no_work_from_the_next_flush() {
+    for within in ["before a seek is counted", "before acknowledgements are stored"] {
+        let storage = SimStorage::new(7).with_file_capacity(128 << 10);
+        let engine = || Arc::new(Engine::open_without_workers(storage.clone(), &small(6)).unwrap());
+        let queue = engine();
+        let [a, b] = ["a", "b"].map(|name| queue.consumer(name).unwrap());
+        for _ in 0..10 {
+            queue.enqueue(&[1; 100]).unwrap();
+        }
+        for _ in 0..5 {
+            assert_eq!(take_next(&queue, &a), take_next(&queue, &b));
+        }
+        queue.close().unwrap();
+        drop((a, b, queue));
+        // Another run: its counts begin anew, and the places do not.
+        let queue = engine();
+        let [a, b] = ["a", "b"].map(|name| queue.consumer(name).unwrap());
+        let other = Arc::clone(&queue);
+        meanwhile(within, move || other.core.flush_places().unwrap());
+        if within.contains("seek") {
+            queue.seek(&a, 0).unwrap();
+            assert_eq!((take_next(&queue, &a), take_next(&queue, &b)), (0, 5));
+        } else {
+            let received = [(); 3].map(|()| receive_next(&queue, &a));
+            assert_eq!(received.map(|(seq, _)| seq), [5, 6, 7]);
+            queue.ack_batch(&a, &[received[0], received[2]]).unwrap();
+        }
+        assert!(!forget_meanwhile(), "nothing came to {within}");
+        queue.core.flush_places().unwrap();
+        let cut = storage.power_cut_losing_all();
+        let queue = Arc::new(Engine::open_without_workers(cut, &small(6)).unwrap());
+        let [a, b] = ["a", "b"].map(|name| queue.consumer(name).unwrap());
+        if within.contains("seek") {
+            assert_eq!((take_next(&queue, &a), take_next(&queue, &b)), (1, 6));
+        } else {
+            assert_eq!([take_next(&queue, &a), take_next(&queue, &a)], [6, 8]);
         }
     }
 }

@@ -185,7 +185,7 @@ impl History {
         self.add(queue, name)?;
         let consumer = consumer_of(queue, name)?;
         let found = match what {
-            Read::Skip => reading::skip(queue, &consumer),
+            Read::Skip | Read::SkipMore => reading::skip(queue, &consumer),
             _ => reading::next(queue, &consumer, what)
                 .map(|message| {
                     message.map(|message| {
