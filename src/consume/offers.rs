@@ -4,7 +4,7 @@ use crate::commit::Core;
 use crate::consume::consumer_state::LockedState;
 use crate::consume::step::{Deliver, Offered, Read};
 use crate::error::{Error, Result};
-use crate::read::Check;
+use crate::read::{Check, Record};
 use crate::storage::Storage;
 
 impl<S: Storage> LockedState<S> {
@@ -18,28 +18,54 @@ impl<S: Storage> LockedState<S> {
         check: Check,
         delivery: &mut D,
     ) -> Result<Offered<D::Delivered>, Box<Error>> {
+        let Some(record) = self.meet(core, what, check)? else {
+            return Ok(Offered::Nothing);
+        };
+        Ok(self.pass_to(delivery, what, record).map_or(Offered::Unchecked, Offered::Delivered))
+    }
+
+    /// Finds the next message.
+    #[inline(always)]
+    fn meet(
+        &mut self,
+        core: &Core<S>,
+        what: Read,
+        check: Check,
+    ) -> Result<Option<Record>, Box<Error>> {
         let before = self.cursor.spot();
-        let record = match self.cursor.meet(core, check) {
-            Ok(Some(record)) => record,
-            Ok(None) => return Ok(Offered::Nothing),
+        match self.cursor.meet(core, check) {
             Err(error) if what.has_some() && matches!(*error, Error::Gap(_)) => {
                 // Rewinds the cursor, so that the next read meets the gap again.
                 if !planted!(GapOfABatchNotReported) {
                     self.cursor.move_to(before);
                 }
-                return Ok(Offered::Nothing);
+                Ok(None)
             }
-            Err(error) => return Err(error),
-        };
-        let Some(delivered) = delivery.deliver(&mut self.cursor, record) else {
-            return Ok(Offered::Unchecked);
-        };
+            met => met,
+        }
+    }
+
+    /// One function for all deliveries.
+    #[cold]
+    #[inline(never)]
+    fn meet_checked(&mut self, core: &Core<S>, what: Read) -> Result<Option<Record>, Box<Error>> {
+        self.meet(core, what, Check::Now)
+    }
+
+    #[inline(always)]
+    fn pass_to<D: Deliver<S>>(
+        &mut self,
+        delivery: &mut D,
+        what: Read,
+        record: Record,
+    ) -> Option<D::Delivered> {
+        let delivered = delivery.deliver(&mut self.cursor, record)?;
         if what == Read::Look {
             self.cursor.remember(record);
         } else if D::took(&delivered) {
             self.cursor.step_over(record);
         }
-        Ok(Offered::Delivered(delivered))
+        Some(delivered)
     }
 
     /// Like [`offer`](Self::offer), for a whole record in the view. `None` for anything else: then
@@ -56,13 +82,7 @@ impl<S: Storage> LockedState<S> {
             Read::Look => self.cursor.look_quickly(core, check)?,
             _ => self.cursor.meet_quickly(core, check)?,
         };
-        let delivered = delivery.deliver(&mut self.cursor, record)?;
-        if what == Read::Look {
-            self.cursor.remember(record);
-        } else if D::took(&delivered) {
-            self.cursor.step_over(record);
-        }
-        Some(delivered)
+        self.pass_to(delivery, what, record)
     }
 
     /// Like [`offer`](Self::offer), but verifies each payload before it delivers it.
@@ -74,12 +94,11 @@ impl<S: Storage> LockedState<S> {
         what: Read,
         delivery: &mut D,
     ) -> Result<Option<D::Delivered>, Box<Error>> {
-        loop {
-            match self.offer(core, what, Check::Now, delivery)? {
-                Offered::Delivered(delivered) => return Ok(Some(delivered)),
-                Offered::Nothing => return Ok(None),
-                Offered::Unchecked => {}
+        while let Some(record) = self.meet_checked(core, what)? {
+            if let Some(delivered) = self.pass_to(delivery, what, record) {
+                return Ok(Some(delivered));
             }
         }
+        Ok(None)
     }
 }
