@@ -413,8 +413,7 @@ pub(crate) fn receive_batch(
     max: usize,
 ) -> Result<Vec<Delivery>> {
     let received = engine.receive_batch(consumer, max, AsMessage)?.into_iter();
-    let delivery = |(message, handed)| Delivery::new(message, handed, engine, consumer);
-    Ok(received.map(delivery).collect())
+    Ok(received.map(|(message, handed)| Delivery::new(message, handed, engine, consumer)).collect())
 }
 
 /// As [`receive`], for a call that waits.
@@ -434,9 +433,8 @@ pub(crate) fn receive_waiting(
     engine.wait(consumer, now().checked_add(timeout), || receive_awaited(engine, consumer))
 }
 
-/// Receives and acknowledges until there is nothing to hand out. One message at a time: messages
-/// received ahead would wait for `work` here while their leases run, other workers would not get
-/// them, and a death in `work` would count as an attempt of each.
+/// Receives and acknowledges one message after the other until there is none. The leases of
+/// messages received ahead would run while `work` has another, and no other worker would get them.
 pub(crate) fn for_each<E: From<Error>>(
     engine: &Arc<Engine<FileStorage>>,
     consumer: &Arc<ConsumerState<FileStorage>>,

@@ -44,7 +44,7 @@ unsafe fn copy_summed_long(to: *mut u8, from: *const u8, len: usize) -> u64 {
             if !sums_first {
                 copy_bytes(to, from, part);
             }
-            // Of a copy, the sum is that of the bytes that the caller gets.
+            // A copy that is made first is summed itself: the caller gets its bytes.
             let summed = if sums_first { from } else { to.cast_const() };
             sum = checksum::sum(sum, std::slice::from_raw_parts(summed, part));
             if sums_first {

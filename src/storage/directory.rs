@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, RawMode};
-use rustix::io::{Errno, fcntl_dupfd_cloexec, retry_on_intr};
+use rustix::io::{Errno, retry_on_intr};
 
 use super::file::{DiskFile, Overwrites};
 use super::{CacheToken, Listed, Storage, system};
@@ -36,8 +36,6 @@ pub(crate) struct FileStorage {
     /// The parents of the queue's directory and of the directories created above it, until a sync
     /// has made their names durable.
     unsynced_parents: Mutex<Vec<OwnedFd>>,
-    /// Held while a thread lists the directory: the descriptor and its copies share one position.
-    listing: Mutex<()>,
     /// Whether a directory above the queue's own was missing, and this opening created it.
     made_parents: bool,
 }
@@ -54,7 +52,6 @@ impl FileStorage {
             looks_only: false,
             mode: OnceLock::new(),
             unsynced_parents: Mutex::default(),
-            listing: Mutex::default(),
             made_parents: false,
         })
     }
@@ -193,10 +190,7 @@ impl Storage for FileStorage {
 
     fn list(&self) -> io::Result<Vec<Listed>> {
         let mut listed = Vec::new();
-        let _one_at_a_time = self.listing.lock();
-        let mut names = Dir::new(fcntl_dupfd_cloexec(&self.directory, 0)?)?;
-        names.rewind();
-        for found in names {
+        for found in Dir::new(open_directory(&self.directory, Path::new("."))?)? {
             let found = found?;
             // A name that is not UTF-8 is foreign, whatever it becomes here.
             let name = found.file_name().to_string_lossy();
