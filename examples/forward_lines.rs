@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use mmq::Queue;
-use mmq::forward::{Destination, Forwarder, Held, Limits, Outgoing, Source, Trouble};
+use mmq::forward::{Destination, Forwarder, Held, Limits, Mark, Outgoing, Source, Trouble};
 
 /// Appends a line for each message: `{"seq":7,"sum":1234,"missing":"5-6 dropped","text":"..."}`.
 struct Lines {
@@ -51,7 +51,7 @@ fn again(error: io::Error) -> Trouble {
 }
 
 impl Destination for Lines {
-    fn resume(&mut self, _: &Source) -> Result<Held, Trouble> {
+    fn resume(&mut self, _: &Source, _: Option<Mark>) -> Result<Held, Trouble> {
         self.last().map_err(again)
     }
 

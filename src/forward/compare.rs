@@ -39,7 +39,9 @@ pub(super) fn compare(held: Held, here: &Here, if_forgotten: Option<IfForgotten>
         // The far side never acknowledged anything, so it has forgotten nothing.
         _ if here.place <= here.began => IfForgotten::Continue,
         Held::Nothing => if_forgotten.unwrap_or(IfForgotten::Stop),
-        Held::Forgotten => if_forgotten.unwrap_or(IfForgotten::Continue),
+        Held::Removed { .. } | Held::SetBack { .. } => {
+            if_forgotten.unwrap_or(IfForgotten::Continue)
+        }
     };
     match what_if {
         IfForgotten::Stop => Verdict::Forgotten,
@@ -93,6 +95,8 @@ mod tests {
 
     const HERE: Here = Here { place: 40, next: 50, began: 0, oldest: 30, sum: Some(7) };
 
+    const REMOVED: Held = Held::Removed { stored: None };
+
     fn until(seq: u64) -> Held {
         Held::Until { seq, sum: Some(7) }
     }
@@ -124,17 +128,17 @@ mod tests {
     #[test]
     fn a_far_side_that_holds_nothing_is_new_or_has_forgotten() {
         let new = Here { place: 12, began: 12, oldest: 12, ..HERE };
-        for held in [Held::Nothing, Held::Forgotten] {
+        for held in [Held::Nothing, REMOVED] {
             assert_eq!(compare(held, &new, Some(IfForgotten::Stop)), go_on(12));
         }
         assert_eq!(compare(Held::Nothing, &HERE, None), Verdict::Forgotten);
-        assert_eq!(compare(Held::Forgotten, &HERE, None), go_on(40));
-        assert_eq!(compare(Held::Forgotten, &HERE, Some(IfForgotten::Stop)), Verdict::Forgotten);
+        assert_eq!(compare(REMOVED, &HERE, None), go_on(40));
+        assert_eq!(compare(REMOVED, &HERE, Some(IfForgotten::Stop)), Verdict::Forgotten);
         assert_eq!(compare(Held::Nothing, &HERE, Some(IfForgotten::Continue)), go_on(40));
         let all = Here { oldest: 0, ..HERE };
         assert_eq!(compare(Held::Nothing, &all, Some(IfForgotten::Resend)), go_on(0));
         let Verdict::GoOn { at: 30, lost: Some(lost) } =
-            compare(Held::Forgotten, &HERE, Some(IfForgotten::Resend))
+            compare(REMOVED, &HERE, Some(IfForgotten::Resend))
         else {
             panic!("what is kept is sent again");
         };

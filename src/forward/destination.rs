@@ -22,14 +22,14 @@ pub type FarError = Box<dyn std::error::Error + Send + Sync>;
 /// A far side that stores messages in memory:
 ///
 /// ```
-/// use mmq::forward::{Destination, Held, Limits, Outgoing, Source, Trouble};
+/// use mmq::forward::{Destination, Held, Limits, Mark, Outgoing, Source, Trouble};
 /// use std::time::Duration;
 ///
 /// #[derive(Default)]
 /// struct InMemory(Vec<(u64, u32, Vec<u8>)>);
 ///
 /// impl Destination for InMemory {
-///     fn resume(&mut self, _: &Source) -> Result<Held, Trouble> {
+///     fn resume(&mut self, _: &Source, _: Option<Mark>) -> Result<Held, Trouble> {
 ///         Ok(match self.0.last() {
 ///             Some((seq, sum, _)) => Held::Until { seq: *seq, sum: Some(*sum) },
 ///             None => Held::Nothing,
@@ -62,12 +62,14 @@ pub type FarError = Box<dyn std::error::Error + Send + Sync>;
 pub trait Destination: Send {
     /// Ends the previous session, if there is one, connects if needed, and returns what the far
     /// side holds of `source`. The forwarder calls it before the first send, and after every
-    /// trouble.
+    /// trouble. `mark` is the newest [position](Self::position) that the forwarder stored; `None`
+    /// when it knows none. With it a far side that removes messages on its own (by age, by limits,
+    /// by a purge) answers [`Held::Removed`] or [`Held::SetBack`].
     ///
     /// # Errors
     ///
     /// [`Trouble`].
-    fn resume(&mut self, source: &Source) -> Result<Held, Trouble>;
+    fn resume(&mut self, source: &Source, mark: Option<Mark>) -> Result<Held, Trouble>;
 
     /// Sends messages with rising numbers, which follow the messages sent since
     /// [`resume`](Self::resume), or else the last one that `resume` returned. It may return before
@@ -96,11 +98,19 @@ pub trait Destination: Send {
     /// Returns what the far side accepts. The forwarder calls it after each
     /// [`resume`](Self::resume).
     fn limits(&self) -> Limits;
+
+    /// Returns where the far side's store ends behind the last acknowledged message; after
+    /// [`resume`](Self::resume), where it ended then. The forwarder stores it and passes it to
+    /// later sessions, of later processes too. `None`, as by default: this far side counts no
+    /// positions.
+    fn position(&self) -> Option<Position> {
+        None
+    }
 }
 
 impl<D: Destination + ?Sized> Destination for &mut D {
-    fn resume(&mut self, source: &Source) -> Result<Held, Trouble> {
-        (**self).resume(source)
+    fn resume(&mut self, source: &Source, mark: Option<Mark>) -> Result<Held, Trouble> {
+        (**self).resume(source, mark)
     }
 
     fn send(&mut self, messages: &[Outgoing<'_>]) -> Result<(), Trouble> {
@@ -113,12 +123,16 @@ impl<D: Destination + ?Sized> Destination for &mut D {
 
     fn limits(&self) -> Limits {
         (**self).limits()
+    }
+
+    fn position(&self) -> Option<Position> {
+        (**self).position()
     }
 }
 
 impl<D: Destination + ?Sized> Destination for Box<D> {
-    fn resume(&mut self, source: &Source) -> Result<Held, Trouble> {
-        (**self).resume(source)
+    fn resume(&mut self, source: &Source, mark: Option<Mark>) -> Result<Held, Trouble> {
+        (**self).resume(source, mark)
     }
 
     fn send(&mut self, messages: &[Outgoing<'_>]) -> Result<(), Trouble> {
@@ -131,6 +145,10 @@ impl<D: Destination + ?Sized> Destination for Box<D> {
 
     fn limits(&self) -> Limits {
         (**self).limits()
+    }
+
+    fn position(&self) -> Option<Position> {
+        (**self).position()
     }
 }
 
@@ -222,11 +240,64 @@ pub enum Held {
     Until {
         /// The last one's number.
         seq: u64,
-        /// Its checksum ([`Outgoing::sum`]); `None` where the number alone outlives the message.
+        /// Its sum ([`Outgoing::sum`]); `None` where the number alone outlives the message.
         sum: Option<u32>,
     },
-    /// No message, as expected: this far side removes messages once they are consumed.
-    Forgotten,
+    /// The far side has stored all messages below the [mark](Mark) and lost none of them, but no
+    /// longer has the last one: it was removed, by its age, a limit, a purge or a reader.
+    Removed {
+        /// How many messages it has stored behind the mark; `None` when it cannot tell.
+        stored: Option<u64>,
+    },
+    /// The far side holds no message of the source, and its store was set back to before the
+    /// [mark](Mark).
+    SetBack {
+        /// How many messages before the mark it has lost; `None` when it cannot tell.
+        lost: Option<u64>,
+    },
+}
+
+/// Where the store of a far side ends.
+///
+/// ```
+/// use mmq::forward::Position;
+///
+/// /// The position of a table's last row; a table that was made anew counts from 1 again.
+/// fn position(table_created: u64, last_row: u64) -> Position {
+///     Position { store: table_created, at: last_row }
+/// }
+/// # position(1, 2);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Position {
+    /// Which store: another value when somebody has removed and recreated it.
+    pub store: u64,
+    /// The position in it. A later message has a higher one, also after others were removed.
+    pub at: u64,
+}
+
+/// A position of the far side and the message that belongs behind it: what the forwarder remembers
+/// of earlier sessions.
+///
+/// ```
+/// use mmq::forward::{Held, Mark};
+///
+/// /// What a far side holds whose messages are all gone, and which stands at position `end`.
+/// fn held(mark: Mark, end: u64) -> Held {
+///     match end.checked_sub(mark.position.at) {
+///         Some(stored) => Held::Removed { stored: Some(stored) },
+///         None => Held::SetBack { lost: Some(mark.position.at - end) },
+///     }
+/// }
+/// # let position = mmq::forward::Position::default();
+/// # held(Mark { until: 7, position }, 0);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Mark {
+    /// The far side has acknowledged every message below this number.
+    pub until: u64,
+    /// Where it ended right before the message of that number.
+    pub position: Position,
 }
 
 /// One message to send.
@@ -243,8 +314,9 @@ pub enum Held {
 pub struct Outgoing<'a> {
     /// Its number.
     pub seq: u64,
-    /// The lower half of the XXH3-64 of its bytes. The far side stores it with the message and
-    /// returns it in [`Held::Until`].
+    /// The lower half of the XXH3-64 of its bytes, seeded with the sum of the message before it. So
+    /// it differs in two queues whose messages differed at any earlier number. The far side stores
+    /// it with the message and returns it in [`Held::Until`].
     pub sum: u32,
     /// The message.
     pub bytes: &'a [u8],
@@ -370,7 +442,8 @@ pub enum Trouble {
         /// The far side's reason.
         why: String,
     },
-    /// A retry cannot help: wrong credentials, no such stream.
+    /// A person must act: wrong credentials, no such stream. It ends a forwarder that had no session
+    /// yet; later ones wait for the person.
     Lost(FarError),
 }
 

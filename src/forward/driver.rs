@@ -186,10 +186,10 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
     /// Asks the far side what it holds, and compares.
     fn begin(&mut self, now: Duration) -> Result<Session, Over> {
         self.counts.sessions += 1;
-        let held = self.destination.resume(&self.source)?;
+        let held = self.destination.resume(&self.source, None)?;
         let (sum, last) = match held {
             Held::Until { seq, sum } => (self.local.sum(seq)?, sum.map(|sum| (seq, sum))),
-            Held::Nothing | Held::Forgotten => (None, None),
+            Held::Nothing | Held::Removed { .. } | Held::SetBack { .. } => (None, None),
         };
         let here = Here {
             place: self.local.place(),

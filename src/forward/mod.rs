@@ -65,8 +65,8 @@ mod session;
 mod tests;
 
 pub use destination::{
-    Destination, FarError, Held, Limits, MissingCause, MissingNumbers, Outgoing, OutgoingKind,
-    Source, SourceLane, Trouble,
+    Destination, FarError, Held, Limits, Mark, MissingCause, MissingNumbers, Outgoing,
+    OutgoingKind, Position, Source, SourceLane, Trouble,
 };
 pub use forwarder::{ForwardEnd, ForwardProgress, ForwardState, ForwardWatch, Forwarder, Stop};
 pub use halt::Halt;

@@ -94,7 +94,7 @@ pub struct ForwardOptions {
     /// What to do with a message that the far side rejects.
     pub on_refused: OnRefused,
     /// What to do when the far side has forgotten the queue. `None`: continue if the far side
-    /// removes consumed messages ([`Held::Forgotten`](super::Held::Forgotten)), else stop.
+    /// removes consumed messages ([`Held::Removed`](super::Held::Removed)), else stop.
     pub if_forgotten: Option<IfForgotten>,
     /// How missing numbers are reported to the far side.
     pub gaps: TellGaps,

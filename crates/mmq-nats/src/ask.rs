@@ -47,7 +47,7 @@ pub(super) async fn ask(
         }
         // Messages that are old enough go by themselves.
         None if of_stream > 0 && info["config"]["max_age"].as_u64() > Some(0) => {
-            (Held::Forgotten, 0)
+            (Held::Removed { stored: None }, 0)
         }
         None => (Held::Nothing, 0),
     };

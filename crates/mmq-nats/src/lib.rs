@@ -54,7 +54,7 @@ use std::time::Duration;
 use async_nats::ServerAddr;
 
 use link::{CameTo, Link};
-use mmq::forward::{Destination, Halt, Held, Limits, Outgoing, Source, Trouble};
+use mmq::forward::{Destination, Halt, Held, Limits, Mark, Outgoing, Source, Trouble};
 use words::{HEADROOM, Letterhead};
 
 /// What a server takes in one batch, unless `max_batch_size` says otherwise.
@@ -348,7 +348,7 @@ fn subject_of(order: &NatsOrder, source: &Source) -> String {
 }
 
 impl Destination for NatsStream {
-    fn resume(&mut self, source: &Source) -> Result<Held, Trouble> {
+    fn resume(&mut self, source: &Source, _: Option<Mark>) -> Result<Held, Trouble> {
         self.end();
         let letterhead = Letterhead {
             queue: source.queue_hex(),

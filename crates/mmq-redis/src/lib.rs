@@ -9,7 +9,9 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
-use mmq::forward::{Destination, Halt, Held, Limits, Outgoing, OutgoingKind, Source, Trouble};
+use mmq::forward::{
+    Destination, Halt, Held, Limits, Mark, Outgoing, OutgoingKind, Source, Trouble,
+};
 /// The client that is used.
 pub use redis;
 use redis::{Client, Connection, ErrorKind, RedisError, Script};
@@ -191,7 +193,7 @@ fn held_by(answer: &[Cow<'_, str>], queue: &str) -> Result<(EntryId, Held), Stri
 }
 
 impl Destination for RedisStream {
-    fn resume(&mut self, source: &Source) -> Result<Held, Trouble> {
+    fn resume(&mut self, source: &Source, _: Option<Mark>) -> Result<Held, Trouble> {
         self.session = None;
         let (session, held) = self.begin(source)?;
         self.session = Some(session);

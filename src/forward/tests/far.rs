@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use super::near::{LONGEST, POISON};
 use crate::forward::destination::{
-    Destination, Held, Limits, MissingNumbers, Outgoing, OutgoingKind, Source, Trouble,
+    Destination, Held, Limits, Mark, MissingNumbers, Outgoing, OutgoingKind, Source, Trouble,
 };
 use crate::tests::sim::Rng;
 
@@ -362,7 +362,7 @@ impl Far {
         let until = last.map_or(0, |message| message.seq + 1);
         let held = match last {
             Some(last) => Held::Until { seq: last.seq, sum: Some(last.sum) },
-            None if self.forgets => Held::Forgotten,
+            None if self.forgets => Held::Removed { stored: None },
             None => Held::Nothing,
         };
         self.answered = Some(held);
@@ -386,7 +386,7 @@ fn again(why: &str) -> Trouble {
 pub(super) struct FarHandle(pub(super) Arc<Mutex<Far>>);
 
 impl Destination for FarHandle {
-    fn resume(&mut self, source: &Source) -> Result<Held, Trouble> {
+    fn resume(&mut self, source: &Source, _: Option<Mark>) -> Result<Held, Trouble> {
         assert_eq!(source.key(), "near");
         self.0.lock().resume()
     }

@@ -177,7 +177,7 @@ impl History {
             let (before, place, oldest) = (driver.counts, near.place(), near.oldest());
             let outcome = driver.step(self.now, Duration::ZERO);
             let answered = self.far.lock().answered.take();
-            if place > 0 && matches!(answered, Some(Held::Nothing | Held::Forgotten)) {
+            if place > 0 && matches!(answered, Some(Held::Nothing | Held::Removed { .. })) {
                 self.check_forgotten(&outcome, place, oldest);
             }
             match outcome {
