@@ -1,7 +1,7 @@
 //! Figures of a queue.
 
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::error::GapCause;
 
@@ -149,6 +149,12 @@ pub struct ConsumerStats {
     /// Nobody's place is lower than this consumer's, and something lies behind it: the queue keeps
     /// its oldest segment for this consumer, and for others that say so.
     pub holds_oldest: bool,
+    /// Numbers below [`next_seq`](Self::next_seq) that a forwarder reading as this consumer keeps,
+    /// to send them again if the far side loses them.
+    pub kept: u64,
+    /// When the far side of such a forwarder last acknowledged a message; `None` when it never did,
+    /// or no forwarder reads as this consumer.
+    pub acknowledged_at: Option<SystemTime>,
 }
 
 impl Stats {

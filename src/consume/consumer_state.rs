@@ -6,6 +6,7 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::commit::Core;
 use crate::consume::ledger::Ledger;
@@ -13,7 +14,7 @@ use crate::consume::redelivery_state::DeadLetters;
 use crate::consume::step::{BeginsDefault, Deliver, Existence, Offered, Read, Step};
 use crate::consume::two_lanes::TwoLanes;
 use crate::error::{Error, Gap, Result};
-use crate::format::{NumberRange, Spot};
+use crate::format::{ForwardSlot, NumberRange, Spot};
 use crate::index::{AcksRowIs, PlaceRow};
 use crate::read::{Check, Cursor};
 use crate::state::PlaceCell;
@@ -49,6 +50,11 @@ pub(crate) struct ConsumerState<S: Storage> {
     pub(crate) cell: Arc<PlaceCell>,
     /// Whether [`LockedState::existence`] is `Exists`, readable without the lock.
     pub(super) exists: AtomicBool,
+    /// A forwarder that reads as this consumer has every message below this number acknowledged,
+    /// and keeps those from the place on; 0 without a forwarder.
+    forwarded: AtomicU64,
+    /// When its far side last acknowledged a message, in milliseconds since 1970; 0 for never.
+    forwarded_at: AtomicU64,
     /// How often this consumer was removed. Only the default consumer can be created again.
     pub(super) removals: AtomicU64,
     /// There is a ledger: the number of messages does not follow from the place alone.
@@ -69,6 +75,10 @@ pub(crate) struct ConsumerState<S: Storage> {
 #[derive(Debug, Default)]
 pub(crate) struct Stand {
     pub(crate) place: Spot,
+    /// The first number that waits: the place's, or a higher one for a forwarder.
+    pub(crate) waits_from: u64,
+    /// When the far side of a forwarder last acknowledged a message.
+    pub(crate) forwarded_at: Option<SystemTime>,
     /// The numbers that are done beyond the place, and perhaps some before it.
     pub(crate) done: Vec<NumberRange>,
     pub(crate) in_flight: u64,
@@ -82,6 +92,8 @@ impl<S: Storage> ConsumerState<S> {
             row,
             cell: Arc::default(),
             exists: AtomicBool::new(false),
+            forwarded: AtomicU64::new(0),
+            forwarded_at: AtomicU64::new(0),
             removals: AtomicU64::new(0),
             has_ledger: AtomicBool::new(false),
             has_redelivery: AtomicBool::new(false),
@@ -120,6 +132,23 @@ impl<S: Storage> ConsumerState<S> {
     /// The number of the stored place.
     pub(crate) fn seq(&self) -> u64 {
         self.cell.seq.load(Ordering::Acquire)
+    }
+
+    /// The first number that waits for this consumer.
+    pub(crate) fn waits_from(&self) -> u64 {
+        self.seq().max(self.forwarded.load(Ordering::Acquire))
+    }
+
+    /// Notes how far a forwarder that reads as this consumer has come, and when.
+    pub(crate) fn note_forwarded(&self, slot: &ForwardSlot) {
+        self.forwarded_at.store(slot.time, Ordering::Relaxed);
+        self.forwarded.store(slot.until, Ordering::Release);
+    }
+
+    /// Returns when the far side of a forwarder last acknowledged a message.
+    pub(crate) fn forwarded_at(&self) -> Option<SystemTime> {
+        let at = Some(self.forwarded_at.load(Ordering::Relaxed)).filter(|at| *at > 0);
+        at.map(|at| UNIX_EPOCH + Duration::from_millis(at))
     }
 
     /// Delivers the next message if the view alone shows it: the fast path of [`step`](Self::step).
@@ -255,20 +284,24 @@ impl<S: Storage> ConsumerState<S> {
         }
         let counted = self.glance(|locked| {
             let done = locked.ledger.iter().flat_map(|ledger| ledger.done());
-            core.len_from(self.seq(), done)
+            core.len_from(self.waits_from(), done)
         });
-        counted.unwrap_or_else(|| core.len_from(self.seq(), std::iter::empty()))
+        counted.unwrap_or_else(|| core.len_from(self.waits_from(), std::iter::empty()))
     }
 
     /// Takes a snapshot of the consumer.
     pub(crate) fn stand(&self, core: &Core<S>) -> Stand {
         let stand = self.glance(|locked| Stand {
             place: self.cell.spot(),
+            waits_from: self.waits_from(),
+            forwarded_at: self.forwarded_at(),
             done: locked.ledger.iter().flat_map(|ledger| ledger.done()).collect(),
             in_flight: locked.ledger.as_ref().map_or(0, |ledger| ledger.in_flight() as u64),
         });
         stand.unwrap_or_else(|| Stand {
             place: self.cell.spot(),
+            waits_from: self.waits_from(),
+            forwarded_at: self.forwarded_at(),
             done: Vec::new(),
             in_flight: self.in_flight(core),
         })

@@ -61,6 +61,12 @@ impl<S: Storage> Ahead<S> {
         Ok(ahead)
     }
 
+    /// Where the next read begins, in bytes.
+    #[cfg(feature = "forward")]
+    pub(crate) fn position(&self) -> u64 {
+        self.cursor.spot().position
+    }
+
     pub(crate) fn next(&mut self) -> Option<Result<Message>> {
         let _events = events::at_end();
         if self.failed {

@@ -90,7 +90,11 @@ impl<S: Storage> Engine<S> {
         let mut image = IndexImage::read(&file.bytes, &old_id);
         image.live = Live::default();
         let (queue_id, created) = match id {
-            CopiedId::New => (to.random(), to.now()),
+            CopiedId::New => {
+                // The far side of a forwarder knows the original, and not the copy.
+                image.forward_rows.clear();
+                (to.random(), to.now())
+            }
             CopiedId::Same => (old_id, format::index_created(&file.bytes)),
         };
         let tail = core.committed_spot().position;

@@ -171,7 +171,8 @@ impl<S: Storage> Engine<S> {
             // Count an attempt only for the death of a process, not for a close or a power cut.
             let died_with = (ended == Ended::Killed).then(|| row.not_done());
             engine.core.index.end_attempts(row.row, &row.name, died_with);
-            engine.take_up(Some(row.row), &row.name, row.place, &row.acks)?;
+            let consumer = engine.take_up(Some(row.row), &row.name, row.place, &row.acks)?;
+            row.forward.iter().for_each(|slot| consumer.note_forwarded(slot));
         }
         if undurable {
             engine.core.flush_to(tail)?;

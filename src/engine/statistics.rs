@@ -50,22 +50,35 @@ impl<'a, S: Storage> Reading<'a, S> {
         place.max(self.oldest)
     }
 
+    /// Returns where the segment begins that has the number `seq`.
+    fn begin_of(&self, seq: u64) -> Option<u64> {
+        let behind = self.list.live.partition_point(|row| row.header.first_seq <= seq);
+        Some(self.list.live.get(behind.checked_sub(1)?)?.header.base)
+    }
+
     /// Returns the figures of a consumer at `stand`. `lowest` is the lowest position of all
     /// consumers.
     fn of(&self, name: &str, stand: &Stand, lowest: u64) -> ConsumerStats {
-        let Stand { place, ref done, in_flight } = *stand;
-        let from = self.begins(place.position);
+        let Stand { place, waits_from, forwarded_at, ref done, in_flight } = *stand;
+        let kept_from = self.begins(place.position);
+        // A forwarder keeps messages behind those that wait.
+        let from = match self.begin_of(waits_from) {
+            Some(begins) if waits_from > place.seq => kept_from.max(begins),
+            _ => kept_from,
+        };
         let messages = self.core.count_waiting(
-            place.seq.max(self.oldest_seq),
+            waits_from.max(self.oldest_seq),
             self.end.seq,
             done.iter().copied(),
         );
         let mut stats = ConsumerStats {
             name: name.to_owned(),
-            next_seq: place.seq,
+            next_seq: waits_from,
             messages,
             in_flight,
-            holds_oldest: from < self.end.position && from <= self.begins(lowest),
+            kept: waits_from - place.seq.min(waits_from),
+            acknowledged_at: forwarded_at,
+            holds_oldest: kept_from < self.end.position && kept_from <= self.begins(lowest),
             ..ConsumerStats::default()
         };
         if messages > 0 {
@@ -149,8 +162,9 @@ impl<S: Storage> Engine<S> {
     pub(super) fn stand_of_all(&self) -> Stand {
         let stands = self.stands();
         let place = stands.iter().map(|(_, stand)| stand.place).min().unwrap_or_default();
-        let done = stands.iter().map(|(_, it)| (it.place.seq, it.done.iter().copied()));
-        Stand { place, done: done_by_all(done), ..Stand::default() }
+        let waits_from = stands.iter().map(|(_, stand)| stand.waits_from).min().unwrap_or_default();
+        let done = stands.iter().map(|(_, it)| (it.waits_from, it.done.iter().copied()));
+        Stand { place, waits_from, done: done_by_all(done), ..Stand::default() }
     }
 
     fn stands(&self) -> Vec<(Arc<ConsumerState<S>>, Stand)> {

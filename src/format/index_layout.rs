@@ -306,6 +306,7 @@ pub(crate) enum ExtentKind {
     Consumers,
     Segments,
     Acks,
+    Forwards,
     /// A kind of a later release, by its number: this release does not change its rows.
     Later(u32),
 }
@@ -316,6 +317,7 @@ impl ExtentKind {
             ExtentKind::Consumers => 1,
             ExtentKind::Segments => 2,
             ExtentKind::Acks => 3,
+            ExtentKind::Forwards => 6,
             ExtentKind::Later(number) => number,
         }
     }
@@ -326,6 +328,7 @@ impl ExtentKind {
             1 => ExtentKind::Consumers,
             2 => ExtentKind::Segments,
             3 => ExtentKind::Acks,
+            6 => ExtentKind::Forwards,
             later => ExtentKind::Later(later),
         })
     }
@@ -346,6 +349,7 @@ impl Extent {
             ExtentKind::Consumers => CONSUMER_ROW_LEN,
             ExtentKind::Segments => SEGMENT_ROW_LEN,
             ExtentKind::Acks => ACKS_ROW_LEN,
+            ExtentKind::Forwards => FORWARD_ROW_LEN,
             ExtentKind::Later(_) => SECTOR,
         }
     }

@@ -9,6 +9,7 @@
 //! | `index_layout` | offsets; `Checkpoint`, `Extent`, the header | encodes, decodes |
 //! | `consumer_row` | `Place`, `Acks`: a consumer in the index | encodes, decodes |
 //! | `attempts_row` | `Attempts`: attempt counts | encodes, decodes |
+//! | `forward_row` | `ForwardSlot`: what a forwarder knows | encodes, decodes |
 //! | `figures_row` | `Figures`: the holder's counters | encodes, decodes |
 //! | `origin_row` | `Origin` of a dead letter | encodes, decodes |
 //! | `position` | `Spot`, `NumberRange` | |
@@ -16,6 +17,7 @@
 mod attempts_row;
 mod consumer_row;
 mod figures_row;
+mod forward_row;
 mod fragment;
 mod index_layout;
 mod missing_before;
@@ -29,6 +31,7 @@ mod tests;
 pub(crate) use attempts_row::*;
 pub(crate) use consumer_row::*;
 pub(crate) use figures_row::*;
+pub(crate) use forward_row::*;
 pub(crate) use fragment::*;
 pub(crate) use index_layout::*;
 pub(crate) use missing_before::*;

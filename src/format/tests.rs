@@ -13,6 +13,7 @@ const SOURCE: &str = concat!(
     include_str!("attempts_row.rs"),
     include_str!("consumer_row.rs"),
     include_str!("figures_row.rs"),
+    include_str!("forward_row.rs"),
     include_str!("fragment.rs"),
     include_str!("index_layout.rs"),
     include_str!("origin_row.rs"),

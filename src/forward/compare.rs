@@ -1,21 +1,31 @@
 //! Compares the far side's messages with the queue's, and decides where to continue.
 
-use crate::forward::destination::{Held, MissingCause, MissingNumbers};
+use crate::error::Result;
+use crate::forward::destination::{MissingCause, MissingNumbers};
+use crate::forward::far_side::Held;
+use crate::forward::local::Acknowledged;
 use crate::forward::rules::IfForgotten;
 
 /// The state of the queue when the far side is asked.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Here {
-    /// The first unacknowledged sequence number.
-    pub(super) place: u64,
+    pub(super) acknowledged: Acknowledged,
     /// The number that the next message gets.
     pub(super) next: u64,
     /// Below this number the far side never acknowledged anything.
     pub(super) began: u64,
     /// The oldest number from which on the queue has everything.
     pub(super) oldest: u64,
-    /// The queue's checksum of the far side's last message, if the queue has that message.
-    pub(super) sum: Option<u32>,
+}
+
+impl Here {
+    fn place(&self) -> u64 {
+        self.acknowledged.until
+    }
+
+    fn chain(&self) -> Option<u32> {
+        self.acknowledged.chain
+    }
 }
 
 /// The result of the comparison.
@@ -24,6 +34,9 @@ pub(super) enum Verdict {
     /// Continue at this number.
     GoOn {
         at: u64,
+        /// The sum of the chain before that message, which the far side has, too; `None` when a new
+        /// chain begins there.
+        chain: Option<u32>,
         /// The far side has lost these, and the queue no longer has them.
         lost: Option<MissingNumbers>,
     },
@@ -33,124 +46,194 @@ pub(super) enum Verdict {
     Forgotten,
 }
 
-pub(super) fn compare(held: Held, here: &Here, if_forgotten: Option<IfForgotten>) -> Verdict {
-    let what_if = match held {
-        Held::Until { seq, sum } => return behind(seq, sum, here),
-        // The far side never acknowledged anything, so it has forgotten nothing.
-        _ if here.place <= here.began => IfForgotten::Continue,
-        Held::Nothing => if_forgotten.unwrap_or(IfForgotten::Stop),
-        Held::Removed { .. } | Held::SetBack { .. } => {
-            if_forgotten.unwrap_or(IfForgotten::Continue)
+/// Decides where to continue. `chain_over` is [`Local::chain_over`](super::local::Local).
+pub(super) fn compare(
+    held: Held,
+    here: &Here,
+    if_forgotten: Option<IfForgotten>,
+    mut chain_over: impl FnMut(u64, u32, u64) -> Result<Option<u32>>,
+) -> Result<Verdict> {
+    let place = here.place();
+    Ok(match held {
+        Held::Until { seq, sum } => return behind(seq, sum, here, chain_over),
+        Held::Removed { stored } => {
+            let stored = stored.filter(|_| !planted!(ForwardStoredNotCounted)).unwrap_or_default();
+            let until = place.saturating_add(stored);
+            // Of what was in flight, so many were stored. If the queue has lost one of these since,
+            // nobody knows which ones: sending them again loses none.
+            match chain_over(place, here.chain().unwrap_or_default(), until)? {
+                Some(chain) => go_on(until, here.chain().map(|_| chain)),
+                None => go_on(place, here.chain()),
+            }
         }
-    };
-    match what_if {
-        IfForgotten::Stop => Verdict::Forgotten,
-        IfForgotten::Continue => go_on(here.place),
-        IfForgotten::Resend => again_from(here.began, here),
-    }
+        _ if planted!(ForwardSetBackIsRemoved) => go_on(place, here.chain()),
+        Held::SetBack { lost: None } => go_on(here.oldest.min(place), None),
+        Held::SetBack { lost: Some(lost) } => {
+            let from = place.saturating_sub(lost);
+            match chain_over(from, 0, place)? {
+                None if from >= here.oldest => go_on(here.oldest.min(place), None),
+                _ => again_from(from, None, here),
+            }
+        }
+        // The far side never acknowledged anything, so it has forgotten nothing.
+        Held::Nothing if place <= here.began => go_on(place, here.chain()),
+        Held::Nothing => match if_forgotten.unwrap_or(IfForgotten::Stop) {
+            IfForgotten::Stop => Verdict::Forgotten,
+            IfForgotten::Continue => go_on(place, here.chain()),
+            IfForgotten::Resend => again_from(here.began, None, here),
+        },
+    })
 }
 
-/// Decides when the far side holds everything up to `seq`.
-fn behind(seq: u64, sum: Option<u32>, here: &Here) -> Verdict {
+/// Decides when the far side holds everything up to `seq`, whose sum there is `sum`.
+fn behind(
+    seq: u64,
+    sum: Option<u32>,
+    here: &Here,
+    mut chain_over: impl FnMut(u64, u32, u64) -> Result<Option<u32>>,
+) -> Result<Verdict> {
     if seq >= here.next {
-        return Verdict::OlderCopy { seq, next: Some(here.next) };
+        return Ok(Verdict::OlderCopy { seq, next: Some(here.next) });
     }
-    let differ = sum.zip(here.sum).is_some_and(|(there, here)| there != here);
-    if differ {
-        return Verdict::OlderCopy { seq, next: None };
-    }
-    let at = seq + 1;
-    if at >= here.place {
-        // This also corrects a position that a power cut moved back.
-        return go_on(at);
+    let (at, place) = (seq + 1, here.place());
+    if at >= place {
+        // The messages from the place on lead from the sum that is known here to that of the far
+        // side, unless the far side has other messages.
+        let known = here.chain().filter(|_| !planted!(ForwardCopyNotSeen));
+        let reached = known.map_or(Ok(None), |known| chain_over(place, known, at))?;
+        if reached.zip(sum).is_some_and(|(reached, sum)| reached != sum) {
+            return Ok(Verdict::OlderCopy { seq, next: None });
+        }
+        // This also corrects a place that a power cut moved back.
+        return Ok(go_on(at, sum.or(reached)));
     }
     if planted!(ForwardLossNotSeen) {
-        return go_on(here.place);
+        return Ok(go_on(place, here.chain()));
     }
-    again_from(at, here)
+    Ok(again_from(at, sum, here))
 }
 
-fn go_on(at: u64) -> Verdict {
-    Verdict::GoOn { at, lost: None }
+fn go_on(at: u64, chain: Option<u32>) -> Verdict {
+    Verdict::GoOn { at, chain, lost: None }
 }
 
-/// Decides when the far side has lost acknowledged messages from `lost` on: continue there, or, if
-/// the queue no longer has that message, at its oldest one. (Reading reports messages that the
-/// queue dropped behind the position.)
-fn again_from(lost: u64, here: &Here) -> Verdict {
-    let oldest = here.oldest.min(here.place);
+/// Decides when the far side has lost acknowledged messages from `lost` on, before which the chain
+/// has the sum `chain`: continue there, or, if the queue no longer has that message, at its oldest
+/// one. (Reading reports messages that the queue dropped behind the place.)
+fn again_from(lost: u64, chain: Option<u32>, here: &Here) -> Verdict {
+    let oldest = here.oldest.min(here.place());
     if planted!(ForwardSentFromOldest) {
-        return go_on(oldest);
+        return go_on(oldest, chain);
     }
     if lost >= oldest {
-        return go_on(lost);
+        return go_on(lost, chain);
     }
     let reported = MissingNumbers { first: lost, last: oldest - 1, cause: MissingCause::LostThere };
-    Verdict::GoOn { at: oldest, lost: Some(reported) }
+    Verdict::GoOn { at: oldest, chain, lost: Some(reported) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const HERE: Here = Here { place: 40, next: 50, began: 0, oldest: 30, sum: Some(7) };
+    const HERE: Here = Here {
+        acknowledged: Acknowledged { until: 40, position: None, chain: Some(40) },
+        next: 50,
+        began: 0,
+        oldest: 30,
+    };
 
-    const REMOVED: Held = Held::Removed { stored: None };
-
+    /// What a far side holds that has every message up to `seq`. In these tests the sum of a chain
+    /// is the number of its messages.
     fn until(seq: u64) -> Held {
-        Held::Until { seq, sum: Some(7) }
+        Held::Until { seq, sum: Some(seq as u32 + 1) }
+    }
+
+    /// The verdict for a queue that has every message from its oldest one on.
+    fn verdict(held: Held, here: &Here, if_forgotten: Option<IfForgotten>) -> Verdict {
+        let chain_over = |from: u64, sum: u32, to: u64| {
+            let is_there = from == to || from >= here.oldest && to <= here.next;
+            Ok(is_there.then(|| sum + (to - from) as u32))
+        };
+        compare(held, here, if_forgotten, chain_over).unwrap()
+    }
+
+    fn at(at: u64) -> Verdict {
+        go_on(at, Some(at as u32))
+    }
+
+    fn lost(first: u64, last: u64) -> Option<MissingNumbers> {
+        Some(MissingNumbers { first, last, cause: MissingCause::LostThere })
     }
 
     #[test]
     fn the_far_sides_last_number_says_where_to_go_on() {
-        assert_eq!(compare(until(39), &HERE, None), go_on(40));
-        assert_eq!(compare(until(45), &HERE, None), go_on(46), "a power cut took the place back");
-        assert_eq!(compare(until(49), &HERE, None), go_on(50));
-        assert_eq!(compare(until(34), &HERE, None), go_on(35), "kept, and sent again");
-        assert_eq!(compare(until(29), &HERE, None), go_on(30));
-        let Verdict::GoOn { at: 30, lost: Some(lost) } = compare(until(9), &HERE, None) else {
-            panic!("the far side has lost more than is kept");
-        };
-        assert_eq!((lost.first, lost.last, lost.cause), (10, 29, MissingCause::LostThere));
+        assert_eq!(verdict(until(39), &HERE, None), at(40));
+        assert_eq!(verdict(until(45), &HERE, None), at(46), "a power cut took the place back");
+        assert_eq!(verdict(until(49), &HERE, None), at(50));
+        assert_eq!(verdict(until(34), &HERE, None), at(35), "kept, and sent again");
+        assert_eq!(verdict(until(29), &HERE, None), at(30));
+        let again = Verdict::GoOn { at: 30, chain: Some(10), lost: lost(10, 29) };
+        assert_eq!(verdict(until(9), &HERE, None), again, "more than is kept");
     }
 
     #[test]
-    fn an_older_copy_is_found_by_the_number_and_by_the_checksum() {
+    fn an_older_copy_is_found_by_the_number_and_by_the_chain() {
         let next = Verdict::OlderCopy { seq: 50, next: Some(50) };
-        assert_eq!(compare(until(50), &HERE, Some(IfForgotten::Resend)), next);
-        let other = Held::Until { seq: 45, sum: Some(8) };
-        assert_eq!(compare(other, &HERE, None), Verdict::OlderCopy { seq: 45, next: None });
-        // Nothing to compare with.
-        assert_eq!(compare(Held::Until { seq: 45, sum: None }, &HERE, None), go_on(46));
-        assert_eq!(compare(other, &Here { sum: None, ..HERE }, None), go_on(46));
+        assert_eq!(verdict(until(50), &HERE, Some(IfForgotten::Resend)), next);
+        // The last message may be the same in both: the chain has all before it.
+        let other = Held::Until { seq: 45, sum: Some(7) };
+        assert_eq!(verdict(other, &HERE, None), Verdict::OlderCopy { seq: 45, next: None });
+        // Nothing to compare with: no sum there, none here, a message that is missing here.
+        assert_eq!(verdict(Held::Until { seq: 45, sum: None }, &HERE, None), at(46));
+        let unknown =
+            Here { acknowledged: Acknowledged { chain: None, ..HERE.acknowledged }, ..HERE };
+        assert_eq!(verdict(other, &unknown, None), go_on(46, Some(7)));
+        assert_eq!(compare(other, &HERE, None, |_, _, _| Ok(None)).unwrap(), go_on(46, Some(7)));
+    }
+
+    #[test]
+    fn what_the_far_side_removed_is_not_sent_again() {
+        for if_forgotten in [None, Some(IfForgotten::Resend), Some(IfForgotten::Stop)] {
+            let removed = |stored| verdict(Held::Removed { stored }, &HERE, if_forgotten);
+            assert_eq!(removed(Some(0)), at(40));
+            assert_eq!(removed(None), at(40));
+            assert_eq!(removed(Some(7)), at(47), "so many were in flight and arrived");
+            assert_eq!(removed(Some(11)), at(40), "more than there are");
+        }
+        // What was in flight is missing here: nobody knows what arrived.
+        let held = Held::Removed { stored: Some(3) };
+        assert_eq!(compare(held, &HERE, None, |_, _, _| Ok(None)).unwrap(), at(40));
+    }
+
+    #[test]
+    fn what_a_set_back_far_side_lost_is_sent_again() {
+        let set_back = |lost| verdict(Held::SetBack { lost }, &HERE, Some(IfForgotten::Continue));
+        assert_eq!(set_back(Some(5)), go_on(35, None));
+        assert_eq!(set_back(None), go_on(30, None), "all that is kept");
+        assert_eq!(set_back(Some(20)), Verdict::GoOn { at: 30, chain: None, lost: lost(20, 29) });
+        let held = Held::SetBack { lost: Some(5) };
+        assert_eq!(compare(held, &HERE, None, |_, _, _| Ok(None)).unwrap(), go_on(30, None));
     }
 
     #[test]
     fn a_far_side_that_holds_nothing_is_new_or_has_forgotten() {
-        let new = Here { place: 12, began: 12, oldest: 12, ..HERE };
-        for held in [Held::Nothing, REMOVED] {
-            assert_eq!(compare(held, &new, Some(IfForgotten::Stop)), go_on(12));
-        }
-        assert_eq!(compare(Held::Nothing, &HERE, None), Verdict::Forgotten);
-        assert_eq!(compare(REMOVED, &HERE, None), go_on(40));
-        assert_eq!(compare(REMOVED, &HERE, Some(IfForgotten::Stop)), Verdict::Forgotten);
-        assert_eq!(compare(Held::Nothing, &HERE, Some(IfForgotten::Continue)), go_on(40));
+        let acknowledged = Acknowledged { until: 12, position: None, chain: Some(12) };
+        let new = Here { acknowledged, began: 12, oldest: 12, ..HERE };
+        assert_eq!(verdict(Held::Nothing, &new, Some(IfForgotten::Stop)), at(12));
+        assert_eq!(verdict(Held::Nothing, &HERE, None), Verdict::Forgotten);
+        assert_eq!(verdict(Held::Nothing, &HERE, Some(IfForgotten::Continue)), at(40));
         let all = Here { oldest: 0, ..HERE };
-        assert_eq!(compare(Held::Nothing, &all, Some(IfForgotten::Resend)), go_on(0));
-        let Verdict::GoOn { at: 30, lost: Some(lost) } =
-            compare(REMOVED, &HERE, Some(IfForgotten::Resend))
-        else {
-            panic!("what is kept is sent again");
-        };
-        assert_eq!((lost.first, lost.last), (0, 29));
+        assert_eq!(verdict(Held::Nothing, &all, Some(IfForgotten::Resend)), go_on(0, None));
+        let again = Verdict::GoOn { at: 30, chain: None, lost: lost(0, 29) };
+        assert_eq!(verdict(Held::Nothing, &HERE, Some(IfForgotten::Resend)), again);
     }
 
     #[test]
     fn what_was_dropped_behind_the_place_is_not_lost_there() {
+        // The reading reports what was dropped.
         let here = Here { oldest: 45, ..HERE };
-        let Verdict::GoOn { at: 40, lost: Some(lost) } = compare(until(9), &here, None) else {
-            panic!("the reading reports what was dropped");
-        };
-        assert_eq!((lost.first, lost.last), (10, 39));
+        let again = Verdict::GoOn { at: 40, chain: Some(10), lost: lost(10, 39) };
+        assert_eq!(verdict(until(9), &here, None), again);
     }
 }

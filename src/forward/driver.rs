@@ -9,20 +9,22 @@ use crate::error::Error;
 use crate::forward::backoff::Backoff;
 use crate::forward::compare::{Here, Verdict, compare};
 use crate::forward::destination::{
-    Destination, FarError, Held, MissingCause, MissingNumbers, Outgoing, Source, Trouble,
+    Destination, FarError, MissingNumbers, Outgoing, Source, Trouble,
 };
+use crate::forward::far_side::{Held, Mark};
 use crate::forward::halt::Halt;
 use crate::forward::keeping::Keeping;
-use crate::forward::local::{Local, NextRead};
+use crate::forward::link_rate::LinkRate;
+use crate::forward::local::{Acknowledged, Local, NextRead};
 use crate::forward::rules::{ForwardOptions, TellGaps};
 use crate::forward::session::{Parcel, Session};
 use crate::message::Message;
 
 /// How often the driver tries a message that the far side rejects.
 pub(super) const TRIES: u32 = 5;
-/// The time between two flushes of the positions.
+/// The time between two flushes of the places.
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
-/// The time between two moves of the kept position.
+/// The time between two moves of the kept place.
 const TRIM_EVERY: Duration = Duration::from_millis(100);
 
 /// The result of a step.
@@ -72,6 +74,10 @@ pub(super) struct Counts {
     pub(super) refused: u64,
     pub(super) sessions: u64,
     pub(super) troubles: u64,
+    pub(super) sent_bytes: u64,
+    pub(super) acknowledged_bytes: u64,
+    /// Numbers that the far side acknowledged and lost, and that the queue had not kept.
+    pub(super) lost_there: u64,
 }
 
 pub(super) struct Driver<'a, L, D> {
@@ -82,13 +88,16 @@ pub(super) struct Driver<'a, L, D> {
     keeping: Keeping,
     when_refused: WhenRefused<'a>,
     backoff: Backoff,
+    link_rate: LinkRate,
     session: Option<Session>,
+    /// Whether any session of this driver has begun: then only a person's choice ends it.
+    has_worked: bool,
     /// The driver begins no session before this moment.
     not_before: Duration,
     flushed: Duration,
     trimmed: Duration,
-    /// The positions at the last flush; `None` before this driver's first flush.
-    flushed_place: Option<(u64, u64)>,
+    /// The places at the last flush; `None` before this driver's first flush.
+    flushed_place: Option<(Acknowledged, u64)>,
     /// A number that the far side rejects, and how often it did.
     refused: Option<(u64, u32)>,
     /// Numbers that are rejected for good and not yet passed: why, and whether their messages are
@@ -122,7 +131,9 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
             source,
             options,
             when_refused,
+            link_rate: LinkRate::new(),
             session: None,
+            has_worked: false,
             not_before: Duration::ZERO,
             flushed: Duration::ZERO,
             trimmed: Duration::ZERO,
@@ -148,15 +159,13 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
         }
     }
 
-    /// Moves the kept position, and makes both positions durable, each when it is due.
+    /// Moves the kept place, and makes both places durable, each when it is due.
     fn maintain(&mut self, now: Duration) -> Result<(), Halt> {
-        if let Some(session) = &self.session
-            && now >= self.trimmed + TRIM_EVERY
-        {
+        if now >= self.trimmed + TRIM_EVERY {
             self.trimmed = now;
-            self.keeping.trim(&mut self.local, session.acknowledged)?;
+            self.trim()?;
         }
-        let place = Some((self.local.place(), self.local.kept()));
+        let place = Some((self.local.acknowledged(), self.local.kept()));
         if now >= self.flushed + FLUSH_EVERY && place != self.flushed_place {
             self.flushed = now;
             self.flush()?;
@@ -164,10 +173,25 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
         Ok(())
     }
 
-    /// Makes both positions durable.
-    pub(super) fn flush(&mut self) -> Result<(), Error> {
+    /// Ends the work: keeps no more than is wanted, and makes both places durable.
+    pub(super) fn finish(&mut self) -> Result<(), Error> {
+        self.flush()?;
+        self.trim()?;
+        self.flush()
+    }
+
+    /// Moves the kept place up. It stays below every place that a power cut may bring back.
+    fn trim(&mut self) -> Result<(), Error> {
+        let (Some(session), Some((flushed, _))) = (&self.session, &self.flushed_place) else {
+            return Ok(());
+        };
+        self.keeping.trim(&mut self.local, session.acknowledged.min(flushed.until))
+    }
+
+    /// Makes both places durable.
+    fn flush(&mut self) -> Result<(), Error> {
         self.local.flush()?;
-        self.flushed_place = Some((self.local.place(), self.local.kept()));
+        self.flushed_place = Some((self.local.acknowledged(), self.local.kept()));
         Ok(())
     }
 
@@ -177,8 +201,10 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
             None => self.begin(now)?,
         };
         let outcome = self.send_and_hear(&mut session, now, wait);
-        if outcome.is_ok() {
-            self.session = Some(session);
+        match outcome {
+            Ok(_) => self.session = Some(session),
+            Err(_) if session.in_flight() > 0 => self.link_rate.note_trouble(),
+            Err(_) => {}
         }
         outcome
     }
@@ -186,37 +212,51 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
     /// Asks the far side what it holds, and compares.
     fn begin(&mut self, now: Duration) -> Result<Session, Over> {
         self.counts.sessions += 1;
-        let held = self.destination.resume(&self.source, None)?;
-        let (sum, last) = match held {
-            Held::Until { seq, sum } => (self.local.sum(seq)?, sum.map(|sum| (seq, sum))),
-            Held::Nothing | Held::Removed { .. } | Held::SetBack { .. } => (None, None),
-        };
+        let acknowledged = self.local.acknowledged();
+        let mark = acknowledged.position;
+        let mark = mark.map(|position| Mark { until: acknowledged.until, position });
+        let mut held = self.destination.resume(&self.source, mark)?;
+        if self.options.gaps == TellGaps::Message && matches!(held, Held::Removed { .. }) {
+            // Reports of gaps have positions there, too, so the count says nothing of messages.
+            held = Held::Removed { stored: None };
+        }
         let here = Here {
-            place: self.local.place(),
+            acknowledged,
             next: self.local.next_number(),
             began: self.local.began(),
             oldest: self.local.oldest(),
-            sum,
         };
-        let (at, lost) = match compare(held, &here, self.options.if_forgotten) {
-            Verdict::GoOn { at, lost } => (at, lost),
+        let local = &mut self.local;
+        let chain_over = |from, sum, to| local.chain_over(from, sum, to);
+        let (at, chain, lost) = match compare(held, &here, self.options.if_forgotten, chain_over)? {
+            Verdict::GoOn { at, chain, lost } => (at, chain, lost),
             Verdict::OlderCopy { seq, next } => {
                 return Err(Over::Halt(Halt::OlderCopy { seq, next }));
             }
-            Verdict::Forgotten => return Err(Over::Halt(Halt::Forgotten { place: here.place })),
-        };
-        if at < here.place {
-            match self.local.move_back(at) {
-                // The queue has dropped the message at this very moment.
-                Err(error @ Error::NotFound { .. }) => return Err(again(error)),
-                moved => moved?,
+            Verdict::Forgotten => {
+                return Err(Over::Halt(Halt::Forgotten { place: acknowledged.until }));
             }
-        } else {
-            self.local.move_place(at)?;
+        };
+        self.counts.lost_there += lost.map_or(0, |lost| lost.last - lost.first + 1);
+        let has_all = lost.is_none() && at >= acknowledged.until;
+        self.local.set_acknowledged(match has_all {
+            true => Acknowledged { until: at, position: self.destination.position(), chain },
+            // The former position tells a later session what the far side has lost. Until it has
+            // acknowledged something, nobody knows which chain its messages are in.
+            false => Acknowledged { chain: None, ..acknowledged },
+        })?;
+        if !has_all || acknowledged.position.is_none() {
+            // A power cut must not bring back a chain that ended here, or a row without a position.
+            self.flush()?;
         }
-        self.local.read_from_place(at)?;
+        self.local.read_from(at)?;
         self.trouble = None;
-        Ok(Session::new(self.destination.limits(), at, lost, last, now))
+        self.has_worked = true;
+        let last = match held {
+            Held::Until { seq, sum: Some(sum) } => Some((seq, sum)),
+            _ => None,
+        };
+        Ok(Session::new(self.destination.limits(), at, chain.unwrap_or_default(), lost, last, now))
     }
 
     /// Sends the available messages that fit, then reads acknowledgements.
@@ -234,15 +274,19 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
             self.destination.send(&outgoing)?;
             session.note_sent(&batch, now);
             self.counts.sent += batch.items.len() as u64;
+            self.counts.sent_bytes += batch.bytes;
             if planted!(ForwardPlaceAtSent) {
-                self.local.move_place(session.unsent)?;
+                let until = session.unsent;
+                self.local.set_acknowledged(Acknowledged { until, ..self.local.acknowledged() })?;
             }
         }
-        if session.in_flight() == 0 {
+        let is_idle = session.in_flight() == 0;
+        let wait = if sends || is_idle { Duration::ZERO } else { wait };
+        // An idle session asks as well: the far side may have gone.
+        let until = self.destination.acknowledged(wait)?;
+        if is_idle {
             return Ok(if sends { Worked::Busy } else { Worked::Idle });
         }
-        let wait = if sends { Duration::ZERO } else { wait };
-        let until = self.destination.acknowledged(wait)?;
         if until > session.unsent {
             return Err(again(format!(
                 "the far side acknowledged the messages below {until}, but message {} was not sent yet",
@@ -251,8 +295,11 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
         }
         if until > session.acknowledged {
             self.acknowledge(session, until, now)?;
-        } else if now >= session.heard + self.options.patience {
-            return Err(again(format!("no answer for {:?}", self.options.patience)));
+        } else if now
+            >= session.heard + self.options.patience + LinkRate::longest(session.sent_bytes)
+        {
+            let silence = now.saturating_sub(session.heard);
+            return Err(again(format!("no answer for {} s", silence.as_secs())));
         }
         Ok(Worked::Busy)
     }
@@ -263,21 +310,28 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
         until: u64,
         now: Duration,
     ) -> Result<(), Error> {
-        let count = session.note_acknowledged(until, now);
-        if count > 0 {
-            self.backoff.reset();
+        let arrived = session.note_acknowledged(until, now);
+        if arrived.messages == 0 {
+            return Ok(());
         }
-        self.counts.acknowledged += count;
+        let until = arrived.until;
+        self.backoff.reset();
+        let most = session.limits.in_flight_bytes;
+        self.link_rate.note_acknowledged(arrived.bytes, arrived.after, most);
+        self.counts.acknowledged += arrived.messages;
+        self.counts.acknowledged_bytes += arrived.bytes;
         self.refused = self.refused.filter(|(seq, _)| *seq >= until);
         self.given_up = self.given_up.split_off(&until);
         check!(let Counts { sent, acknowledged, .. } = self.counts);
         holds!(acknowledged <= sent, "of {sent} messages that were sent {acknowledged} arrived");
-        self.local.move_place(until)
+        let (position, chain) = (self.destination.position(), Some(arrived.chain));
+        self.local.set_acknowledged(Acknowledged { until, position, chain })
     }
 
     /// Reads messages to send, as many as fit.
     fn gather(&mut self, session: &mut Session) -> Result<Parcel, Over> {
         let mut batch = Parcel::default();
+        session.limit(self.link_rate.bytes());
         // After a rejection send messages one by one, so that it is clear which one the far side
         // rejects.
         let most = if self.refused.is_some() { 1 } else { usize::MAX };
@@ -312,9 +366,7 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
                     break;
                 }
                 self.put_away(&message, why)?;
-                let cause = MissingCause::Refused;
-                session.note_missing(MissingNumbers { first: seq, last: seq, cause });
-                session.expected = seq + 1;
+                session.leave_out(&message);
                 continue;
             }
             if self.options.gaps == TellGaps::Message {
@@ -359,7 +411,8 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
     fn end_session(&mut self, trouble: Trouble, now: Duration) -> Result<Worked, Halt> {
         self.counts.troubles += 1;
         let (what, at_least) = match trouble {
-            Trouble::Lost(error) => return Err(Halt::Lost(error)),
+            Trouble::Lost(error) if !self.has_worked => return Err(Halt::Lost(error)),
+            Trouble::Lost(error) => (error.to_string(), Duration::ZERO),
             Trouble::Again(error, at_least) => (error.to_string(), at_least),
             Trouble::Refused { seq, why } => {
                 let tries = match self.refused {

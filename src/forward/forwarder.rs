@@ -5,14 +5,15 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::consumer::{Consumer, check_name};
+use crate::consumer::Consumer;
 use crate::error::{Error, Result};
 use crate::format::Origin;
 use crate::forward::destination::{Destination, Source, SourceLane};
-use crate::forward::driver::{Counts, Driver, PutAway, WhenRefused, Worked};
+use crate::forward::driver::{Driver, PutAway, WhenRefused, Worked};
 use crate::forward::halt::Halt;
 use crate::forward::local::Local;
-use crate::forward::over_queue::{QueueLocal, kept_name};
+use crate::forward::over_queue::QueueLocal;
+use crate::forward::progress::ForwardWatch;
 use crate::forward::rules::{ForwardOptions, IfForgotten, OnRefused, TellGaps};
 use crate::message::Message;
 use crate::queue::Queue;
@@ -30,7 +31,7 @@ const TICK: Duration = Duration::from_millis(50);
 /// use mmq::forward::{Destination, Forwarder, Halt, IfForgotten, OnRefused, TellGaps};
 ///
 /// fn forward(queue: &mmq::Queue, far: impl Destination) -> Result<(), Halt> {
-///     let forwarder = Forwarder::new(queue, "forward", far)?
+///     let mut forwarder = Forwarder::new(queue, "forward", far)?
 ///         .name("agent-7")
 ///         .keep(100_000, 64 << 20)
 ///         .on_refused(OnRefused::Skip)
@@ -38,7 +39,7 @@ const TICK: Duration = Duration::from_millis(50);
 ///         .gaps(TellGaps::Header);
 ///     let (stop, watch) = (forwarder.stop(), forwarder.watch());
 ///     std::thread::scope(|scope| {
-///         let forwarding = scope.spawn(|| forwarder.run());
+///         let forwarding = scope.spawn(move || forwarder.run());
 ///         // (The program's own work: queue.enqueue(...)?)
 ///         println!("{}", watch.progress());
 ///         stop.stop();
@@ -49,7 +50,6 @@ const TICK: Duration = Duration::from_millis(50);
 /// ```
 pub struct Forwarder<D> {
     consumer: Consumer,
-    began: u64,
     destination: D,
     source: Source,
     options: ForwardOptions,
@@ -65,24 +65,19 @@ impl<D> fmt::Debug for Forwarder<D> {
 
 impl<D: Destination> Forwarder<D> {
     /// Forwards the messages of `queue` to `destination`, through the queue's consumer of that
-    /// name. A new consumer starts at the oldest message; no other code may use it. A second
-    /// consumer, `NAME.kept`, retains the [kept](Self::keep) messages: to remove the forwarder's
-    /// consumers, remove both.
+    /// name. A new consumer starts at the oldest message; no other code may use it. It retains the
+    /// [kept](Self::keep) messages as well; its figures count only those that wait.
     ///
     /// # Errors
     ///
-    /// As [`Queue::consumer`], of both consumers' names.
+    /// As [`Queue::consumer`].
     pub fn new(queue: &Queue, consumer: &str, destination: D) -> Result<Forwarder<D>> {
-        check_name(queue.path(), &kept_name(consumer))?;
-        let is_new = !queue.consumers().iter().any(|name| name == consumer);
         let consumer = queue.consumer(consumer)?;
-        let began = if is_new { consumer.parts().1.seq() } else { 0 };
         let name = queue.path().file_name().map(|name| name.to_string_lossy().into_owned());
         let name = name.unwrap_or_else(|| consumer.name().to_owned());
         Ok(Forwarder {
             source: Source { queue_id: queue.id(), name, lane: SourceLane::All },
             consumer,
-            began,
             destination,
             options: ForwardOptions::default(),
             stop: Stop::default(),
@@ -100,8 +95,10 @@ impl<D: Destination> Forwarder<D> {
     ///
     /// # Errors
     ///
-    /// [`Halt`]: a person must intervene. Temporary troubles of the far side are not errors.
-    pub fn run(self) -> Result<ForwardEnd, Halt> {
+    /// [`Halt`]: a person must decide something. What a later minute may mend is no error. After
+    /// the first session this includes a login that the far side refuses and a stream that has gone.
+    /// The forwarder and its destination stay: call this again once the cause is removed.
+    pub fn run(&mut self) -> Result<ForwardEnd, Halt> {
         self.run_until(Until::Stopped)
     }
 
@@ -119,8 +116,21 @@ impl<D: Destination> Forwarder<D> {
     /// # Errors
     ///
     /// As [`run`](Self::run).
-    pub fn once(self) -> Result<ForwardEnd, Halt> {
+    pub fn once(&mut self) -> Result<ForwardEnd, Halt> {
         self.run_until(Until::Drained)
+    }
+
+    /// Returns the destination.
+    ///
+    /// ```
+    /// # use mmq::forward::{Destination, Forwarder};
+    /// fn close<D: Destination>(forwarder: Forwarder<D>) -> D {
+    ///     forwarder.into_destination()
+    /// }
+    /// ```
+    #[must_use]
+    pub fn into_destination(self) -> D {
+        self.destination
     }
 
     /// Returns the handle that stops it.
@@ -196,28 +206,25 @@ impl<D: Destination> Forwarder<D> {
 }
 
 impl<D: Destination> Forwarder<D> {
-    fn run_until(self, until: Until) -> Result<ForwardEnd, Halt> {
+    fn run_until(&mut self, until: Until) -> Result<ForwardEnd, Halt> {
         let (stop, watch) = (self.stop.clone(), self.watch.clone());
         let outcome = match self.forward(until) {
             Err(Halt::Queue(Error::Closed)) => Ok(ForwardEnd::Closed),
             outcome => outcome,
         };
-        watch.0.lock().state = ForwardState::Ended;
+        watch.note_end();
         stop.0.1.notify_all();
         outcome
     }
 
-    fn forward(mut self, until: Until) -> Result<ForwardEnd, Halt> {
-        let (engine, place) = self.consumer.parts();
-        let mut local = QueueLocal::new(engine, place, self.began);
+    fn forward(&mut self, until: Until) -> Result<ForwardEnd, Halt> {
+        let (engine, consumer) = self.consumer.parts();
+        let local = QueueLocal::new(engine, consumer)?;
+        let mut options = self.options.clone();
         if let Some(max) = engine.core.limits.max_bytes {
-            self.options.keep_bytes = self.options.keep_bytes.min(max / 4);
+            options.keep_bytes = options.keep_bytes.min(max / 4);
         }
-        if self.options.keep_bytes == 0 {
-            self.options.keep_messages = 0;
-        }
-        local.keep_anything(self.options.keep_messages)?;
-        let when_refused = match std::mem::take(&mut self.options.on_refused) {
+        let when_refused = match std::mem::take(&mut options.on_refused) {
             OnRefused::Stop => WhenRefused::Stop,
             OnRefused::Skip => WhenRefused::Skip,
             OnRefused::DeadLetters(to) => {
@@ -225,12 +232,12 @@ impl<D: Destination> Forwarder<D> {
             }
         };
         let seed = RandomState::new().hash_one(0);
-        let (destination, source) = (self.destination, self.source);
-        let mut driver = Driver::new(local, destination, source, self.options, when_refused, seed);
+        let (destination, source) = (&mut self.destination, self.source.clone());
+        let mut driver = Driver::new(local, destination, source, options, when_refused, seed);
         let began = now();
         loop {
             if self.stop.is_stopped() {
-                driver.flush()?;
+                driver.finish()?;
                 return Ok(ForwardEnd::Stopped);
             }
             let stepped = driver.step(now().saturating_duration_since(began), TICK)?;
@@ -238,7 +245,7 @@ impl<D: Destination> Forwarder<D> {
             match stepped {
                 Worked::Busy => {}
                 Worked::Idle if until == Until::Drained => {
-                    driver.flush()?;
+                    driver.finish()?;
                     return Ok(ForwardEnd::Drained);
                 }
                 Worked::Idle => driver.local.wait(TICK)?,
@@ -319,126 +326,6 @@ impl Stop {
         let mut stopped = self.0.0.lock();
         if !*stopped {
             self.0.1.wait_until(&mut stopped, now() + wait);
-        }
-    }
-}
-
-/// Reports the progress of a forwarder: [`Forwarder::watch`].
-///
-/// ```
-/// use mmq::forward::ForwardWatch;
-///
-/// fn report(watch: &ForwardWatch) {
-///     println!("{}", watch.progress()); // "sending: 70 sent, 50 acknowledged, 20 to go"
-/// }
-/// ```
-#[derive(Debug, Clone, Default)]
-pub struct ForwardWatch(Arc<Mutex<ForwardProgress>>);
-
-impl ForwardWatch {
-    /// Returns its progress.
-    #[must_use]
-    pub fn progress(&self) -> ForwardProgress {
-        self.0.lock().clone()
-    }
-
-    fn note(&self, local: &QueueLocal, counts: &Counts, trouble: Option<&str>, stepped: &Worked) {
-        let mut progress = self.0.lock();
-        progress.sent = counts.sent;
-        progress.acknowledged = counts.acknowledged;
-        progress.refused = counts.refused;
-        progress.sessions = counts.sessions;
-        progress.place = local.place();
-        progress.lag = local.next_number().saturating_sub(local.place());
-        progress.kept = local.place().saturating_sub(local.kept());
-        progress.state = match stepped {
-            Worked::Busy => ForwardState::Sending,
-            Worked::Idle => ForwardState::Idle,
-            Worked::Pause(_) => ForwardState::Pausing,
-        };
-        if progress.trouble.as_deref() != trouble {
-            progress.trouble = trouble.map(str::to_owned);
-        }
-    }
-}
-
-/// The progress of a forwarder. Counts are of this run.
-///
-/// ```
-/// use mmq::forward::ForwardProgress;
-///
-/// fn is_behind(progress: &ForwardProgress) -> bool {
-///     progress.lag > 10_000 || progress.trouble.is_some()
-/// }
-/// ```
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ForwardProgress {
-    /// Its present activity.
-    pub state: ForwardState,
-    /// Messages sent; a message sent twice counts twice.
-    pub sent: u64,
-    /// Messages that the far side acknowledged.
-    pub acknowledged: u64,
-    /// Messages that the far side rejects for good, and that the forwarder skipped.
-    pub refused: u64,
-    /// Sessions begun or tried.
-    pub sessions: u64,
-    /// The first unacknowledged sequence number.
-    pub place: u64,
-    /// How many numbers are still to be acknowledged.
-    pub lag: u64,
-    /// How many acknowledged numbers the queue keeps.
-    pub kept: u64,
-    /// Why there is no session; `None` when there is one.
-    pub trouble: Option<String>,
-}
-
-/// The activity of a forwarder.
-///
-/// ```
-/// use mmq::forward::{ForwardState, ForwardWatch};
-///
-/// fn is_down(watch: &ForwardWatch) -> bool {
-///     watch.progress().state == ForwardState::Pausing
-/// }
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum ForwardState {
-    /// It has not asked the far side yet.
-    #[default]
-    Beginning,
-    /// It sends messages, or waits for acknowledgements.
-    Sending,
-    /// The far side has all messages of the queue.
-    Idle,
-    /// It waits before it asks again.
-    Pausing,
-    /// It has ended.
-    Ended,
-}
-
-impl fmt::Display for ForwardState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            ForwardState::Beginning => "beginning",
-            ForwardState::Sending => "sending",
-            ForwardState::Idle => "idle",
-            ForwardState::Pausing => "pausing",
-            ForwardState::Ended => "ended",
-        })
-    }
-}
-
-/// One line for a person.
-impl fmt::Display for ForwardProgress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ForwardProgress { state, sent, acknowledged, lag, .. } = self;
-        write!(f, "{state}: {sent} sent, {acknowledged} acknowledged, {lag} to go")?;
-        match &self.trouble {
-            Some(trouble) => write!(f, " ({trouble})"),
-            None => Ok(()),
         }
     }
 }

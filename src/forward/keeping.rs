@@ -11,16 +11,15 @@ pub(super) struct Keeping {
 }
 
 impl Keeping {
-    /// Moves the kept position forward until the queue keeps no more acknowledged messages (those
-    /// below `acknowledged`) than the limit. (The position may be higher: behind a gap.)
+    /// Moves the kept place forward until the queue keeps no more acknowledged messages (those
+    /// below `acknowledged`) than the limit.
     pub(super) fn trim(self, local: &mut impl Local, acknowledged: u64) -> Result<()> {
         let place = local.place().min(acknowledged);
         let lowest = place.saturating_sub(self.messages);
         if local.kept() < lowest {
             local.move_kept(lowest)?;
-            holds!(local.kept() <= local.place(), "what is kept lies before the place");
         }
-        // The kept position may skip a gap, so read it each time.
+        // The kept place may skip a gap, so read it each time.
         while local.kept() < place && local.kept_bytes() > self.bytes {
             let kept = local.kept();
             local.move_kept(kept + ((place - kept) / 16).max(1))?;

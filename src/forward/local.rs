@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use crate::error::{Gap, Result};
+use crate::forward::far_side::Position;
 use crate::message::Message;
 
-/// The result of a read ahead of the position.
+/// The result of a read ahead of the place.
 #[derive(Debug)]
 pub(super) enum NextRead {
     Message(Message),
@@ -14,29 +15,45 @@ pub(super) enum NextRead {
     Nothing,
 }
 
-/// A queue with the forwarder's two positions: below the *place* everything is acknowledged, and
-/// from the *kept place* on, which is not above it, the queue keeps everything. Both are stored, in
-/// order and without a sync: a power cut moves them back, at most to the last flush.
+/// How far the far side has acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Acknowledged {
+    /// Everything below this number; the *place*.
+    pub(super) until: u64,
+    /// Where the far side ended right before that message; `None` when that is unknown.
+    pub(super) position: Option<Position>,
+    /// The sum of the [chain](chained) of messages before that one; `None` when that is unknown.
+    pub(super) chain: Option<u32>,
+}
+
+/// A queue with what the forwarder stores there: how far the far side has acknowledged, and a *kept
+/// place* from which on the queue keeps everything. Both are stored in order and without a sync: a
+/// power cut moves each back, at most to the last flush.
 pub(super) trait Local {
-    /// Returns the first unacknowledged number.
-    fn place(&self) -> u64;
+    /// Returns how far the far side has acknowledged.
+    fn acknowledged(&self) -> Acknowledged;
+
+    /// Returns the place: the first unacknowledged number.
+    fn place(&self) -> u64 {
+        self.acknowledged().until
+    }
 
     /// Returns the number that the next message of the queue gets.
     fn next_number(&self) -> u64;
 
-    /// Returns where the consumer was created, below which nothing was ever acknowledged; 0 when
-    /// that is unknown.
+    /// Returns the number where the forwarder began: below it the far side never acknowledged
+    /// anything.
     fn began(&self) -> u64;
 
     /// Returns the oldest number from which on the queue has everything, or reports it as a gap.
     fn oldest(&self) -> u64;
 
-    /// Returns the checksum of a message; `None` when it is not in the queue, or damaged.
-    fn sum(&mut self, seq: u64) -> Result<Option<u32>>;
+    /// Returns the sum of the chain that has `sum` before the message `from`, over the messages
+    /// before `to`. `None` when one of them is not in the queue, or damaged.
+    fn chain_over(&mut self, from: u64, sum: u32, to: u64) -> Result<Option<u32>>;
 
-    /// Restarts reading at the place. Reads return gaps from number `from` on again that the place
-    /// has passed since they were reported.
-    fn read_from_place(&mut self, from: u64) -> Result<()>;
+    /// Begins to read at the number `from`. Reads may return earlier messages and gaps as well.
+    fn read_from(&mut self, from: u64) -> Result<()>;
 
     /// Reads the next message or gap.
     fn read(&mut self) -> Result<NextRead>;
@@ -44,12 +61,9 @@ pub(super) trait Local {
     /// Waits up to `wait` for a message or gap to read.
     fn wait(&mut self, wait: Duration) -> Result<()>;
 
-    /// Moves the place forward over messages that were acknowledged. If the last of them is in a
-    /// gap, the place may end behind the gap.
-    fn move_place(&mut self, to: u64) -> Result<()>;
-
-    /// Moves the place back, to a number that is in the queue.
-    fn move_back(&mut self, to: u64) -> Result<()>;
+    /// Stores how far the far side has acknowledged: further than before, or less far when it has
+    /// lost messages.
+    fn set_acknowledged(&mut self, acknowledged: Acknowledged) -> Result<()>;
 
     /// Returns the kept place.
     fn kept(&self) -> u64;
@@ -57,14 +71,14 @@ pub(super) trait Local {
     /// Returns about how many bytes the queue keeps between the kept place and the place.
     fn kept_bytes(&self) -> u64;
 
-    /// Moves the kept place forward.
+    /// Moves the kept place forward, to `to` or behind a gap there.
     fn move_kept(&mut self, to: u64) -> Result<()>;
 
-    /// Makes both places durable.
+    /// Makes everything durable that was stored.
     fn flush(&mut self) -> Result<()>;
 }
 
-/// Returns the checksum of a message, which the far side stores with it.
-pub(super) fn sum_of(bytes: &[u8]) -> u32 {
-    crate::memory::checksum::xxh3_64(0, bytes) as u32
+/// Returns the sum of a message in a chain, in which `before` is that of the message before it.
+pub(super) fn chained(before: u32, bytes: &[u8]) -> u32 {
+    crate::memory::checksum::xxh3_64(u64::from(before), bytes) as u32
 }

@@ -12,14 +12,19 @@
 //!
 //! # What it promises
 //!
-//! As long as the far side keeps the last message of the queue and loses no more than the forwarder
-//! keeps here: the far side has every stored message once, in order, and a report of each missing
-//! number, with the cause. This holds whatever dies in between, and however often: this process,
-//! the far side, both, or the power of either.
+//! As long as the far side loses no more than the forwarder keeps here: the far side has stored
+//! every message once, in order, and a report of each missing number, with the cause. This holds
+//! whatever dies in between, and however often: this process, the far side, both, or the power of
+//! either. The far side may remove what it has stored (by age, by limits, by a purge): with each
+//! acknowledgement the forwarder stores the far side's [`Position`], and later counts from there.
+//! Where that cannot be counted, it sends messages again rather than to lose them: when a message
+//! that was in flight is missing here by now, or the far side counts no positions.
 //!
 //! The forwarder detects an older copy of the directory ([`Halt::OlderCopy`]) when the far side
-//! holds numbers that this queue never assigned, or another message under a number that is in this
-//! queue. No write of the original may be in progress any more when the copy begins to forward.
+//! holds numbers that this queue never assigned, or when its messages since the last
+//! acknowledgement are not those that the far side has ([`Outgoing::sum`]). It does not detect one
+//! in which one of these messages is missing.
+//! No write of the original may be in progress any more when the copy begins to forward.
 //!
 //! # How it is built
 //!
@@ -36,14 +41,17 @@
 //!
 //! | file | what it holds | what it does |
 //! |---|---|---|
-//! | `forwarder` | `Forwarder`, `Stop`, `ForwardWatch` | runs, stops and reports |
+//! | `forwarder` | `Forwarder`, `Stop` | runs and stops |
+//! | `progress` | `ForwardWatch` and what it shows | reports |
 //! | `rules`, `halt` | the user's options; why a forwarder stops | |
 //! | `destination` | the trait of a far engine and its types | |
+//! | `far_side` | a far side's answer, its positions | |
 //! | `driver` | the counts and the trouble of a forwarder | asks, sends, acknowledges, ends sessions |
 //! | `session` | what one session has sent | gathers messages into sends |
 //! | `compare` | | decides where to continue |
-//! | `local`, `over_queue` | the driver's view of a queue, and the real one | reads, moves the two places |
+//! | `local`, `over_queue` | the driver's view of a queue, and the real one | reads, stores both places |
 //! | `keeping` | how much to keep | moves the kept place |
+//! | `link_rate` | how much may be in flight | grows with a quick far side |
 //! | `backoff` | the next pause | chooses the pause between sessions |
 //!
 //! The driver takes the time as an argument and never waits longer than its caller allows, so a
@@ -53,11 +61,14 @@ mod backoff;
 mod compare;
 mod destination;
 mod driver;
+mod far_side;
 mod forwarder;
 mod halt;
 mod keeping;
+mod link_rate;
 mod local;
 mod over_queue;
+mod progress;
 mod rules;
 mod session;
 
@@ -65,9 +76,11 @@ mod session;
 mod tests;
 
 pub use destination::{
-    Destination, FarError, Held, Limits, Mark, MissingCause, MissingNumbers, Outgoing,
-    OutgoingKind, Position, Source, SourceLane, Trouble,
+    Destination, FarError, Limits, MissingCause, MissingNumbers, Outgoing, OutgoingKind, Source,
+    SourceLane, Trouble,
 };
-pub use forwarder::{ForwardEnd, ForwardProgress, ForwardState, ForwardWatch, Forwarder, Stop};
+pub use far_side::{Held, Mark, Position};
+pub use forwarder::{ForwardEnd, Forwarder, Stop};
 pub use halt::Halt;
+pub use progress::{ForwardProgress, ForwardState, ForwardWatch};
 pub use rules::{ForwardOptions, IfForgotten, OnRefused, TellGaps};

@@ -1,101 +1,89 @@
 //! Connects the driver to a real queue.
 //!
-//! The place is the stored position of the forwarder's consumer. It moves by skipping
-//! messages, as a reader does: a store for many, no sync. A cursor ahead of it reads the
-//! messages. The kept place is the position of a second consumer, `NAME.kept`, created at the place
-//! before that first moves. So a kill between the two loses no message that should be kept. The
-//! second consumer is separate: a user who removes the forwarder's consumer must remove both.
+//! The forwarder reads as a consumer of its own. The consumer's place is the kept place: the queue
+//! keeps everything from there on. How far the far side has acknowledged stands in a row of the
+//! index that belongs to the consumer: a store without a sync for each acknowledgement. A cursor
+//! ahead of both reads the messages.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::consume::consumer_state::ConsumerState;
 use crate::engine::Engine;
 use crate::engine::ahead::Ahead;
 use crate::engine::reading::pass;
-use crate::error::{Error, Gap, Result};
-use crate::forward::local::{Local, NextRead, sum_of};
-use crate::storage::FileStorage;
+use crate::error::{Error, Result};
+use crate::format::ForwardSlot;
+use crate::forward::far_side::Position;
+use crate::forward::local::{Acknowledged, Local, NextRead, chained};
+use crate::index::ForwardRow;
+use crate::storage::{FileStorage, Storage};
 use crate::threads::now;
 
-/// Returns the name of the second consumer.
-pub(super) fn kept_name(name: &str) -> String {
-    format!("{name}.kept")
-}
-
-type Marker = Arc<ConsumerState<FileStorage>>;
+type ForwardConsumer = Arc<ConsumerState<FileStorage>>;
 
 #[derive(Debug)]
 pub(super) struct QueueLocal {
-    pub(super) engine: Arc<Engine<FileStorage>>,
-    place: Marker,
-    /// `None` when the queue keeps nothing.
-    kept: Option<Marker>,
-    began: u64,
+    engine: Arc<Engine<FileStorage>>,
+    consumer: ForwardConsumer,
+    row: ForwardRow<<FileStorage as Storage>::File>,
     ahead: Option<Ahead<FileStorage>>,
     /// The message or gap that a wait has read.
     waiting: Option<NextRead>,
-    /// Gaps that the place has passed, and that reads may not have met.
-    passed: Vec<Gap>,
-    /// The number that the next read returns, unless it is missing.
-    next: u64,
+    /// Number and end position of each message that was read and is not acknowledged.
+    ends: VecDeque<(u64, u64)>,
+    /// Where the place lies, as far as it is known.
+    place_at: u64,
 }
 
 impl QueueLocal {
-    /// Wraps a queue. Below `began` nothing was ever acknowledged.
-    pub(super) fn new(engine: &Arc<Engine<FileStorage>>, place: &Marker, began: u64) -> QueueLocal {
-        QueueLocal {
+    /// Wraps a queue and its consumer, which this may have begun. A new forwarder begins at the
+    /// consumer's place.
+    pub(super) fn new(
+        engine: &Arc<Engine<FileStorage>>,
+        consumer: &ForwardConsumer,
+    ) -> Result<QueueLocal> {
+        let core = &engine.core;
+        core.check_readable()?;
+        let (row, began) = (consumer.row, consumer.seq());
+        let row =
+            core.with_index_room(|room| core.index.forward_row(row, consumer.name(), began, room))?;
+        consumer.note_forwarded(row.stored());
+        Ok(QueueLocal {
             engine: Arc::clone(engine),
-            place: Arc::clone(place),
-            kept: None,
-            began,
+            consumer: Arc::clone(consumer),
+            row,
             ahead: None,
             waiting: None,
-            passed: Vec::new(),
-            next: 0,
-        }
+            ends: VecDeque::new(),
+            place_at: 0,
+        })
     }
 
-    /// Creates the second consumer, or removes it when the queue must keep nothing. One left over
-    /// from a removed consumer of this name moves to the place.
-    pub(super) fn keep_anything(&mut self, messages: u64) -> Result<()> {
-        let name = kept_name(self.place.name());
-        let is_there = self.engine.consumer_names().contains(&name);
-        let is_new = self.place.seq() <= self.began && self.began > 0;
-        if is_there && (messages == 0 || is_new) {
-            self.engine.remove_consumer(&name)?;
-        }
-        self.kept = match messages {
-            0 => None,
-            _ if is_there && !is_new => Some(self.engine.consumer(&name)?),
-            _ => Some(self.engine.fork(&self.place, &name)?),
-        };
-        Ok(())
+    /// Returns when the far side last acknowledged a message.
+    pub(super) fn acknowledged_at(&self) -> Option<SystemTime> {
+        self.consumer.forwarded_at()
     }
-}
 
-/// Moves a place forward over messages and gaps, many messages at a time: a kill within leaves the
-/// place behind, and the far side says what it has.
-fn pass_to(
-    engine: &Engine<FileStorage>,
-    place: &Marker,
-    to: u64,
-    mut on_gap: impl FnMut(Gap),
-) -> Result<()> {
-    while place.seq() < to {
-        match pass(engine, place, to) {
-            Ok(0) => break,
-            Ok(_) => {}
-            Err(Error::Gap(gap)) => on_gap(gap),
-            Err(error) => return Err(error),
+    fn ahead_at(&self, seq: u64) -> Result<Option<Ahead<FileStorage>>> {
+        match Ahead::at(&self.engine, &self.consumer, seq) {
+            Ok(ahead) => Ok(Some(ahead)),
+            Err(Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
         }
     }
-    Ok(())
 }
 
 impl Local for QueueLocal {
-    fn place(&self) -> u64 {
-        self.place.seq()
+    fn acknowledged(&self) -> Acknowledged {
+        let (stored, kept) = (self.row.stored(), self.consumer.seq());
+        if kept > stored.until {
+            // Somebody moved the consumer on: what lies between was never sent.
+            return Acknowledged { until: kept, position: None, chain: None };
+        }
+        let position = stored.position.map(|(store, at)| Position { store, at });
+        Acknowledged { until: stored.until, position, chain: stored.chain }
     }
 
     fn next_number(&self) -> u64 {
@@ -103,35 +91,43 @@ impl Local for QueueLocal {
     }
 
     fn began(&self) -> u64 {
-        self.began
+        self.row.stored().began
     }
 
     fn oldest(&self) -> u64 {
         let core = &self.engine.core;
-        let kept = self.kept.as_ref().map_or(u64::MAX, |kept| kept.seq());
-        core.oldest(core.visible_end()).seq.max(kept.min(self.place()))
+        core.oldest(core.visible_end()).seq.max(self.consumer.seq())
     }
 
-    fn sum(&mut self, seq: u64) -> Result<Option<u32>> {
-        let consumer = self.kept.as_ref().unwrap_or(&self.place);
-        if seq < self.oldest() {
+    fn chain_over(&mut self, from: u64, mut sum: u32, to: u64) -> Result<Option<u32>> {
+        if from == to {
+            return Ok(Some(sum));
+        }
+        let end = self.next_number();
+        if from < self.oldest() || to > end {
             return Ok(None);
         }
-        let mut ahead = match Ahead::at(&self.engine, consumer, seq) {
-            Err(Error::NotFound { .. }) => return Ok(None),
-            ahead => ahead?,
-        };
-        match ahead.next() {
-            Some(Ok(message)) => Ok(Some(sum_of(&message)).filter(|_| message.seq() == seq)),
-            Some(Err(Error::Gap(_))) | None => Ok(None),
-            Some(Err(error)) => Err(error),
+        let Some(mut ahead) = self.ahead_at(from)? else { return Ok(None) };
+        for seq in from..to {
+            match ahead.next() {
+                Some(Ok(message)) if message.seq() == seq => sum = chained(sum, &message),
+                Some(Ok(_) | Err(Error::Gap(_))) | None => return Ok(None),
+                Some(Err(error)) => return Err(error),
+            }
         }
+        Ok(Some(sum))
     }
 
-    fn read_from_place(&mut self, from: u64) -> Result<()> {
-        self.ahead = Some(Ahead::new(&self.engine, &self.place)?);
+    fn read_from(&mut self, from: u64) -> Result<()> {
+        let ahead = match self.ahead_at(from)? {
+            Some(ahead) => ahead,
+            // The queue has dropped that message: the reading reports a gap from the kept place on.
+            None => Ahead::new(&self.engine, &self.consumer)?,
+        };
+        self.place_at = ahead.position();
+        self.ahead = Some(ahead);
+        self.ends.clear();
         self.waiting = None;
-        self.next = from;
         Ok(())
     }
 
@@ -139,26 +135,16 @@ impl Local for QueueLocal {
         if let Some(read) = self.waiting.take() {
             return Ok(read);
         }
-        let next = self.next;
-        self.passed.retain(|gap| gap.last >= next);
-        if let Some(index) = self.passed.iter().position(|gap| gap.first <= next) {
-            let gap = self.passed.swap_remove(index);
-            self.next = gap.last + 1;
-            return Ok(NextRead::Gap(gap));
-        }
         let Some(ahead) = &mut self.ahead else {
             return Ok(NextRead::Nothing);
         };
         match ahead.next() {
             None => Ok(NextRead::Nothing),
             Some(Ok(message)) => {
-                self.next = message.seq() + 1;
+                self.ends.push_back((message.seq(), ahead.position()));
                 Ok(NextRead::Message(message))
             }
-            Some(Err(Error::Gap(gap))) => {
-                self.next = gap.last + 1;
-                Ok(NextRead::Gap(gap))
-            }
+            Some(Err(Error::Gap(gap))) => Ok(NextRead::Gap(gap)),
             Some(Err(error)) => Err(error),
         }
     }
@@ -167,12 +153,12 @@ impl Local for QueueLocal {
         if self.waiting.is_some() {
             return Ok(());
         }
-        let (engine, place) = (Arc::clone(&self.engine), Arc::clone(&self.place));
+        let (engine, consumer) = (Arc::clone(&self.engine), Arc::clone(&self.consumer));
         let read = || match self.read()? {
             NextRead::Nothing => Ok(None),
             read => Ok(Some(read)),
         };
-        match engine.wait(&place, now().checked_add(wait), read) {
+        match engine.wait(&consumer, now().checked_add(wait), read) {
             Ok(read) => self.waiting = read,
             Err(Error::Interrupted) => {}
             Err(error) => return Err(error),
@@ -180,31 +166,47 @@ impl Local for QueueLocal {
         Ok(())
     }
 
-    fn move_place(&mut self, to: u64) -> Result<()> {
-        pass_to(&self.engine, &self.place, to, |gap| self.passed.push(gap))
-    }
-
-    fn move_back(&mut self, to: u64) -> Result<()> {
-        // Reads return again what the place has passed.
-        self.passed.clear();
-        self.engine.seek(&self.place, to)
+    fn set_acknowledged(&mut self, acknowledged: Acknowledged) -> Result<()> {
+        let Acknowledged { until, position, chain } = acknowledged;
+        while let Some((_, end)) = self.ends.front().filter(|(seq, _)| *seq < until) {
+            self.place_at = *end;
+            self.ends.pop_front();
+        }
+        let stored = *self.row.stored();
+        let core = &self.engine.core;
+        let time = if until > stored.until { core.storage.now() } else { stored.time };
+        let position = position.map(|Position { store, at }| (store, at));
+        let (row, consumer) = (&mut self.row, &self.consumer);
+        // After a close the files may belong to another process. The close waits for this lock.
+        consumer.with_locked(|locked| {
+            locked.check(core, consumer)?;
+            row.store(ForwardSlot { until, position, chain, time, ..stored });
+            consumer.cell.count_change();
+            Ok(())
+        })?;
+        self.consumer.note_forwarded(self.row.stored());
+        Ok(())
     }
 
     fn kept(&self) -> u64 {
-        self.kept.as_ref().map_or_else(|| self.place(), |kept| kept.seq())
+        self.consumer.seq()
     }
 
     fn kept_bytes(&self) -> u64 {
-        let position = |place: &Marker| place.cell.spot().position;
-        let kept = self.kept.as_ref().map_or(u64::MAX, position);
-        position(&self.place).saturating_sub(kept)
+        self.place_at.saturating_sub(self.consumer.cell.spot().position)
     }
 
     fn move_kept(&mut self, to: u64) -> Result<()> {
-        match &self.kept {
-            Some(kept) => pass_to(&self.engine, kept, to.min(self.place()), drop),
-            None => Ok(()),
+        let to = to.min(self.place());
+        while self.consumer.seq() < to {
+            match pass(&self.engine, &self.consumer, to) {
+                Ok(0) => break,
+                // Reading ahead reports the gaps.
+                Ok(_) | Err(Error::Gap(_)) => {}
+                Err(error) => return Err(error),
+            }
         }
+        Ok(())
     }
 
     fn flush(&mut self) -> Result<()> {

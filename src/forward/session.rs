@@ -5,14 +5,17 @@ use std::time::Duration;
 
 use crate::error::GapCause;
 use crate::forward::destination::{Limits, MissingCause, MissingNumbers, Outgoing, OutgoingKind};
-use crate::forward::local::sum_of;
+use crate::forward::local::chained;
 use crate::forward::rules::TellGaps;
 use crate::message::Message;
 
 /// What this session has read and sent, and what the far side has acknowledged.
 #[derive(Debug)]
 pub(super) struct Session {
+    /// What the far side takes.
     pub(super) limits: Limits,
+    /// What may be in flight on this link, in bytes; not more than the far side takes.
+    most_bytes: u64,
     /// The number of the next message to read, unless numbers are missing.
     pub(super) expected: u64,
     /// The first unsent number.
@@ -21,9 +24,11 @@ pub(super) struct Session {
     pub(super) acknowledged: u64,
     /// When it last acknowledged a message, or had none to acknowledge.
     pub(super) heard: Duration,
-    /// Number and length of each message that is sent and unacknowledged.
-    sent: VecDeque<(u64, u64)>,
-    sent_bytes: u64,
+    /// Each message that is sent and unacknowledged.
+    sent: VecDeque<InFlight>,
+    pub(super) sent_bytes: u64,
+    /// The sum of the chain over what was read.
+    chain: u32,
     /// A message that the session has read but that does not fit yet.
     pub(super) waiting: Option<Message>,
     /// Missing numbers behind the last real message.
@@ -32,6 +37,28 @@ pub(super) struct Session {
     reported: usize,
     /// Number and checksum of the last real message that was sent.
     last: Option<(u64, u32)>,
+}
+
+/// A message that is sent and unacknowledged.
+#[derive(Debug)]
+struct InFlight {
+    seq: u64,
+    len: u64,
+    sum: u32,
+    since: Duration,
+}
+
+/// What an acknowledgement covers.
+#[derive(Debug, Default)]
+pub(super) struct Arrived {
+    pub(super) messages: u64,
+    pub(super) bytes: u64,
+    /// Everything below this number, which follows the last of them.
+    pub(super) until: u64,
+    /// The sum of the chain before that number.
+    pub(super) chain: u32,
+    /// How long ago the first of them was sent.
+    pub(super) after: Duration,
 }
 
 /// One message to send.
@@ -61,18 +88,20 @@ impl Item {
 #[derive(Debug, Default)]
 pub(super) struct Parcel {
     pub(super) items: Vec<Item>,
-    bytes: u64,
+    pub(super) bytes: u64,
 }
 
 impl Session {
     pub(super) fn new(
         limits: Limits,
         at: u64,
+        chain: u32,
         lost: Option<MissingNumbers>,
         last: Option<(u64, u32)>,
         now: Duration,
     ) -> Session {
         Session {
+            most_bytes: limits.in_flight_bytes,
             limits,
             expected: at,
             unsent: at,
@@ -80,6 +109,7 @@ impl Session {
             heard: now,
             sent: VecDeque::new(),
             sent_bytes: 0,
+            chain,
             waiting: None,
             missing: lost.into_iter().collect(),
             reported: 0,
@@ -93,14 +123,14 @@ impl Session {
         let (acknowledged, unsent, expected) = (self.acknowledged, self.unsent, self.expected);
         holds!(acknowledged <= unsent, "what is acknowledged, {acknowledged}, was sent: {unsent}");
         holds!(unsent <= expected, "what is sent, to {unsent}, was read, to {expected}");
-        let sent = || self.sent.iter().map(|(seq, _)| *seq);
+        let sent = || self.sent.iter().map(|it| it.seq);
         holds!(sent().is_sorted_by(|a, b| a < b), "messages are sent in order: {:?}", self.sent);
         holds!(
             sent().all(|seq| acknowledged <= seq && seq < unsent),
             "what is under way, {:?}, lies from {acknowledged} to {unsent}",
             self.sent
         );
-        let bytes: u64 = self.sent.iter().map(|(_, len)| len).sum();
+        let bytes: u64 = self.sent.iter().map(|it| it.len).sum();
         holds!(bytes == self.sent_bytes, "{bytes} bytes are under way, as {}", self.sent_bytes);
         let (count, most) = (self.sent.len(), self.limits.in_flight_messages.max(1));
         holds!(count <= most, "{count} messages are under way, and {most} may be");
@@ -108,6 +138,11 @@ impl Session {
         holds!(bytes <= most || count <= 1, "{bytes} bytes are under way, and {most} may be");
         let (reported, missing) = (self.reported, self.missing.len());
         holds!(reported <= missing, "of {missing} gaps {reported} were told");
+    }
+
+    /// Limits what may be in flight to what the link takes.
+    pub(super) fn limit(&mut self, bytes: u64) {
+        self.most_bytes = self.limits.in_flight_bytes.min(bytes);
     }
 
     pub(super) fn in_flight(&self) -> usize {
@@ -122,10 +157,11 @@ impl Session {
 
     /// Returns whether this message fits the batch. One that is longer than all limits goes alone.
     pub(super) fn fits(&self, batch: &Parcel, len: u64) -> bool {
-        let send = batch.bytes + len <= self.limits.send_bytes || batch.items.is_empty();
+        let most = self.limits.send_bytes.min(self.most_bytes);
+        let send = batch.bytes + len <= most || batch.items.is_empty();
         let in_flight = self.sent_bytes + batch.bytes;
         let is_alone = in_flight == 0 && batch.items.is_empty() && self.sent.is_empty();
-        send && (in_flight + len <= self.limits.in_flight_bytes || is_alone)
+        send && (in_flight + len <= self.most_bytes || is_alone)
     }
 
     /// Notes missing numbers. Those below the expected number are already sent or reported.
@@ -152,13 +188,23 @@ impl Session {
         }
     }
 
+    /// Notes that `message` was read, and that nobody sends it. It stays in the chain: a later
+    /// session cannot tell that it was rejected.
+    pub(super) fn leave_out(&mut self, message: &Message) {
+        self.chain = chained(self.chain, message);
+        let (seq, cause) = (message.seq(), MissingCause::Refused);
+        self.note_missing(MissingNumbers { first: seq, last: seq, cause });
+        self.expected = seq + 1;
+    }
+
     /// Adds a message of the queue.
     pub(super) fn add(&mut self, batch: &mut Parcel, message: Message, gaps: TellGaps) {
         let (seq, len) = (message.seq(), message.len() as u64);
         let missing = std::mem::take(&mut self.missing);
         self.reported = 0;
         let missing = if gaps == TellGaps::None { Vec::new() } else { missing };
-        let sum = sum_of(&message);
+        let sum = chained(self.chain, &message);
+        self.chain = sum;
         batch.items.push(Item { seq, sum, message: Some(message), missing });
         batch.bytes += len;
         self.last = Some((seq, sum));
@@ -185,7 +231,8 @@ impl Session {
         }
         for item in &batch.items {
             if let Some(message) = &item.message {
-                self.sent.push_back((item.seq, message.len() as u64));
+                let (seq, len, sum) = (item.seq, message.len() as u64, item.sum);
+                self.sent.push_back(InFlight { seq, len, sum, since: now });
                 self.unsent = item.seq + 1;
             }
         }
@@ -193,18 +240,24 @@ impl Session {
         check!(self.check());
     }
 
-    /// Notes that the far side has acknowledged everything below `until`. Returns how many messages
-    /// of this session that covers.
-    pub(super) fn note_acknowledged(&mut self, until: u64, now: Duration) -> u64 {
+    /// Notes that the far side has acknowledged everything below `until`. Returns which messages of
+    /// this session that covers.
+    pub(super) fn note_acknowledged(&mut self, until: u64, now: Duration) -> Arrived {
         self.acknowledged = until;
         self.heard = now;
-        let mut count = 0;
-        while let Some((_, len)) = self.sent.front().filter(|(seq, _)| *seq < until) {
-            self.sent_bytes -= len;
+        let mut arrived = Arrived::default();
+        while let Some(first) = self.sent.front().filter(|it| it.seq < until) {
+            if arrived.messages == 0 {
+                arrived.after = now.saturating_sub(first.since);
+            }
+            self.sent_bytes -= first.len;
+            arrived.until = first.seq + 1;
+            arrived.chain = first.sum;
+            arrived.messages += 1;
+            arrived.bytes += first.len;
             self.sent.pop_front();
-            count += 1;
         }
         check!(self.check());
-        count
+        arrived
     }
 }

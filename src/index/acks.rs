@@ -124,7 +124,8 @@ impl<S: Storage> Index<S> {
     }
 
     /// Clears the consumer's rows of acknowledgements and of attempts, durably: no number that it
-    /// gets from now on may count as acknowledged or delivered before.
+    /// gets from now on may count as acknowledged or delivered before. A removed consumer's row of
+    /// a forwarder goes, too.
     pub(crate) fn clear_acks(&self, row: u32, then: AcksRowIs) -> Result<()> {
         let mut extents = self.extents.lock();
         let own = extents
@@ -132,7 +133,8 @@ impl<S: Storage> Index<S> {
             .iter()
             .position(|owner| owner.is_some_and(|owner| owner.consumer == row));
         let attempts = extents.attempts_row_of(row);
-        if own.is_none() && attempts.is_none() {
+        let forward = then == AcksRowIs::Free && self.clear_forward(&mut extents, row);
+        if own.is_none() && attempts.is_none() && !forward {
             return Ok(());
         }
         if then == AcksRowIs::Kept {

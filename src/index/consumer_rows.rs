@@ -193,6 +193,7 @@ impl<S: Storage> Index<S> {
             }
         }
         was_used |= self.clear_former_attempts(&extents.attempts_rows, row, seed);
+        was_used |= self.clear_former_forward(extents, row, seed);
         if was_used { self.sync() } else { Ok(()) }
     }
 

@@ -61,7 +61,8 @@ impl IndexImage {
             let at = row as usize * ACKS_ROW_LEN + (owner.number & 1) as usize * ACKS_SLOT_LEN;
             put(extent.offset as usize + at, &slot);
         }
-        self.encode_attempts(queue_id, put);
+        self.encode_attempts(queue_id, &mut put);
+        self.encode_forwards(queue_id, put);
         bytes
     }
 

@@ -7,9 +7,9 @@ use std::ops::Range;
 
 use crate::format::{
     self, ACKS_ROW_LEN, ACKS_ROWS, ACKS_SLOT_LEN, Acks, Attempts, CONSUMER_ROWS, Checkpoint,
-    ConsumerAt, EXTENT_ROW_LEN, EXTENT_ROWS, Extent, ExtentKind, LIVE_LEN, NAME_ROW_LEN,
-    NumberRange, PLACE_PAIR_LEN, Place, SEGMENT_ROW_LEN, SEGMENT_ROWS, SegmentHeader, Spot,
-    Version, index_at, live_at, place_at,
+    ConsumerAt, EXTENT_ROW_LEN, EXTENT_ROWS, Extent, ExtentKind, ForwardSlot, LIVE_LEN,
+    NAME_ROW_LEN, NumberRange, PLACE_PAIR_LEN, Place, SEGMENT_ROW_LEN, SEGMENT_ROWS, SegmentHeader,
+    Spot, Version, index_at, live_at, place_at,
 };
 use crate::index::checkpoint_slot::CheckpointSlot;
 use crate::index::run::Run;
@@ -61,6 +61,8 @@ pub(crate) struct ConsumerRow {
     pub(crate) place: Place,
     /// Done ranges, first to last number. Some may lie before the place.
     pub(crate) acks: Vec<NumberRange>,
+    /// What a forwarder that reads as this consumer knows.
+    pub(crate) forward: Option<ForwardSlot>,
 }
 
 /// Name of a consumer whose own name cannot be read.
@@ -71,7 +73,14 @@ const NO_ROW: u32 = u32::MAX;
 impl ConsumerRow {
     /// A consumer whose row is unreadable.
     fn unreadable(row: u32) -> ConsumerRow {
-        ConsumerRow { row, name: UNREADABLE.to_owned(), place: Place::default(), acks: Vec::new() }
+        let (name, place) = (UNREADABLE.to_owned(), Place::default());
+        ConsumerRow { row, name, place, acks: Vec::new(), forward: None }
+    }
+
+    /// The first number that waits: a forwarder keeps messages behind its place that the far side
+    /// has acknowledged.
+    pub(crate) fn waits_from(&self) -> u64 {
+        self.forward.map_or(0, |forward| forward.until).max(self.place.seq)
     }
 
     /// The numbers from the place on that are not done, without an end.
@@ -112,6 +121,8 @@ pub(crate) struct IndexImage {
     pub(crate) acks_rows: Vec<Option<AcksOwner>>,
     /// The content of each row of attempts, if it belongs to an existing consumer.
     pub(crate) attempts_rows: Vec<Option<Attempts>>,
+    /// The content of each row of a forwarder, if its consumer exists.
+    pub(crate) forward_rows: Vec<Option<ForwardSlot>>,
 }
 
 /// The owner of a row of acknowledgements.
@@ -189,8 +200,8 @@ impl IndexImage {
                         }
                         slot += 1;
                     }
-                    // `read_acks` below reads acknowledgements, once all consumers are known.
-                    ExtentKind::Acks | ExtentKind::Later(_) => {}
+                    // Read below, once all consumers are known.
+                    ExtentKind::Acks | ExtentKind::Forwards | ExtentKind::Later(_) => {}
                 }
             }
         }
@@ -204,6 +215,7 @@ impl IndexImage {
         image.leave_out_doubles();
         image.read_acks(bytes, queue_id);
         image.read_attempts(bytes, queue_id);
+        image.read_forwards(bytes, queue_id);
         image
     }
 
@@ -393,7 +405,8 @@ fn read_consumer(
         let places =
             at.places().into_iter().filter_map(|place| Place::decode(extent.get(place..)?, seed));
         let place = places.max_by_key(|place| place.number).filter(|place| !place.is_removed())?;
-        Some(ConsumerRow { row, name: name.to_owned(), place, acks: Vec::new() })
+        let name = name.to_owned();
+        Some(ConsumerRow { row, name, place, acks: Vec::new(), forward: None })
     })
 }
 

@@ -23,6 +23,8 @@ pub(super) struct Extents<F> {
     pub(super) acks_rows: Vec<Option<AcksOwner>>,
     /// The rows of attempts as the opening read them, each with its owner.
     pub(super) attempts_rows: Vec<Option<Attempts>>,
+    /// The consumer's row of the owner of each forwarder's row.
+    pub(super) forward_rows: Vec<Option<u32>>,
 }
 
 impl<F> Extents<F> {
@@ -55,6 +57,9 @@ impl<F> Extents<F> {
             self.attempts_rows.iter().flatten().map(|stored| stored.owner).collect();
         owners.sort_unstable();
         holds!(owners.is_sorted_by(|a, b| a < b), "a consumer has one row of counts: {owners:?}");
+        let mut owners: Vec<u32> = self.forward_rows.iter().flatten().copied().collect();
+        owners.sort_unstable();
+        holds!(owners.is_sorted_by(|a, b| a < b), "a consumer has one forwarder's row: {owners:?}");
     }
 
     pub(super) fn of(
@@ -69,6 +74,7 @@ impl<F> Extents<F> {
             removed: BTreeMap::new(),
             acks_rows: image.acks_rows.clone(),
             attempts_rows: image.attempts_rows.clone(),
+            forward_rows: image.forward_rows.iter().map(|row| row.map(|it| it.owner)).collect(),
         }
     }
 }

@@ -22,6 +22,7 @@
 //! | `consumer_rows` | `PlaceRow`: a consumer's place | stores places, adds and removes consumers |
 //! | `acks` | `AcksRow`: a consumer's acknowledged ranges | stores and clears them |
 //! | `attempts_rows` | `AttemptsRow`: a consumer's attempts | stores and clears them |
+//! | `forward_rows` | `ForwardRow`: what a forwarder knows of the far side | stores and clears it |
 //! | `syncs` | `Syncs`: numbers of syncs | shows whether a store is on the disk |
 
 mod acks;
@@ -30,6 +31,7 @@ mod checkpoint_slot;
 mod checkpoints;
 mod consumer_rows;
 mod encode;
+mod forward_rows;
 pub(crate) mod image;
 mod index_extents;
 mod index_file;
@@ -49,6 +51,7 @@ use std::sync::atomic::Ordering;
 pub(crate) use acks::{AcksRow, AcksRowIs};
 pub(crate) use attempts_rows::AttemptsRow;
 pub(crate) use consumer_rows::{DEFAULT_ROW, PlaceRow};
+pub(crate) use forward_rows::ForwardRow;
 use index_extents::{Extents, clear_consumer};
 use index_file::LARGEST_REST;
 pub(crate) use index_file::{IndexFile, write_index};

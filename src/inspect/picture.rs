@@ -120,15 +120,26 @@ impl Picture {
     /// The number of messages that wait for this consumer, and of those after its place that it has
     /// done.
     pub(crate) fn waiting_for(&self, consumer: &ConsumerRow) -> (u64, u64) {
-        let from = consumer.place.seq.max(self.oldest_seq());
+        let from = consumer.waits_from().max(self.oldest_seq());
         let done = self.done_between(&consumer.acks, from, self.tail.seq);
         (self.messages_from(from).saturating_sub(done), done)
+    }
+
+    /// Where the oldest message lies that waits for this consumer, or the segment of it begins.
+    pub(crate) fn position_of_waiting(&self, consumer: &ConsumerRow) -> u64 {
+        let (place, waits_from) = (consumer.place, consumer.waits_from());
+        if waits_from == place.seq {
+            return place.position;
+        }
+        let behind = self.live.partition_point(|row| row.header.first_seq <= waits_from);
+        let row = behind.checked_sub(1).and_then(|at| self.live.get(at));
+        row.map_or(place.position, |row| row.header.base.max(place.position))
     }
 
     /// The number of messages that wait for some consumer; all messages when there is none.
     pub(crate) fn waiting_for_some(&self) -> u64 {
         let consumers = self.consumers.iter();
-        let done = done_by_all(consumers.map(|it| (it.place.seq, it.acks.iter().copied())));
+        let done = done_by_all(consumers.map(|it| (it.waits_from(), it.acks.iter().copied())));
         let from = self.oldest_seq();
         self.messages_from(from).saturating_sub(self.done_between(&done, from, self.tail.seq))
     }
@@ -147,7 +158,7 @@ impl Picture {
     /// attempts of it, and when there are no such messages.
     pub(crate) fn handed_out(&self, consumer: &ConsumerRow) -> Option<(u64, u64, u32)> {
         let stored = self.attempts.iter().find(|stored| stored.owner == consumer.row)?;
-        let from = consumer.place.seq.max(self.oldest_seq());
+        let from = consumer.waits_from().max(self.oldest_seq());
         let below = stored.below.min(self.tail.seq);
         let counted = |seq: u64| {
             let count = stored.counts.iter().find(|(counted, _)| *counted == seq);

@@ -12,8 +12,9 @@ use super::picture::{Condition, Kept, Picture};
 use crate::error::{Error, GapCause, Result};
 use crate::format::{
     self, ACKS_ROW_LEN, ACKS_SLOT_LEN, Acks, CHECKPOINT_LEN, Checkpoint, ConsumerAt, ExtentKind,
-    FIGURES_LEN, Figures, INDEX_NAME, NAME_ROW_LEN, PLACE_SLOT_LEN, Place, RUN_LEN,
-    SEGMENT_HEADER_LEN, SEGMENT_ROW_LEN, SegmentHeader, index_at, live_at, place_at,
+    FIGURES_LEN, FORWARD_SLOT_LEN, Figures, ForwardSlot, INDEX_NAME, NAME_ROW_LEN, PLACE_SLOT_LEN,
+    Place, RUN_LEN, SEGMENT_HEADER_LEN, SEGMENT_ROW_LEN, SegmentHeader, index_at, live_at,
+    place_at,
 };
 use crate::index::IndexFile;
 use crate::index::image::{ConsumerRow, IndexImage, u32_at, u64_at};
@@ -326,6 +327,18 @@ fn row_findings(
                         let holds = || acks_hold(bytes, slot, slots, image, id);
                         if !is_blank(slot, ACKS_SLOT_LEN) && !holds() {
                             find(Some(slot), "these acknowledgements are damaged".to_owned());
+                        }
+                    }
+                }
+                ExtentKind::Forwards => {
+                    for slot in [at, at + FORWARD_SLOT_LEN] {
+                        let holds = image.consumers.iter().any(|consumer| {
+                            let seed = Place::seed(id, consumer.name.as_bytes());
+                            let bytes = part(slot, FORWARD_SLOT_LEN);
+                            ForwardSlot::decode(bytes, consumer.row, seed).is_some()
+                        });
+                        if !is_blank(slot, FORWARD_SLOT_LEN) && !holds {
+                            find(Some(slot), "this row of a forwarder is damaged".to_owned());
                         }
                     }
                 }

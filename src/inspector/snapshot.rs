@@ -186,6 +186,10 @@ pub struct ConsumerSnapshot {
     /// has the queue does not store it: it does for four consumers with a
     /// [redelivery](crate::Redelivery).
     pub handed_out: Option<HandedOut>,
+    /// Numbers below [`next_seq`](Self::next_seq) that a forwarder reading as this consumer keeps.
+    pub kept: u64,
+    /// When the far side of such a forwarder last acknowledged a message.
+    pub acknowledged_at: Option<SystemTime>,
     /// Where it reads on.
     pub(super) position: u64,
 }
@@ -296,19 +300,27 @@ impl ConsumerSnapshot {
     fn to_come(picture: &Picture, now: SystemTime) -> ConsumerSnapshot {
         let Spot { position, seq } = picture.oldest();
         let place = Place { number: 0, position, seq };
-        let row = ConsumerRow { row: DEFAULT_ROW, name: String::new(), place, acks: Vec::new() };
+        let row = ConsumerRow {
+            row: DEFAULT_ROW,
+            name: String::new(),
+            place,
+            acks: Vec::new(),
+            forward: None,
+        };
         ConsumerSnapshot::of(picture, &row, now)
     }
 
     fn of(picture: &Picture, consumer: &ConsumerRow, now: SystemTime) -> ConsumerSnapshot {
         let (messages, acknowledged_ahead) = picture.waiting_for(consumer);
         let place = consumer.place;
-        let (bytes, begun) = picture.weigh(place.position);
+        let waits_from = consumer.waits_from();
+        let (bytes, begun) = picture.weigh(picture.position_of_waiting(consumer));
+        let acknowledged = consumer.forward.map_or(0, |forward| forward.time);
         let oldest_time = begun.filter(|_| messages > 0).and_then(time);
         let ahead = consumer.acks.iter().filter(|acks| acks.last >= place.seq);
         ConsumerSnapshot {
             name: consumer.name.clone(),
-            next_seq: place.seq,
+            next_seq: waits_from,
             messages,
             bytes: if messages == 0 { 0 } else { bytes },
             acknowledged_ahead,
@@ -318,6 +330,8 @@ impl ConsumerSnapshot {
             handed_out: picture.handed_out(consumer).map(|(messages, first_seq, first_in_vain)| {
                 HandedOut { messages, first_seq, first_in_vain }
             }),
+            kept: waits_from - place.seq,
+            acknowledged_at: Some(acknowledged).filter(|at| *at > 0).and_then(time),
             position: place.position,
         }
     }

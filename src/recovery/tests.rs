@@ -328,6 +328,7 @@ fn consumer(row: u32, name: &str, position: u64, seq: u64) -> ConsumerRow {
         name: name.to_owned(),
         place: Place { number: 1, position, seq },
         acks: Vec::new(),
+        forward: None,
     }
 }
 

@@ -235,10 +235,16 @@ mutants! {
     /// A sync of the index that fails does not poison the queue (audit B3).
     IndexSyncNotHeeded => "R6: the first sync that fails poisons the queue";
         audit: "B3", WORLD, 692,
+    /// A forwarder compares no sums with the far side.
+    ForwardCopyNotSeen => "forward: an older copy is found by the chain of sums",
     /// A forwarder goes on at its place, though the far side holds less.
     ForwardLossNotSeen => "forward: what the far side lost is sent again",
     /// A forwarder sends everything that is kept again when the far side lost something.
     ForwardSentFromOldest => "forward: nothing is there twice",
+    /// A forwarder takes a store that was set back for one that removed its messages.
+    ForwardSetBackIsRemoved => "forward: what a set-back far side lost is sent again",
+    /// A forwarder does not count what was stored and removed before it was acknowledged.
+    ForwardStoredNotCounted => "forward: what was stored before it was removed is not sent again",
     /// The place moves when messages are sent.
     ForwardPlaceAtSent => "forward: what is not acknowledged there is not acknowledged here",
 }

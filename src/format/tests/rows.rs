@@ -65,6 +65,32 @@ fn a_row_of_attempts_reads_as_written_and_only_as_written() {
 }
 
 #[test]
+fn a_row_of_a_forwarder_reads_as_written_and_only_as_written() {
+    let seed = Place::seed(b"0123456789abcdef", b"name");
+    let known = ForwardSlot {
+        number: 7,
+        owner: 3,
+        until: 1 << 41,
+        began: 5,
+        position: Some((u64::MAX, 9)),
+        chain: Some(0),
+        time: 1_764_200_000_000,
+    };
+    let unknown = ForwardSlot { position: None, chain: None, ..known };
+    for slot in [known, unknown, ForwardSlot { owner: 3, ..ForwardSlot::default() }] {
+        let bytes = slot.encode(seed);
+        assert_eq!(ForwardSlot::decode(&bytes, 3, seed), Some(slot));
+        assert_eq!(ForwardSlot::decode(&bytes, 4, seed), None);
+        assert_eq!(ForwardSlot::decode(&bytes, 3, Place::seed(b"0123456789abcdef", b"nama")), None);
+        for at in 0..bytes.len() {
+            let mut damaged = bytes;
+            damaged[at] ^= 1;
+            assert_eq!(ForwardSlot::decode(&damaged, 3, seed), None, "byte {at}");
+        }
+    }
+}
+
+#[test]
 fn a_death_counts_for_each_message_in_flight_and_another_end_for_none() {
     let row = Attempts {
         number: 7,

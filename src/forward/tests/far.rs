@@ -1,5 +1,6 @@
 //! A far side in memory: it dies and loses unsynced messages, lets writes of an earlier session
-//! arrive late, rejects messages, answers late or not at all, and is purged.
+//! arrive late, rejects messages, answers late or not at all, removes messages by their age, by a
+//! purge or a deletion, and is removed and made anew.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -10,23 +11,25 @@ use parking_lot::Mutex;
 
 use super::near::{LONGEST, POISON};
 use crate::forward::destination::{
-    Destination, Held, Limits, Mark, MissingNumbers, Outgoing, OutgoingKind, Source, Trouble,
+    Destination, Limits, MissingNumbers, Outgoing, OutgoingKind, Source, Trouble,
 };
+use crate::forward::far_side::{Held, Mark, Position};
 use crate::tests::sim::Rng;
 
 /// How it makes each write conditional on the message before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Chain {
-    /// Each message separately, by the position and the number of the one before: many in flight.
+    /// Each message separately, by the position, the number and the sum of the one before: many in
+    /// flight.
     Each,
     /// A whole call or nothing, by the position: one in flight.
     Batch,
-    /// A whole call or nothing, by the number of the one before: many in flight.
+    /// A whole call or nothing, by the number and the sum of the one before: many in flight.
     Number,
 }
 
-/// The identity of the last message: its number, and how many gaps were reported behind it.
-type Name = Option<(u64, u32)>;
+/// The identity of the last message: its number, how many gaps were reported behind it, its sum.
+type Name = Option<(u64, u32, u32)>;
 
 #[derive(Debug, Clone)]
 pub(super) struct Stored {
@@ -37,12 +40,14 @@ pub(super) struct Stored {
     pub(super) kind: OutgoingKind,
     /// How many gaps were reported behind the real message.
     gaps: u32,
+    /// Its position.
+    at: u64,
 }
 
 impl Stored {
     fn of(sent: &Outgoing<'_>, before: Name) -> Stored {
         let gaps = match (sent.kind, before) {
-            (OutgoingKind::Gap, Some((_, gaps))) => gaps + 1,
+            (OutgoingKind::Gap, Some((_, gaps, _))) => gaps + 1,
             _ => 0,
         };
         Stored {
@@ -52,11 +57,12 @@ impl Stored {
             missing: sent.missing_before.to_vec(),
             kind: sent.kind,
             gaps,
+            at: 0,
         }
     }
 
     fn name(&self) -> Name {
-        Some((self.seq, self.gaps))
+        Some((self.seq, self.gaps, self.sum))
     }
 }
 
@@ -75,6 +81,8 @@ struct Pipe {
     last: Name,
     at: u64,
     stored: u64,
+    /// The far side's end when the session began.
+    began_at: u64,
     reported: u64,
     refused: Option<Trouble>,
     /// The connection delivers nothing and reports no error.
@@ -87,11 +95,16 @@ pub(super) struct Far {
     pub(super) chain: Chain,
     pub(super) limits: Limits,
     pub(super) log: Vec<Stored>,
-    /// The messages that readers took, in a far side that removes consumed messages.
-    pub(super) consumed: Vec<Stored>,
-    /// The position of the first one in the log.
-    base: u64,
-    synced: usize,
+    /// The messages that it stored and removed.
+    pub(super) removed: Vec<Stored>,
+    /// How often it was made anew.
+    store: u64,
+    /// The position of the last message that it stored.
+    end: u64,
+    /// The last position that a death keeps.
+    synced: u64,
+    /// Where the last acknowledged message lies.
+    position: Option<Position>,
     pipe: Option<Pipe>,
     late: Vec<Pipe>,
     /// The far side acknowledged every number below, or answered that it holds it.
@@ -104,8 +117,6 @@ pub(super) struct Far {
     pub(super) down: u64,
     /// Whether the far side causes no more failures.
     pub(super) well: bool,
-    /// Whether it answers that it removes consumed messages.
-    pub(super) forgets: bool,
     /// Its last answer, until the test takes it.
     pub(super) answered: Option<Held>,
 }
@@ -125,9 +136,11 @@ impl Far {
             chain,
             limits,
             log: Vec::new(),
-            consumed: Vec::new(),
-            base: 0,
+            removed: Vec::new(),
+            store: 0,
+            end: 0,
             synced: 0,
+            position: None,
             pipe: None,
             late: Vec::new(),
             high: 0,
@@ -135,13 +148,15 @@ impl Far {
             moods: BTreeMap::new(),
             down: 0,
             well: false,
-            forgets: false,
             answered: None,
         }
     }
 
-    fn end(&self) -> u64 {
-        self.base + self.log.len() as u64
+    /// Every message that it stored and did not lose, in order.
+    pub(super) fn all(&self) -> Vec<&Stored> {
+        let mut all: Vec<&Stored> = self.removed.iter().chain(&self.log).collect();
+        all.sort_by_key(|stored| stored.at);
+        all
     }
 
     /// The server handles one write of a connection, even if the client has left.
@@ -149,8 +164,8 @@ impl Far {
         let Some(write) = pipe.writes.pop_front() else {
             return false;
         };
-        let last = self.log.last().and_then(Stored::name);
-        let by_position = write.at == self.end();
+        let last = self.all().last().and_then(|last| last.name());
+        let by_position = write.at == self.end;
         let by_name = write.behind == last;
         let fits = match self.chain {
             Chain::Each => by_position && by_name,
@@ -171,7 +186,11 @@ impl Far {
             let last = write.messages.iter().rfind(|it| it.kind == OutgoingKind::Message);
             pipe.stored = last.map_or(pipe.stored, |message| message.seq + 1);
         }
-        self.log.extend(write.messages);
+        for mut message in write.messages {
+            self.end += 1;
+            message.at = self.end;
+            self.log.push(message);
+        }
         true
     }
 
@@ -227,45 +246,56 @@ impl Far {
     /// lose at most `most` of the acknowledged numbers.
     pub(super) fn die(&mut self, most: u64) {
         self.silence();
-        let mut left =
-            self.synced + self.rng.below((self.log.len() - self.synced) as u64 + 1) as usize;
+        let mut left = self.synced + self.rng.below(self.end - self.synced + 1);
         let least = self.high.saturating_sub(most);
-        let held = self.log.iter().position(|message| message.seq + 1 >= least);
+        let all = self.all();
         if most < u64::MAX && self.high > 0 {
             // All or nothing: with nothing left it would have forgotten the queue.
-            left = left.max(held.map_or(self.log.len(), |index| index + 1));
+            let held = all.iter().find(|message| message.seq + 1 >= least);
+            left = left.max(held.map_or(self.end, |message| message.at));
         }
-        self.log.truncate(left);
-        let until = self.log.last().or(self.consumed.last()).map_or(0, |message| message.seq + 1);
+        let last = all.iter().rfind(|message| message.at <= left);
+        let until = last.map_or(0, |message| message.seq + 1);
         if until < self.high {
             self.lost.push(until..self.high);
         }
-        self.synced = self.log.len();
+        self.log.retain(|message| message.at <= left);
+        self.removed.retain(|message| message.at <= left);
+        (self.end, self.synced) = (left, left);
+    }
+
+    /// Sets the store back to its first `len` messages.
+    pub(super) fn set_back(&mut self, len: usize) {
+        self.log.truncate(len);
+        self.end = self.log.last().map_or(0, |last| last.at);
     }
 
     pub(super) fn sync(&mut self) {
-        self.synced = self.log.len();
+        self.synced = self.end;
     }
 
-    /// Empties the stream. Returns the number below which the far side once had everything.
-    pub(super) fn purge(&mut self) -> u64 {
-        let until = self.log.last().map_or(0, |message| message.seq + 1).max(self.high);
-        self.base = self.end();
+    /// Removes the stream and makes it anew. Returns the number below which the far side once had
+    /// everything.
+    pub(super) fn recreate(&mut self) -> u64 {
+        let until = self.all().last().map_or(0, |message| message.seq + 1).max(self.high);
+        self.store += 1;
+        (self.end, self.synced) = (0, 0);
         self.log.clear();
-        self.consumed.clear();
+        self.removed.clear();
         self.lost.clear();
-        self.synced = 0;
         until
     }
 
-    /// Lets readers take messages, except the last safe one.
-    pub(super) fn consume(&mut self) {
-        let mut safe = self.log[..self.synced].iter();
-        let left = safe.rposition(|it| it.kind == OutgoingKind::Message).unwrap_or(0);
-        let count = self.rng.below(left as u64 + 1) as usize;
-        self.consumed.extend(self.log.drain(..count));
-        self.base += count as u64;
-        self.synced -= count;
+    /// Removes messages by their age, all of them by a purge, or the last one.
+    pub(super) fn remove(&mut self) {
+        match self.rng.below(3) {
+            0 => self.removed.extend(self.log.pop()),
+            1 => self.removed.append(&mut self.log),
+            _ => {
+                let count = self.rng.below(self.log.len() as u64 + 1) as usize;
+                self.removed.extend(self.log.drain(..count));
+            }
+        }
     }
 
     pub(super) fn get_stuck(&mut self) {
@@ -348,27 +378,39 @@ impl Far {
         pipe.reported += if self.well { news } else { self.rng.below(news + 1) };
         self.high = self.high.max(pipe.reported);
         let reported = pipe.reported;
+        let last = self.all().into_iter().rfind(|stored| stored.seq < reported).map(|it| it.at);
+        let at = pipe.began_at.max(last.unwrap_or_default());
+        self.position = Some(Position { store: self.store, at });
         let refused = pipe.refused.take();
         self.pipe = Some(pipe);
         refused.map_or(Ok(reported), Err)
     }
 
-    fn resume(&mut self) -> Result<Held, Trouble> {
+    fn resume(&mut self, mark: Option<Mark>) -> Result<Held, Trouble> {
         self.cut();
         if self.is_down() {
             return Err(again("no connection"));
         }
         let last = self.log.last();
         let until = last.map_or(0, |message| message.seq + 1);
-        let held = match last {
-            Some(last) => Held::Until { seq: last.seq, sum: Some(last.sum) },
-            None if self.forgets => Held::Removed { stored: None },
-            None => Held::Nothing,
+        let until_held = last.map(|last| Held::Until { seq: last.seq, sum: Some(last.sum) });
+        let held = match mark.filter(|mark| mark.position.store == self.store) {
+            Some(mark) => {
+                let (at, end) = (mark.position.at, self.end);
+                match until_held {
+                    Some(held) if last.is_some_and(|last| last.at == end) => held,
+                    _ if end >= at => Held::Removed { stored: Some(end - at) },
+                    _ => Held::SetBack { lost: Some(at - end) },
+                }
+            }
+            None => until_held.unwrap_or(Held::Nothing),
         };
         self.answered = Some(held);
         self.high = self.high.max(until);
-        let (last, at) = (last.and_then(Stored::name), self.end());
-        self.pipe = Some(Pipe { last, at, stored: until, reported: until, ..Pipe::default() });
+        let (last, at) = (self.all().last().and_then(|last| last.name()), self.end);
+        self.position = Some(Position { store: self.store, at });
+        let pipe = Pipe { last, at, stored: until, reported: until, ..Pipe::default() };
+        self.pipe = Some(Pipe { began_at: at, ..pipe });
         if !self.well && self.rng.percent(30) {
             // After the answer.
             self.serve_late();
@@ -386,9 +428,9 @@ fn again(why: &str) -> Trouble {
 pub(super) struct FarHandle(pub(super) Arc<Mutex<Far>>);
 
 impl Destination for FarHandle {
-    fn resume(&mut self, source: &Source, _: Option<Mark>) -> Result<Held, Trouble> {
+    fn resume(&mut self, source: &Source, mark: Option<Mark>) -> Result<Held, Trouble> {
         assert_eq!(source.key(), "near");
-        self.0.lock().resume()
+        self.0.lock().resume(mark)
     }
 
     fn send(&mut self, messages: &[Outgoing<'_>]) -> Result<(), Trouble> {
@@ -401,5 +443,9 @@ impl Destination for FarHandle {
 
     fn limits(&self) -> Limits {
         self.0.lock().limits
+    }
+
+    fn position(&self) -> Option<Position> {
+        self.0.lock().position
     }
 }

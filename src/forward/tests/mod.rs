@@ -17,8 +17,9 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::forward::destination::{Held, Source, SourceLane};
+use crate::forward::destination::{Source, SourceLane};
 use crate::forward::driver::{Counts, Driver, WhenRefused, Worked};
+use crate::forward::far_side::Held;
 use crate::forward::halt::Halt;
 use crate::forward::local::Local;
 use crate::forward::rules::{ForwardOptions, IfForgotten, TellGaps};
@@ -45,15 +46,19 @@ struct Plan {
     loses_little: bool,
     /// Whether the queue may drop or damage messages.
     gaps_here: bool,
-    may_purge: bool,
+    may_recreate: bool,
     may_restore: bool,
+    /// Whether the far side removes messages. Then neither side has gaps, and the far side loses no
+    /// more than the queue keeps: with a number missing nobody can count what is no longer there.
+    removes: bool,
 }
 
 impl Plan {
     fn draw(rng: &mut Rng) -> Plan {
         let keep = [0, 1, 4, 12, 1000][rng.below(5) as usize];
         let keep_bytes = if rng.percent(25) { 100 } else { u64::MAX };
-        Plan {
+        let removes = rng.percent(40);
+        let plan = Plan {
             keep,
             keep_bytes,
             gaps: [TellGaps::Header, TellGaps::Header, TellGaps::Message, TellGaps::None]
@@ -67,8 +72,22 @@ impl Plan {
             when_refused: rng.below(3),
             loses_little: keep > 0 && keep_bytes == u64::MAX && rng.percent(60),
             gaps_here: rng.percent(60),
-            may_purge: rng.percent(25),
+            may_recreate: rng.percent(25),
             may_restore: rng.percent(25),
+            removes,
+        };
+        match removes {
+            true => Plan {
+                keep: keep.max(1),
+                keep_bytes: u64::MAX,
+                loses_little: true,
+                gaps: TellGaps::Header,
+                when_refused: 0,
+                gaps_here: false,
+                may_restore: false,
+                ..plan
+            },
+            false => plan,
         }
     }
 }
@@ -86,6 +105,8 @@ struct History {
     troubles: u32,
     /// An earlier state of the queue, to restore.
     copy: Option<Near>,
+    /// Whether each restored copy knew the sum of a chain.
+    copy_knew: bool,
     /// The queue's life that enqueues the next message.
     life: u8,
     /// The states of the queue before it was set back to an older copy.
@@ -103,8 +124,7 @@ impl History {
         let mut rng = Rng(seed);
         let plan = Plan::draw(&mut rng);
         let chain = [Chain::Each, Chain::Batch, Chain::Number][rng.below(3) as usize];
-        let mut far = Far::new(rng.next(), chain);
-        far.forgets = plan.may_purge && rng.percent(30);
+        let far = Far::new(rng.next(), chain);
         History {
             plan,
             near: Rc::default(),
@@ -114,6 +134,7 @@ impl History {
             now: Duration::from_secs(1),
             troubles: 0,
             copy: None,
+            copy_knew: true,
             life: 0,
             formers: Vec::new(),
             excused: 0,
@@ -177,7 +198,7 @@ impl History {
             let (before, place, oldest) = (driver.counts, near.place(), near.oldest());
             let outcome = driver.step(self.now, Duration::ZERO);
             let answered = self.far.lock().answered.take();
-            if place > 0 && matches!(answered, Some(Held::Nothing | Held::Removed { .. })) {
+            if place > 0 && answered == Some(Held::Nothing) {
                 self.check_forgotten(&outcome, place, oldest);
             }
             match outcome {
@@ -225,13 +246,9 @@ impl History {
 
     /// Checks the outcome when the far side acknowledged messages but holds none.
     fn check_forgotten(&mut self, outcome: &Result<Worked, Halt>, place: u64, oldest: u64) {
-        let by_itself = match self.far.lock().forgets {
-            true => IfForgotten::Continue,
-            false => IfForgotten::Stop,
-        };
         let stops = matches!(outcome, Err(Halt::Forgotten { .. }));
         let at = self.near.borrow().read_from;
-        match self.plan.if_forgotten.unwrap_or(by_itself) {
+        match self.plan.if_forgotten.unwrap_or(IfForgotten::Stop) {
             IfForgotten::Stop => assert!(stops, "a far side that has forgotten is not reported"),
             IfForgotten::Continue => {
                 assert!(!stops && at >= place, "it goes on at {at}");
@@ -280,7 +297,8 @@ impl History {
             63..66 if self.formers.is_empty() => {
                 self.report("power cut");
                 self.kill();
-                self.near.borrow_mut().lose_power(&mut self.rng);
+                let keeps = self.plan.removes;
+                self.near.borrow_mut().lose_power(&mut self.rng, keeps);
             }
             66..70 => self.near.borrow_mut().flush_all(),
             70..73 if self.plan.gaps_here && self.formers.is_empty() => self.lose_here(),
@@ -293,11 +311,14 @@ impl History {
             83..86 => self.far.lock().down = few,
             86..90 => self.far.lock().serve_late(),
             90..94 => self.far.lock().sync(),
-            94..96 if self.far.lock().forgets => self.far.lock().consume(),
-            96 if self.plan.may_purge && self.rng.percent(30) => {
-                let until = self.far.lock().purge();
-                self.excused = self.excused.max(until).max(self.near.borrow().place);
-                self.report(format!("purge below {until}"));
+            94..96 if self.plan.removes => {
+                self.far.lock().remove();
+                self.report(format!("removed, but {}", self.far.lock().log.len()));
+            }
+            96 if self.plan.may_recreate && self.rng.percent(30) => {
+                let until = self.far.lock().recreate();
+                self.excused = self.excused.max(until).max(self.near.borrow().place());
+                self.report(format!("made anew below {until}"));
             }
             97 if self.plan.may_restore && self.copy.is_none() => {
                 self.report("copy");
@@ -313,7 +334,7 @@ impl History {
     /// Drops messages, or damages one.
     fn lose_here(&mut self) {
         let mut near = self.near.borrow_mut();
-        let from = near.place.saturating_sub(3);
+        let from = near.place().saturating_sub(3);
         let number = from + self.rng.below(8);
         if self.rng.percent(50) {
             near.drop_up_to(number);
@@ -326,8 +347,8 @@ impl History {
         let most = if self.plan.loses_little { self.plan.keep } else { u64::MAX };
         let mut far = self.far.lock();
         far.die(most);
-        if far.log.is_empty() {
-            self.excused = self.excused.max(far.high).max(self.near.borrow().place);
+        if far.all().is_empty() {
+            self.excused = self.excused.max(far.high).max(self.near.borrow().place());
         }
         let what = format!("the far side dies, and holds {} of {}", far.log.len(), far.high);
         drop(far);
@@ -342,6 +363,7 @@ impl History {
         self.driver = None;
         self.far.lock().silence();
         self.life += 1;
+        self.copy_knew &= copy.acknowledged.chain.is_some();
         let former = self.near.replace(copy);
         self.formers.push(former);
         for _ in 0..few * 3 {

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::error::{Gap, GapCause, Result};
-use crate::forward::local::{Local, NextRead, sum_of};
+use crate::forward::local::{Acknowledged, Local, NextRead, chained};
 use crate::message::Message;
 use crate::tests::sim::Rng;
 
@@ -27,10 +27,12 @@ pub(super) struct Near {
     pub(super) numbers: Vec<Numbered>,
     /// The queue dropped every number below.
     pub(super) dropped: u64,
-    pub(super) place: u64,
+    pub(super) acknowledged: Acknowledged,
     pub(super) kept: u64,
     durable_messages: usize,
-    pub(super) durable: (u64, u64),
+    pub(super) durable: (Acknowledged, u64),
+    /// What was stored since the last flush: a power cut may leave any of it.
+    since: Vec<Acknowledged>,
     /// The number of the next read.
     read_at: u64,
     /// The number at which the last reading began.
@@ -54,14 +56,23 @@ impl Near {
 
     pub(super) fn flush_all(&mut self) {
         self.durable_messages = self.numbers.len();
-        self.durable = (self.place, self.kept);
+        self.durable = (self.acknowledged, self.kept);
+        self.since.clear();
     }
 
-    /// May lose unflushed messages; their numbers, and some behind them, are not assigned again.
-    pub(super) fn lose_power(&mut self, rng: &mut Rng) {
+    pub(super) fn place(&self) -> u64 {
+        self.acknowledged.until.max(self.kept)
+    }
+
+    /// May lose unflushed messages, unless it `keeps` them; their numbers, and some behind them,
+    /// are not assigned again.
+    pub(super) fn lose_power(&mut self, rng: &mut Rng, keeps: bool) {
+        if keeps {
+            self.durable_messages = self.numbers.len();
+        }
         let unflushed = self.numbers.len() - self.durable_messages;
         let left = self.durable_messages + rng.below(unflushed as u64 + 1) as usize;
-        if left < self.numbers.len() || rng.percent(30) {
+        if left < self.numbers.len() || !keeps && rng.percent(30) {
             for number in &mut self.numbers[left..] {
                 number.gone.get_or_insert(GapCause::Unflushed);
             }
@@ -76,10 +87,10 @@ impl Near {
             }
             durable + rng.below(now - durable + 1)
         };
-        self.place = between(rng, self.durable.0, self.place);
+        let left = rng.below(self.since.len() as u64 + 1) as usize;
+        self.acknowledged = left.checked_sub(1).map_or(self.durable.0, |left| self.since[left]);
         self.kept = between(rng, self.durable.1, self.kept);
-        self.durable_messages = self.numbers.len();
-        self.durable = (self.place, self.kept);
+        self.flush_all();
     }
 
     pub(super) fn drop_up_to(&mut self, number: u64) {
@@ -112,8 +123,13 @@ impl Near {
 pub(super) struct NearHandle(pub(super) Rc<RefCell<Near>>);
 
 impl Local for NearHandle {
-    fn place(&self) -> u64 {
-        self.0.borrow().place
+    fn acknowledged(&self) -> Acknowledged {
+        let near = self.0.borrow();
+        let (kept, stored) = (near.kept, near.acknowledged);
+        if kept > stored.until {
+            return Acknowledged { until: kept, position: None, chain: None };
+        }
+        stored
     }
 
     fn next_number(&self) -> u64 {
@@ -126,22 +142,22 @@ impl Local for NearHandle {
 
     fn oldest(&self) -> u64 {
         let near = self.0.borrow();
-        near.kept.min(near.place).max(near.dropped)
+        near.kept.max(near.dropped)
     }
 
-    fn sum(&mut self, seq: u64) -> Result<Option<u32>> {
+    fn chain_over(&mut self, from: u64, sum: u32, to: u64) -> Result<Option<u32>> {
         let held = self.oldest();
         let near = self.0.borrow();
-        if seq < held || seq >= near.next() || near.is_missing(seq) {
+        let is_there = |number: &u64| *number < near.next() && !near.is_missing(*number);
+        if from < to && (from < held || !(from..to).all(|number| is_there(&number))) {
             return Ok(None);
         }
-        Ok(Some(sum_of(&near.numbers[seq as usize].bytes)))
+        let bytes = (from..to).map(|number| &near.numbers[number as usize].bytes);
+        Ok(Some(bytes.fold(sum, |sum, bytes| chained(sum, bytes))))
     }
 
-    fn read_from_place(&mut self, from: u64) -> Result<()> {
+    fn read_from(&mut self, from: u64) -> Result<()> {
         let mut near = self.0.borrow_mut();
-        let passed = (from..near.place).all(|number| near.is_missing(number));
-        assert!(from <= near.place && passed, "reading begins at {from}, not at {}", near.place);
         (near.read_at, near.read_from) = (from, from);
         Ok(())
     }
@@ -165,21 +181,13 @@ impl Local for NearHandle {
         Ok(())
     }
 
-    fn move_place(&mut self, to: u64) -> Result<()> {
+    fn set_acknowledged(&mut self, acknowledged: Acknowledged) -> Result<()> {
         let mut near = self.0.borrow_mut();
-        assert!(to <= near.next(), "a place behind the end");
-        while near.place < to {
-            let place = near.place;
-            near.place = near.gap_at(place).map_or(place + 1, |gap| gap.last + 1);
-        }
-        Ok(())
-    }
-
-    fn move_back(&mut self, to: u64) -> Result<()> {
-        let oldest = self.oldest();
-        let mut near = self.0.borrow_mut();
-        assert!(to >= oldest && to < near.place, "{to} is not between {oldest} and the place");
-        near.place = to;
+        let until = acknowledged.until;
+        assert!(until <= near.next(), "a place behind the end");
+        assert!(until >= near.kept, "{until} lies before {}, the kept place", near.kept);
+        near.acknowledged = acknowledged;
+        near.since.push(acknowledged);
         Ok(())
     }
 
@@ -189,13 +197,13 @@ impl Local for NearHandle {
 
     fn kept_bytes(&self) -> u64 {
         let near = self.0.borrow();
-        let held = near.kept.min(near.place) as usize..near.place as usize;
+        let held = near.kept as usize..near.place() as usize;
         near.numbers[held].iter().map(|number| number.bytes.len() as u64).sum()
     }
 
     fn move_kept(&mut self, to: u64) -> Result<()> {
         let mut near = self.0.borrow_mut();
-        assert!(to <= near.place, "the kept place passes the place");
+        assert!(to <= near.place(), "the kept place passes the place");
         near.kept = near.kept.max(to);
         Ok(())
     }

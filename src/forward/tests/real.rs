@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::far::{Chain, Far, FarHandle};
 use crate::error::GapCause;
 use crate::forward::destination::{MissingCause, OutgoingKind};
-use crate::forward::local::{Local, NextRead, sum_of};
+use crate::forward::local::{Acknowledged, Local, NextRead};
 use crate::forward::over_queue::QueueLocal;
 use crate::forward::{ForwardEnd, Forwarder, Halt, IfForgotten, Limits, OnRefused, TellGaps};
 use crate::options::{OnFull, Options};
@@ -27,12 +27,14 @@ fn forwarder<'a>(queue: &Queue, far: &'a mut FarHandle) -> Forwarder<&'a mut Far
     Forwarder::new(queue, "forward", far).unwrap().name("near")
 }
 
-fn local(queue: &Queue, keep: u64) -> QueueLocal {
+fn local(queue: &Queue) -> QueueLocal {
     let consumer = queue.consumer("forward").unwrap();
-    let (engine, place) = consumer.parts();
-    let mut local = QueueLocal::new(engine, place, 0);
-    local.keep_anything(keep).unwrap();
-    local
+    let (engine, consumer) = consumer.parts();
+    QueueLocal::new(engine, consumer).unwrap()
+}
+
+fn until(until: u64) -> Acknowledged {
+    Acknowledged { until, ..Acknowledged::default() }
 }
 
 #[test]
@@ -45,14 +47,16 @@ fn what_is_forwarded_is_there_in_order_and_acknowledged_here() {
         for number in 0..1000 {
             queue.enqueue(format!("message {number} of round {round}")).unwrap();
         }
-        let forwarder = forwarder(&queue, &mut far).keep(100, 1 << 20);
+        let mut forwarder = forwarder(&queue, &mut far).keep(100, 1 << 20);
         let watch = forwarder.watch();
         assert_eq!(forwarder.once().unwrap(), ForwardEnd::Drained);
         let progress = watch.progress();
         assert_eq!((progress.acknowledged, progress.lag), (1000, 0));
         assert_eq!(numbers(&far), (0..round * 1000).collect::<Vec<_>>());
-        assert!(queue.consumer("forward").unwrap().is_empty());
-        assert!(queue.consumer("forward.kept").unwrap().len() >= 100);
+        let stats = queue.consumer("forward").unwrap().stats();
+        assert_eq!((stats.messages, stats.next_seq, stats.kept), (0, round * 1000, 100));
+        assert!(stats.acknowledged_at.is_some());
+        assert_eq!(queue.consumers(), ["forward"]);
     }
 }
 
@@ -63,13 +67,12 @@ fn what_the_far_side_lost_is_sent_again_as_far_as_it_is_kept() {
     queue.enqueue_batch((0..500).map(|number| number.to_string())).unwrap();
     let mut far = far();
     forwarder(&queue, &mut far).keep(50, 1 << 20).once().unwrap();
-    let mut driven = local(&queue, 50);
-    driven.move_kept(450).unwrap();
+    let driven = local(&queue);
     assert_eq!((driven.place(), driven.kept()), (500, 450));
-    far.0.lock().log.truncate(460);
+    far.0.lock().set_back(460);
     forwarder(&queue, &mut far).keep(50, 1 << 20).once().unwrap();
     assert_eq!(numbers(&far), (0..500).collect::<Vec<_>>());
-    far.0.lock().log.truncate(440);
+    far.0.lock().set_back(440);
     queue.enqueue("500").unwrap();
     forwarder(&queue, &mut far).keep(50, 1 << 20).once().unwrap();
     let far = far.0.lock();
@@ -114,21 +117,18 @@ fn what_the_queue_dropped_is_reported_also_while_it_is_read() {
     let options = Options::new().max_bytes(1 << 20).on_full(OnFull::DropOldest);
     let queue = options.open(dir.path()).unwrap();
     let bytes = [b'x'; 1000];
-    let mut driven = local(&queue, 0);
+    let mut driven = local(&queue);
     queue.enqueue(bytes).unwrap();
-    driven.read_from_place(0).unwrap();
+    driven.read_from(0).unwrap();
     assert!(matches!(driven.read().unwrap(), NextRead::Message(message) if message.seq() == 0));
     // Later messages make the queue drop it, and much more, before it is acknowledged.
     for _ in 0..5000 {
         queue.enqueue(bytes).unwrap();
     }
-    driven.move_place(1).unwrap();
-    let NextRead::Gap(gap) = driven.read().unwrap() else {
-        panic!("the place has passed a gap");
-    };
-    assert!(gap.first <= 1 && gap.cause == GapCause::Dropped, "{gap}");
+    driven.set_acknowledged(until(1)).unwrap();
+    // (It may have read on before the drop.)
+    let mut expected = 1;
     // The queue may drop more meanwhile, to have room at hand. It keeps the newest.
-    let mut expected = gap.last + 1;
     let message = loop {
         match driven.read().unwrap() {
             NextRead::Message(message) => {
@@ -139,14 +139,20 @@ fn what_the_queue_dropped_is_reported_also_while_it_is_read() {
                 }
             }
             NextRead::Gap(gap) => {
-                assert_eq!(gap.first, expected);
+                assert!(gap.first <= expected && gap.cause == GapCause::Dropped, "{gap}");
                 expected = gap.last + 1;
             }
             NextRead::Nothing => panic!("the newest message is there"),
         }
     };
-    assert_eq!(driven.sum(message.seq()).unwrap(), Some(sum_of(&message)));
-    assert_eq!(driven.sum(1).unwrap(), None);
+    let sum = crate::memory::checksum::xxh3_64(7, &message) as u32;
+    let seq = message.seq();
+    assert_eq!(driven.chain_over(seq, 7, seq + 1).unwrap(), Some(sum));
+    assert_eq!(driven.chain_over(seq, 7, seq + 2).unwrap(), None, "behind the end");
+    assert_eq!(driven.chain_over(1, 7, 2).unwrap(), None, "dropped");
+    // A reading that begins at a dropped number reports the gap.
+    driven.read_from(1).unwrap();
+    assert!(matches!(driven.read().unwrap(), NextRead::Gap(gap) if gap.first <= 1));
 
     let mut far = far();
     for gaps in [TellGaps::Header, TellGaps::Message] {
@@ -212,7 +218,7 @@ type Forwarding = std::thread::JoinHandle<Result<ForwardEnd, Halt>>;
 /// Starts a forwarder, and returns once it has sent all messages.
 fn forwarder_thread(queue: &Queue) -> (Forwarding, crate::forward::Stop) {
     let forwarder = Forwarder::new(queue, "forward", far()).unwrap().name("near");
-    let forwarder = forwarder.if_forgotten(IfForgotten::Continue);
+    let mut forwarder = forwarder.if_forgotten(IfForgotten::Continue);
     let (stop, watch) = (forwarder.stop(), forwarder.watch());
     let thread = std::thread::spawn(move || forwarder.run());
     while watch.progress().sessions == 0 {
@@ -226,9 +232,9 @@ fn moving_the_places_costs_no_sync() {
     let dir = crate::tests::guard::tempdir().unwrap();
     let queue = Options::new().flush_every_ops(1).open(dir.path()).unwrap();
     queue.enqueue_batch((0..100).map(|number| number.to_string())).unwrap();
-    let mut driven = local(&queue, 10);
+    let mut driven = local(&queue);
     let flushes = queue.stats().flushes;
-    driven.move_place(100).unwrap();
+    driven.set_acknowledged(until(100)).unwrap();
     driven.move_kept(90).unwrap();
     assert_eq!((driven.place(), driven.kept(), queue.stats().flushes), (100, 90, flushes));
 }

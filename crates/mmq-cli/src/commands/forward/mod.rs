@@ -201,7 +201,7 @@ fn options(matches: &ArgMatches, dead: Option<&Arc<Queue>>) -> ForwardOptions {
 /// long enough.
 fn forward(
     call: &Call<'_>,
-    forwarder: Forwarder<Box<dyn Destination>>,
+    mut forwarder: Forwarder<Box<dyn Destination>>,
     mut report: Report<'_>,
 ) -> Tried<ExitStatus> {
     let once = call.matches.get_flag("once");

@@ -30,10 +30,7 @@ pub(super) fn arguments(stat: Command) -> Command {
 /// What is beyond its limit.
 pub(super) fn passed(matches: &ArgMatches, snapshot: &Snapshot) -> Vec<Failure> {
     let name = text_of(matches, "consumer");
-    let is_wanted = |one: &&ConsumerSnapshot| match name {
-        Some(name) => one.name == name,
-        None => !is_kept(snapshot, &one.name),
-    };
+    let is_wanted = |one: &&ConsumerSnapshot| name.is_none_or(|name| one.name == name);
     let wanted: Vec<_> = snapshot.readers().iter().filter(is_wanted).collect();
     let mut failures = Vec::new();
     if let Some(name) = name.filter(|name| !name.is_empty() && wanted.is_empty()) {
@@ -50,13 +47,6 @@ pub(super) fn passed(matches: &ArgMatches, snapshot: &Snapshot) -> Vec<Failure> 
         failures.extend(waits.beyond(matches, snapshot, ""));
     }
     failures
-}
-
-/// Whether it is the second consumer of a forwarder: nobody reads what waits for it. The forwarder
-/// keeps these messages because the far side might forget them.
-fn is_kept(snapshot: &Snapshot, name: &str) -> bool {
-    let forwarder = name.strip_suffix(".kept");
-    forwarder.is_some_and(|name| snapshot.consumers.iter().any(|one| one.name == name))
 }
 
 /// What waits for a consumer.

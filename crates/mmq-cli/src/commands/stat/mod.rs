@@ -52,10 +52,8 @@ message; `stored_at` in JSON says when. So `taken` may stand still while message
 No line is wider than the terminal. Elsewhere the variable COLUMNS sets the width.
 
 With --max-lag, --max-age and --max-bytes the status is 1 if a consumer exceeds the limit, and
-standard error says which. If there are consumers NAME and NAME.kept, the limits leave NAME.kept
-out: `mmq forward` keeps messages there that the far side has already. --consumer NAME.kept checks
-it. If one of several queues cannot be read, the command reports that and shows the others; the
-status is the worst of all.";
+standard error says which. If one of several queues cannot be read, the command reports that and
+shows the others; the status is the worst of all.";
 
 pub(crate) fn command() -> Command {
     let stat = arguments::command(

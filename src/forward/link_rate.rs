@@ -1,0 +1,83 @@
+//! How much may be in flight: little at first, more while the far side answers quickly.
+
+use std::time::Duration;
+
+/// What may be in flight at first, in bytes.
+const FIRST: u64 = 64 << 10;
+/// The least that a slow link leaves.
+const LEAST: u64 = 16 << 10;
+/// An acknowledgement within this time lets more go.
+const QUICK: Duration = Duration::from_secs(2);
+/// An acknowledgement after this time lets less go.
+const SLOW: Duration = Duration::from_secs(8);
+/// The slowest link on which a send still arrives in time, in bytes a second.
+const SLOWEST: u64 = 4 << 10;
+
+/// How many bytes may be in flight. On a slow link more would only wait in the socket, be late for
+/// every time-out, and be sent again after a loss.
+#[derive(Debug)]
+pub(super) struct LinkRate {
+    bytes: u64,
+}
+
+impl LinkRate {
+    pub(super) fn new() -> LinkRate {
+        LinkRate { bytes: FIRST }
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Notes that `bytes` were acknowledged, `after` they were sent. `most` is what the far side
+    /// takes.
+    pub(super) fn note_acknowledged(&mut self, bytes: u64, after: Duration, most: u64) {
+        if after <= QUICK {
+            self.bytes = self.bytes.saturating_add(bytes).min(most.max(LEAST));
+        } else if after >= SLOW {
+            self.note_trouble();
+        }
+    }
+
+    /// Notes that a session ended with messages in flight.
+    pub(super) fn note_trouble(&mut self) {
+        self.bytes = (self.bytes / 2).max(LEAST);
+    }
+
+    /// How long `in_flight` bytes may take on the slowest link.
+    pub(super) fn longest(in_flight: u64) -> Duration {
+        Duration::from_millis(in_flight.saturating_mul(1000) / SLOWEST)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_quick_far_side_gets_more_and_a_slow_one_less() {
+        let mut link_rate = LinkRate::new();
+        let mut seen = vec![link_rate.bytes()];
+        for _ in 0..8 {
+            link_rate.note_acknowledged(link_rate.bytes(), SECOND, 4 << 20);
+            seen.push(link_rate.bytes());
+        }
+        assert_eq!(seen, [64, 128, 256, 512, 1024, 2048, 4096, 4096, 4096].map(|kib| kib << 10));
+        link_rate.note_acknowledged(4 << 20, 5 * SECOND, 4 << 20);
+        assert_eq!(link_rate.bytes(), 4 << 20, "neither quick nor slow");
+        link_rate.note_acknowledged(4 << 20, 9 * SECOND, 4 << 20);
+        assert_eq!(link_rate.bytes(), 2 << 20);
+        for _ in 0..20 {
+            link_rate.note_trouble();
+        }
+        assert_eq!(link_rate.bytes(), LEAST);
+    }
+
+    #[test]
+    fn a_long_message_on_a_slow_link_has_the_time_that_it_takes() {
+        assert_eq!(LinkRate::longest(900_000).as_secs(), 219, "112 s at 8 kB/s");
+        assert_eq!(LinkRate::longest(0), Duration::ZERO);
+    }
+}

@@ -1,0 +1,152 @@
+//! How a forwarder gets on, for other threads to read.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use crate::forward::driver::{Counts, Worked};
+use crate::forward::local::Local;
+use crate::forward::over_queue::QueueLocal;
+use crate::threads::Mutex;
+
+/// Reports the progress of a forwarder: [`Forwarder::watch`].
+///
+/// ```
+/// use mmq::forward::ForwardWatch;
+///
+/// fn report(watch: &ForwardWatch) {
+///     println!("{}", watch.progress()); // "sending: 70 sent, 50 acknowledged, 20 to go"
+/// }
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct ForwardWatch(Arc<Mutex<ForwardProgress>>);
+
+impl ForwardWatch {
+    /// Returns its progress.
+    #[must_use]
+    pub fn progress(&self) -> ForwardProgress {
+        self.0.lock().clone()
+    }
+
+    pub(super) fn note_end(&self) {
+        self.0.lock().state = ForwardState::Ended;
+    }
+
+    pub(super) fn note(
+        &self,
+        local: &QueueLocal,
+        counts: &Counts,
+        trouble: Option<&str>,
+        stepped: &Worked,
+    ) {
+        let mut progress = self.0.lock();
+        progress.sent = counts.sent;
+        progress.acknowledged = counts.acknowledged;
+        progress.refused = counts.refused;
+        progress.sessions = counts.sessions;
+        progress.sent_bytes = counts.sent_bytes;
+        progress.acknowledged_bytes = counts.acknowledged_bytes;
+        progress.lost_there = counts.lost_there;
+        progress.acknowledged_at = local.acknowledged_at();
+        progress.place = local.place();
+        progress.lag = local.next_number().saturating_sub(local.place());
+        progress.kept = local.place().saturating_sub(local.kept());
+        progress.state = match stepped {
+            Worked::Busy => ForwardState::Sending,
+            Worked::Idle => ForwardState::Idle,
+            Worked::Pause(_) => ForwardState::Pausing,
+        };
+        if progress.trouble.as_deref() != trouble {
+            progress.trouble = trouble.map(str::to_owned);
+        }
+    }
+}
+
+/// The progress of a forwarder. Counts are of this run.
+///
+/// ```
+/// use mmq::forward::ForwardProgress;
+///
+/// fn is_behind(progress: &ForwardProgress) -> bool {
+///     progress.lag > 10_000 || progress.trouble.is_some()
+/// }
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ForwardProgress {
+    /// Its present activity.
+    pub state: ForwardState,
+    /// Messages sent; a message sent twice counts twice.
+    pub sent: u64,
+    /// Messages that the far side acknowledged.
+    pub acknowledged: u64,
+    /// Messages that the far side rejects for good, and that the forwarder skipped.
+    pub refused: u64,
+    /// Sessions begun or tried.
+    pub sessions: u64,
+    /// Bytes of the messages sent.
+    pub sent_bytes: u64,
+    /// Bytes of the messages that the far side acknowledged.
+    pub acknowledged_bytes: u64,
+    /// Numbers that the far side had acknowledged and lost, and that the queue had not kept.
+    pub lost_there: u64,
+    /// When the far side last acknowledged a message, in earlier runs too.
+    pub acknowledged_at: Option<SystemTime>,
+    /// The first unacknowledged sequence number.
+    pub place: u64,
+    /// How many numbers are still to be acknowledged.
+    pub lag: u64,
+    /// How many acknowledged numbers the queue keeps.
+    pub kept: u64,
+    /// Why there is no session; `None` when there is one.
+    pub trouble: Option<String>,
+}
+
+/// The activity of a forwarder.
+///
+/// ```
+/// use mmq::forward::{ForwardState, ForwardWatch};
+///
+/// fn is_down(watch: &ForwardWatch) -> bool {
+///     watch.progress().state == ForwardState::Pausing
+/// }
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum ForwardState {
+    /// It has not asked the far side yet.
+    #[default]
+    Beginning,
+    /// It sends messages, or waits for acknowledgements.
+    Sending,
+    /// The far side has all messages of the queue.
+    Idle,
+    /// It waits before it asks again.
+    Pausing,
+    /// It has ended.
+    Ended,
+}
+
+impl fmt::Display for ForwardState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ForwardState::Beginning => "beginning",
+            ForwardState::Sending => "sending",
+            ForwardState::Idle => "idle",
+            ForwardState::Pausing => "pausing",
+            ForwardState::Ended => "ended",
+        })
+    }
+}
+
+/// One line for a person.
+impl fmt::Display for ForwardProgress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ForwardProgress { state, sent, acknowledged, lag, .. } = self;
+        write!(f, "{state}: {sent} sent, {acknowledged} acknowledged, {lag} to go")?;
+        match &self.trouble {
+            Some(trouble) => write!(f, " ({trouble})"),
+            None => Ok(()),
+        }
+    }
+}
