@@ -107,6 +107,12 @@ pub trait Destination: Send {
     fn position(&self) -> Option<Position> {
         None
     }
+
+    /// Returns what a person should know of the far side although it takes messages, in one
+    /// sentence; after [`resume`](Self::resume). `None`, as by default: nothing.
+    fn warning(&self) -> Option<String> {
+        None
+    }
 }
 
 impl<D: Destination + ?Sized> Destination for &mut D {
@@ -129,6 +135,10 @@ impl<D: Destination + ?Sized> Destination for &mut D {
     fn position(&self) -> Option<Position> {
         (**self).position()
     }
+
+    fn warning(&self) -> Option<String> {
+        (**self).warning()
+    }
 }
 
 impl<D: Destination + ?Sized> Destination for Box<D> {
@@ -150,6 +160,10 @@ impl<D: Destination + ?Sized> Destination for Box<D> {
 
     fn position(&self) -> Option<Position> {
         (**self).position()
+    }
+
+    fn warning(&self) -> Option<String> {
+        (**self).warning()
     }
 }
 

@@ -7,19 +7,27 @@ use async_nats::client::RequestErrorKind;
 use base64::Engine;
 use serde_json::{Value, json};
 
+use super::standing::Standing;
 use super::words::Letterhead;
 use crate::{NatsMode, NatsOrder};
-use mmq::forward::{Held, Trouble};
+use mmq::forward::{Held, Mark, Position, Trouble};
 
 /// What a session begins with.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct StreamAnswer {
     pub(super) held: Held,
     pub(super) mode: NatsMode,
+    /// The stream takes no other subject, and nobody but the queue writes to it.
+    pub(super) is_own: bool,
     /// The position that the first message is conditional on.
     pub(super) tail: u64,
+    /// Which stream it is: another value when somebody has made it anew.
+    pub(super) store: u64,
+    /// Where it ends behind what it holds of the queue.
+    pub(super) position: Option<Position>,
     /// What the stream takes in one message, headers and all.
     pub(super) longest: u64,
+    pub(super) warning: Option<String>,
 }
 
 /// Asks the stream what it is, and then for the last message of the subject. (In this order: what
@@ -28,33 +36,66 @@ pub(super) async fn ask(
     client: &Client,
     order: &NatsOrder,
     letterhead: &Letterhead,
+    mark: Option<Mark>,
 ) -> Result<StreamAnswer, Trouble> {
     let info = call(client, order, letterhead, "INFO", json!({})).await?;
     let info = info.map_err(|error| letterhead.trouble(&error, None))?;
-    let mode = mode(order.mode, &info["config"], letterhead)?;
+    let config = &info["config"];
+    let mode = mode(order.mode, config, letterhead)?;
     let last = json!({ "last_by_subj": letterhead.subject });
-    let last = match call(client, order, letterhead, "MSG.GET", last).await? {
-        Ok(answer) => Some(answer),
-        // (No message found.)
-        Err(error) if error["err_code"].as_u64() == Some(10_037) => None,
-        Err(error) => return Err(letterhead.trouble(&error, None)),
+    let last = message(client, order, letterhead, last).await?;
+    let of_subject = last.as_ref().map_or(0, |last| last["seq"].as_u64().unwrap_or_default());
+    let store = fnv(info["created"].as_str().unwrap_or_default());
+    let mut standing = Standing {
+        is_own: is_own(config, letterhead),
+        end: info["state"]["last_seq"].as_u64().unwrap_or_default().max(of_subject),
+        last: match &last {
+            Some(last) => held(last, letterhead)?.map(|held| (of_subject, held)),
+            None => None,
+        },
+        mark: mark.map(|mark| mark.position).filter(|it| it.store == store).map(|it| it.at),
+        is_refilled: false,
     };
-    let of_stream = info["state"]["last_seq"].as_u64().unwrap_or_default();
-    let (held, of_subject) = match &last {
-        Some(last) => {
-            let at = last["message"]["seq"].as_u64().unwrap_or_default();
-            (held(&last["message"], letterhead)?, at)
-        }
-        // Messages that are old enough go by themselves.
-        None if of_stream > 0 && info["config"]["max_age"].as_u64() > Some(0) => {
-            (Held::Removed { stored: None }, 0)
-        }
-        None => (Held::Nothing, 0),
-    };
-    let tail = if mode == NatsMode::Chain { of_stream.max(of_subject) } else { of_subject };
+    let Standing { is_own, end, .. } = standing;
+    let lost = standing.mark.filter(|mark| !is_own && *mark <= end);
+    if let Some(at) = lost.filter(|_| standing.has_lost_the_mark()) {
+        let there = message(client, order, letterhead, json!({ "seq": at })).await?;
+        let is_foreign = |there: &Value| there["subject"] != letterhead.subject;
+        standing.is_refilled = there.as_ref().is_some_and(is_foreign);
+    }
+    let (held, at) = standing.held();
     let of_server = client.max_payload() as u64;
-    let longest = info["config"]["max_msg_size"].as_u64().unwrap_or(u64::MAX).min(of_server);
-    Ok(StreamAnswer { held, mode, tail, longest })
+    Ok(StreamAnswer {
+        held,
+        mode,
+        is_own,
+        tail: if is_own || mode == NatsMode::Chain { end } else { of_subject },
+        store,
+        position: at.map(|at| Position { store, at }),
+        longest: config["max_msg_size"].as_u64().unwrap_or(u64::MAX).min(of_server),
+        warning: if is_own { None } else { warning(config, letterhead) },
+    })
+}
+
+/// The message of the stream that the request names, if there is one.
+async fn message(
+    client: &Client,
+    order: &NatsOrder,
+    letterhead: &Letterhead,
+    which: Value,
+) -> Result<Option<Value>, Trouble> {
+    match call(client, order, letterhead, "MSG.GET", which).await? {
+        Ok(mut answer) => Ok(Some(answer["message"].take())),
+        // (No message found.)
+        Err(error) if error["err_code"].as_u64() == Some(10_037) => Ok(None),
+        Err(error) => Err(letterhead.trouble(&error, None)),
+    }
+}
+
+/// The 64-bit FNV-1a.
+fn fnv(text: &str) -> u64 {
+    let with = |sum: u64, byte: u8| (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, with)
 }
 
 /// One request to JetStream's own subjects: the answer, or the error that it is.
@@ -83,18 +124,21 @@ async fn call(
     Ok(if error.is_null() { Ok(answer) } else { Err(error.clone()) })
 }
 
-/// What the last message of the subject says.
-fn held(message: &Value, letterhead: &Letterhead) -> Result<Held, Trouble> {
+/// What the last message of the subject says. Nothing, if the server has put it where messages
+/// were that are gone (a delete marker).
+fn held(message: &Value, letterhead: &Letterhead) -> Result<Option<Held>, Trouble> {
     let Letterhead { queue, subject, .. } = letterhead;
     let headers = message["hdrs"].as_str().unwrap_or_default();
     let headers = base64::engine::general_purpose::STANDARD.decode(headers).unwrap_or_default();
+    let headers = String::from_utf8_lossy(&headers);
     let at = &message["seq"];
-    match Letterhead::origin(&String::from_utf8_lossy(&headers)) {
-        Some((there, seq, sum)) if there == queue => Ok(Held::Until { seq, sum: Some(sum) }),
+    match Letterhead::origin(&headers) {
+        Some((there, seq, sum)) if there == queue => Ok(Some(Held::Until { seq, sum: Some(sum) })),
         Some((there, ..)) => Err(letterhead.lost(format!(
             "its subject {subject} holds the messages of queue {there}, and this is {queue}: name \
              another subject"
         ))),
+        None if headers.contains("\r\nNats-Marker-Reason:") => Ok(None),
         None => Err(letterhead.lost(format!(
             "its subject {subject} ends in message {at}, which no queue wrote: give the queue a \
              subject of its own"
@@ -110,9 +154,7 @@ fn mode(
 ) -> Result<NatsMode, Trouble> {
     let Letterhead { stream, subject, .. } = letterhead;
     let is_set = |name: &str| config[name].as_bool() == Some(true);
-    let subjects = config["subjects"].as_array().map_or(&[][..], Vec::as_slice);
-    let subjects: Vec<_> = subjects.iter().filter_map(Value::as_str).collect();
-    let is_fed = !config["mirror"].is_null() || !config["sources"].is_null();
+    let subjects = subjects(config);
     if let Some(retention) = config["retention"].as_str().filter(|it| *it != "limits") {
         return Err(letterhead.lost(format!(
             "its retention is {retention}: what is consumed is gone, and nobody can say what was \
@@ -128,6 +170,13 @@ fn mode(
     if is_set("sealed") {
         return Err(letterhead.lost("it is sealed: it takes no more messages"));
     }
+    if !config["subject_transform"].is_null() {
+        return Err(letterhead.lost(format!(
+            "it stores messages under other subjects than they were sent to (subject_transform), \
+             so nobody can say what was the last of {subject}; forward to a stream without \
+             subject_transform, and let the other one source it"
+        )));
+    }
     if !subjects.iter().any(|it| is_covered(subject, it)) {
         return Err(letterhead.lost(format!(
             "it does not take the subject {subject}, but {}; add it with `nats stream edit \
@@ -142,14 +191,48 @@ fn mode(
         ))),
         Some(mode) => Ok(mode),
         None if has_batches => Ok(NatsMode::Batch),
-        None if subjects == [subject] && !is_fed => Ok(NatsMode::Chain),
+        None if subjects == [subject] && !is_fed(config) => Ok(NatsMode::Chain),
         None => Err(letterhead.lost(format!(
             "it allows no batches, and others may write to it ({}). Either allow batches, `nats \
              stream edit {stream} --allow-batch` (server 2.12 or later); or give the queue a \
              stream whose only subject is {subject}",
-            if is_fed { "it has sources".to_owned() } else { subjects.join(", ") }
+            if is_fed(config) { "it has sources".to_owned() } else { subjects.join(", ") }
         ))),
     }
+}
+
+fn subjects(config: &Value) -> Vec<&str> {
+    let subjects = config["subjects"].as_array().map_or(&[][..], Vec::as_slice);
+    subjects.iter().filter_map(Value::as_str).collect()
+}
+
+/// Whether messages come from other streams.
+fn is_fed(config: &Value) -> bool {
+    !config["mirror"].is_null() || !config["sources"].is_null()
+}
+
+/// Whether nobody else has a reason to write to it, not even the server (its delete markers).
+fn is_own(config: &Value, letterhead: &Letterhead) -> bool {
+    let has_markers = config["subject_delete_marker_ttl"].as_u64() > Some(0);
+    subjects(config) == [&letterhead.subject] && !is_fed(config) && !has_markers
+}
+
+/// What a stream with other writers cannot say when it has removed the queue's last message.
+fn warning(config: &Value, letterhead: &Letterhead) -> Option<String> {
+    let is_limited = |name: &&str| config[name].as_i64().is_some_and(|limit| limit > 0);
+    let makes_room = config["discard"].as_str() != Some("new");
+    let mut limits = vec!["max_age"];
+    limits.extend(["max_msgs", "max_bytes"].iter().filter(|_| makes_room));
+    limits.retain(is_limited);
+    let Letterhead { stream, subject, .. } = letterhead;
+    (!limits.is_empty()).then(|| {
+        format!(
+            "stream {stream} of NATS has other writers and removes messages by itself ({}): if it \
+             has removed the last message of {subject} when a broken link is back, what was on \
+             its way may be stored twice; a stream whose only subject is {subject} counts exactly",
+            limits.join(", ")
+        )
+    })
 }
 
 /// Whether a subject is among those of a pattern.

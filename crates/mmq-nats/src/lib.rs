@@ -7,6 +7,7 @@
 //!      |
 //!   session      a thread of its own with the client: conditions, publishes, acknowledgements
 //!      |   '-- ask    what the stream is and holds; which mode
+//!      |        '-- standing   where it stands, compared with the last acknowledgement
 //!     words      headers of a message, and what the server's errors mean
 //! ```
 //!
@@ -25,8 +26,9 @@
 //!   names the message as well. When a late write got there first, the position is not the last any
 //!   more: the message is refused, and the question is asked again.
 //! - **`batch`**: the server stores a batch as a whole or not at all, and the next one is sent when
-//!   the one before is acknowledged. Its condition is the position of the last message of the
-//!   subject, from the answer or from that acknowledgement: as for the first of a session.
+//!   the one before is acknowledged. Its condition is the last position of the stream if only this
+//!   queue writes to it, else that of the last message of the subject; from the answer or from that
+//!   acknowledgement: as for the first of a session.
 //! - **`window`**: one message at a time; the same.
 //! - **`chain`**: messages are sent without waiting, so a condition names a position that is not
 //!   reached yet, and an earlier session may bring another message there: it sent 10, 11 and 12; 11
@@ -37,13 +39,25 @@
 //!   first of a session does without, as older servers forget it.)
 //!
 //! So each message that is stored has a higher number than the one before, and between the two are
-//! only numbers that the sender knew to be missing. This holds while positions do not come again.
-//! They do when the server's store is set back, but the connections of earlier sessions, and what
-//! is on its way in them, have ended with that server's process.
+//! only numbers that the sender knew to be missing. This holds while a condition that failed once
+//! fails for ever. Two things can make one come true again, and then only for a write of an earlier
+//! session that is still on its way:
+//!
+//! - The store is set back. A single server that dies takes the connections of earlier sessions
+//!   with it; in a cluster, or when somebody restores a stream while its server runs, they may
+//!   hang on.
+//! - All messages of a subject that shares its stream are removed within the time that such a write
+//!   is late: a subject without messages has the position 0 again.
+//!
+//! # What the stream removes by itself
+//!
+//! The position that was acknowledged last tells what was removed (by age, a limit, a purge) from
+//! what was lost: positions stay when their messages go. `standing` has the rules.
 
 mod ask;
 mod link;
 mod session;
+mod standing;
 mod words;
 
 use std::fmt;
@@ -54,7 +68,7 @@ use std::time::Duration;
 use async_nats::ServerAddr;
 
 use link::{CameTo, Link};
-use mmq::forward::{Destination, Halt, Held, Limits, Mark, Outgoing, Source, Trouble};
+use mmq::forward::{Destination, Halt, Held, Limits, Mark, Outgoing, Position, Source, Trouble};
 use words::{HEADROOM, Letterhead};
 
 /// What a server takes in one batch, unless `max_batch_size` says otherwise.
@@ -94,6 +108,10 @@ pub struct NatsStream {
     /// How many messages a batch may have, as far as is known.
     most: usize,
     limits: Limits,
+    /// Which stream it is, and where it ended behind what was acknowledged last.
+    store: u64,
+    position: Option<Position>,
+    warning: Option<String>,
     link: Option<Link>,
 }
 
@@ -188,7 +206,15 @@ impl NatsStream {
         }
         let stream = stream.to_owned();
         let order = NatsOrder { servers, stream, subject: None, mode: None, domain: None, access };
-        Ok(NatsStream { order, most: BATCH, limits: Limits::default(), link: None })
+        Ok(NatsStream {
+            order,
+            most: BATCH,
+            limits: Limits::default(),
+            store: 0,
+            position: None,
+            warning: None,
+            link: None,
+        })
     }
 
     /// The subject of the queue's messages. (A lane has `.live` or `.backfill` behind it.)
@@ -348,14 +374,14 @@ fn subject_of(order: &NatsOrder, source: &Source) -> String {
 }
 
 impl Destination for NatsStream {
-    fn resume(&mut self, source: &Source, _: Option<Mark>) -> Result<Held, Trouble> {
+    fn resume(&mut self, source: &Source, mark: Option<Mark>) -> Result<Held, Trouble> {
         self.end();
         let letterhead = Letterhead {
             queue: source.queue_hex(),
             stream: self.order.stream.clone(),
             subject: subject_of(&self.order, source),
         };
-        let (link, answer) = Link::begin(self.order.clone(), Arc::new(letterhead))?;
+        let (link, answer) = Link::begin(self.order.clone(), Arc::new(letterhead), mark)?;
         let longest = answer.longest.saturating_sub(HEADROOM + self.order.stream.len() as u64);
         let (messages, sends) = match answer.mode {
             NatsMode::Batch => (self.most, 2),
@@ -370,6 +396,8 @@ impl Destination for NatsStream {
             in_flight_messages: messages * sends,
             in_flight_bytes: bytes * sends as u64,
         };
+        (self.store, self.position) = (answer.store, answer.position);
+        self.warning = answer.warning;
         self.link = Some(link);
         Ok(answer.held)
     }
@@ -379,10 +407,23 @@ impl Destination for NatsStream {
     }
 
     fn acknowledged(&mut self, wait: Duration) -> Result<u64, Trouble> {
-        self.link()?.acknowledged(wait).inspect_err(|_| self.end())
+        let acknowledged = self.link()?.acknowledged(wait).inspect_err(|_| self.end());
+        let (until, at) = acknowledged?;
+        if at > 0 {
+            self.position = Some(Position { store: self.store, at });
+        }
+        Ok(until)
     }
 
     fn limits(&self) -> Limits {
         self.limits
+    }
+
+    fn position(&self) -> Option<Position> {
+        self.position
+    }
+
+    fn warning(&self) -> Option<String> {
+        self.warning.clone()
     }
 }

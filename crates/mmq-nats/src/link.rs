@@ -12,7 +12,7 @@ use super::ask::StreamAnswer;
 use super::session;
 use super::words::Letterhead;
 use crate::{NatsMode, NatsOrder, ZERO};
-use mmq::forward::{Outgoing, OutgoingKind, Trouble};
+use mmq::forward::{Mark, Outgoing, OutgoingKind, Trouble};
 use parking_lot::{Condvar, Mutex};
 
 /// The longest wait for the word of a gap.
@@ -42,8 +42,10 @@ pub(super) struct Link {
     sent: u64,
     /// Of each send that is not acknowledged: how many units there were with it.
     sends: VecDeque<u64>,
-    /// What was last answered.
+    /// What was last answered: the first number that is not acknowledged, and where the stream
+    /// ended behind the one before.
     until: u64,
+    position: u64,
 }
 
 /// What a session came to.
@@ -70,6 +72,8 @@ struct Heard {
     units: u64,
     /// The first number that is not.
     until: u64,
+    /// Where the stream ended behind the one before.
+    position: u64,
     /// The forwarder waits for so many units. (To wake it for each would cost more than all else.)
     awaited: u64,
 }
@@ -80,10 +84,11 @@ impl LinkState {
         self.changed.notify_all();
     }
 
-    /// So many units are acknowledged, all numbers below `until`.
-    pub(super) fn acknowledge(&self, units: u64, until: u64) {
+    /// So many units are acknowledged, all numbers below `until`, the last one at `position`.
+    pub(super) fn acknowledge(&self, units: u64, until: u64, position: u64) {
         let mut heard = self.heard.lock();
         heard.units = units;
+        heard.position = position;
         heard.until = heard.until.max(until);
         if units >= heard.awaited {
             self.changed.notify_all();
@@ -112,6 +117,7 @@ impl Link {
     pub(super) fn begin(
         order: NatsOrder,
         letterhead: Arc<Letterhead>,
+        mark: Option<Mark>,
     ) -> Result<(Link, StreamAnswer), Trouble> {
         let (units, commands) = mpsc::unbounded_channel();
         let (quit, until_quit) = oneshot::channel();
@@ -119,13 +125,14 @@ impl Link {
         let (inside, said) = (shared.clone(), letterhead.clone());
         let thread = thread::Builder::new().name("mmq-nats".into()).spawn(move || {
             let mut over = Over(inside.clone(), None);
-            over.1 = session::run(&order, &said, commands, until_quit, &inside);
+            over.1 = session::run(&order, &said, mark, commands, until_quit, &inside);
         });
         let thread = thread.map_err(|error| letterhead.again(error))?;
         let (quit, thread) = (Some(quit), Some(thread));
         let (sends, mode) = (VecDeque::new(), NatsMode::Window);
+        let (sent, until, position) = (0, 0, 0);
         let mut link =
-            Link { units, quit, thread, shared, letterhead, mode, sent: 0, sends, until: 0 };
+            Link { units, quit, thread, shared, letterhead, mode, sent, sends, until, position };
         let answer = link.wait_for_answer()?;
         link.mode = answer.mode;
         Ok((link, answer))
@@ -135,7 +142,7 @@ impl Link {
     fn wait_for_answer(&self) -> Result<StreamAnswer, Trouble> {
         let mut heard = self.shared.heard.lock();
         loop {
-            if let Some(answer) = heard.answer {
+            if let Some(answer) = heard.answer.take() {
                 return Ok(answer);
             }
             if heard.is_over {
@@ -180,9 +187,9 @@ impl Link {
         Ok(())
     }
 
-    /// Waits until so many units are acknowledged, and answers the first number that is not. What
-    /// was acknowledged before a trouble is answered before it.
-    fn wait_for(&self, units: u64, wait: Duration) -> Result<u64, Trouble> {
+    /// Waits until so many units are acknowledged, and notes what is. What was acknowledged before
+    /// a trouble is answered before it.
+    fn wait_for(&mut self, units: u64, wait: Duration) -> Result<(), Trouble> {
         let deadline = Instant::now() + wait;
         let mut heard = self.shared.heard.lock();
         heard.awaited = units;
@@ -199,18 +206,18 @@ impl Link {
             self.shared.changed.wait_until(&mut heard, deadline);
         }
         heard.awaited = u64::MAX;
-        Ok(heard.until)
-    }
-
-    pub(super) fn acknowledged(&mut self, wait: Duration) -> Result<u64, Trouble> {
-        let oldest = self.sends.front().copied().unwrap_or(u64::MAX);
-        let until = self.wait_for(oldest, wait)?;
-        let units = self.shared.heard.lock().units;
-        while self.sends.front().is_some_and(|send| *send <= units) {
+        while self.sends.front().is_some_and(|send| *send <= heard.units) {
             self.sends.pop_front();
         }
-        self.until = self.until.max(until);
-        Ok(self.until)
+        (self.until, self.position) = (heard.until, heard.position);
+        Ok(())
+    }
+
+    /// The first number that is not acknowledged, and where the stream ended behind the one before.
+    pub(super) fn acknowledged(&mut self, wait: Duration) -> Result<(u64, u64), Trouble> {
+        let oldest = self.sends.front().copied().unwrap_or(u64::MAX);
+        self.wait_for(oldest, wait)?;
+        Ok((self.until, self.position))
     }
 }
 

@@ -21,7 +21,7 @@ use super::ask::{StreamAnswer, ask};
 use super::link::{LinkState, SendUnit};
 use super::words::{BATCH_ID, BATCH_SEQ, COMMIT, ID, LAST, LAST_ID, LAST_OF_SUBJECT, Letterhead};
 use crate::{Access, NatsMode, NatsOrder};
-use mmq::forward::{OutgoingKind, Trouble};
+use mmq::forward::{Mark, OutgoingKind, Trouble};
 use parking_lot::Mutex;
 
 /// The longest wait for a connection, and for each answer to a question.
@@ -33,6 +33,7 @@ const HEARD: usize = 8_192;
 pub(super) fn run(
     order: &NatsOrder,
     letterhead: &Letterhead,
+    mark: Option<Mark>,
     commands: mpsc::UnboundedReceiver<Vec<SendUnit>>,
     quit: oneshot::Receiver<()>,
     shared: &LinkState,
@@ -44,7 +45,7 @@ pub(super) fn run(
     let over = runtime.block_on(async {
         ::tokio::select! {
             _ = quit => None,
-            trouble = work(order, letterhead, commands, shared) => Some(trouble),
+            trouble = work(order, letterhead, mark, commands, shared) => Some(trouble),
         }
     });
     // The connection ends with it, whatever was not written yet. (A look-up of a name may go on.)
@@ -55,12 +56,13 @@ pub(super) fn run(
 async fn work(
     order: &NatsOrder,
     letterhead: &Letterhead,
+    mark: Option<Mark>,
     mut commands: mpsc::UnboundedReceiver<Vec<SendUnit>>,
     shared: &LinkState,
 ) -> Trouble {
     let alarm = Arc::new(Alarm::default());
     let began = ::tokio::select! {
-        began = Session::begin(order, letterhead, &alarm) => began,
+        began = Session::begin(order, letterhead, mark, &alarm) => began,
         () = alarm.rung.notified() => Err(alarm.trouble(letterhead)),
     };
     let (mut session, answer) = match began {
@@ -80,7 +82,7 @@ async fn work(
             message = next(&mut session.answers) => session.hear(message),
             () = alarm.rung.notified() => Err(alarm.trouble(letterhead)),
         };
-        shared.acknowledge(session.acknowledged, session.until);
+        shared.acknowledge(session.acknowledged, session.until, session.position);
         let published = match outcome {
             Ok(()) => session.publish().await,
             Err(trouble) => Err(trouble),
@@ -142,6 +144,8 @@ struct Session<'a> {
     /// Where answers go, without the count of units behind it.
     inbox: String,
     mode: NatsMode,
+    /// The stream takes only our messages, so its last position may be the condition.
+    is_own: bool,
     /// The last position, as far as it is known or sent.
     tail: u64,
     /// The id of the message that was sent last.
@@ -151,8 +155,10 @@ struct Session<'a> {
     /// How many units were published, and how many are acknowledged.
     published: u64,
     acknowledged: u64,
-    /// The first number that is not acknowledged.
+    /// The first number that is not acknowledged, and where the stream ended behind the one
+    /// before.
     until: u64,
+    position: u64,
 }
 
 /// A unit that is not acknowledged.
@@ -167,21 +173,24 @@ impl<'a> Session<'a> {
     async fn begin(
         order: &NatsOrder,
         letterhead: &'a Letterhead,
+        mark: Option<Mark>,
         alarm: &Arc<Alarm>,
     ) -> Result<(Session<'a>, StreamAnswer), Trouble> {
         let client = connect(order, letterhead, alarm).await?;
         let inbox = format!("{}.", client.new_inbox());
         let answers = client.subscribe(format!("{inbox}*")).await;
         let answers = answers.map_err(|error| letterhead.again(error))?;
-        let answer = ask(&client, order, letterhead).await?;
-        let StreamAnswer { mode, tail, .. } = answer;
+        let answer = ask(&client, order, letterhead, mark).await?;
+        let StreamAnswer { mode, is_own, tail, .. } = answer;
         let session = Session {
             client,
             letterhead,
             answers,
             inbox,
             mode,
+            is_own,
             tail,
+            position: 0,
             last_id: None,
             waiting: VecDeque::new(),
             in_flight: VecDeque::new(),
@@ -208,12 +217,13 @@ impl<'a> Session<'a> {
         let position = (self.mode == NatsMode::Chain).then_some(self.tail + 1);
         self.in_flight.push_back(InFlight { first, last, position });
         let reply = format!("{}{}", self.inbox, self.published);
+        let condition = if self.is_own { LAST } else { LAST_OF_SUBJECT };
         for (at, mut message) in unit.into_iter().enumerate() {
             let headers = &mut message.headers;
             match self.mode {
                 NatsMode::Batch => {
                     if at == 0 {
-                        headers.insert(LAST_OF_SUBJECT, self.tail.to_string());
+                        headers.insert(condition.clone(), self.tail.to_string());
                     }
                     headers.insert(BATCH_ID, reply.as_str());
                     headers.insert(BATCH_SEQ, (at + 1).to_string());
@@ -231,7 +241,7 @@ impl<'a> Session<'a> {
                     self.tail += 1;
                 }
                 NatsMode::Window => {
-                    headers.insert(LAST_OF_SUBJECT, self.tail.to_string());
+                    headers.insert(condition.clone(), self.tail.to_string());
                     headers.insert(ID, self.id(message.seq, message.kind));
                 }
             }
@@ -317,6 +327,7 @@ impl<'a> Session<'a> {
         };
         // What is acknowledged was stored behind all before it.
         self.until = in_flight.last + 1;
+        self.position = position;
         self.in_flight.drain(..=at);
         self.acknowledged = unit;
         if self.mode != NatsMode::Chain {

@@ -13,21 +13,21 @@ use super::proxy::Proxy;
 use super::server::{Entry, Server};
 use super::{MODES, STREAM, SUBJECT, far_of, server_for};
 
-const WAIT: Duration = Duration::from_secs(5);
+pub(super) const WAIT: Duration = Duration::from_secs(5);
 
-fn source() -> Source {
+pub(super) fn source() -> Source {
     Source { queue_id: [7; 16], name: "q".into(), lane: SourceLane::All }
 }
 
-fn message(seq: u64, missing_before: &[MissingNumbers]) -> Outgoing<'_> {
+pub(super) fn message(seq: u64, missing_before: &[MissingNumbers]) -> Outgoing<'_> {
     Outgoing { seq, sum: 1, bytes: b"m", missing_before, kind: OutgoingKind::Message }
 }
 
-fn numbers(server: &Server) -> Vec<u64> {
+pub(super) fn numbers(server: &Server) -> Vec<u64> {
     server.entries(STREAM, SUBJECT).iter().map(Entry::seq).collect()
 }
 
-fn wait_for_numbers(server: &Server, wanted: &[u64]) {
+pub(super) fn wait_for_numbers(server: &Server, wanted: &[u64]) {
     let began = std::time::Instant::now();
     while numbers(server) != wanted {
         assert!(began.elapsed() < WAIT * 4, "{:?} instead of {wanted:?}", numbers(server));
@@ -49,14 +49,14 @@ fn a_late_message_finds_the_very_message_that_it_was_sent_behind() {
         let proxy = Proxy::start(server.port());
         let through = NatsStream::new(&proxy.url(), STREAM).unwrap().subject(SUBJECT).unwrap();
         let (mut earlier, mut this) = (through.mode(mode), far_of(&server, mode));
-        this.resume(&source()).unwrap();
+        this.resume(&source(), None).unwrap();
         this.send(&[message(9, &[])]).unwrap();
         while this.acknowledged(WAIT).unwrap() < 10 {}
         let held = Held::Until { seq: 9, sum: Some(1) };
-        assert_eq!(earlier.resume(&source()).unwrap(), held);
+        assert_eq!(earlier.resume(&source(), None).unwrap(), held);
         proxy.hold();
         earlier.send(&[message(10, &[]), message(11, &[]), message(12, &[])]).unwrap();
-        assert_eq!(this.resume(&source()).unwrap(), held);
+        assert_eq!(this.resume(&source(), None).unwrap(), held);
         proxy.let_one_pass();
         if mode != super::NatsMode::Batch {
             wait_for_numbers(&server, &[9, 10]);

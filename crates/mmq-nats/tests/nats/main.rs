@@ -3,6 +3,7 @@
 mod access;
 mod kills;
 mod late;
+mod marks;
 mod proxy;
 mod server;
 #[path = "../../../../tests/support/mod.rs"]
@@ -155,10 +156,10 @@ fn word_of_a_gap_may_be_the_last_message_and_comes_again() {
         let gap = Outgoing { bytes: b"", missing_before: &missing, ..of(1, OutgoingKind::Gap) };
         let message = |seq| of(seq, OutgoingKind::Message);
         let mut there = far_of(&server, mode);
-        assert_eq!(there.resume(&source).unwrap(), Held::Nothing);
+        assert_eq!(there.resume(&source, None).unwrap(), Held::Nothing);
         there.send(&[message(0), message(1), gap]).unwrap();
         for _ in 0..2 {
-            let held = there.resume(&source).unwrap();
+            let held = there.resume(&source, None).unwrap();
             assert_eq!(held, Held::Until { seq: 1, sum: Some(9) });
             there.send(&[gap]).unwrap();
         }

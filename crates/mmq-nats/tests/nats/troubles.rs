@@ -91,6 +91,9 @@ fn a_stream_that_cannot_take_the_messages_is_reported_with_the_remedy() {
     }
     let config = json!({ "name": STREAM, "subjects": [SUBJECT], "no_ack": true });
     assert!(with(config, None).contains("it acknowledges nothing"));
+    let rewritten = json!({ "src": SUBJECT, "dest": "else.test" });
+    let config = json!({ "name": STREAM, "subjects": [SUBJECT], "subject_transform": rewritten });
+    assert!(with(config, None).contains("forward to a stream without subject_transform"));
     assert_eq!(queue.consumer("forward").unwrap().len(), 5);
 }
 

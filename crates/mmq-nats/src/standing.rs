@@ -1,0 +1,109 @@
+//! Where the stream stands, compared with where it stood at the last acknowledgement.
+
+use mmq::forward::Held;
+
+/// What a stream answered of its positions.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Standing {
+    /// Only this queue writes to the stream: each position behind the mark is one of its messages.
+    pub(super) is_own: bool,
+    /// The last position of the stream, whether its message is there or was removed.
+    pub(super) end: u64,
+    /// The position of the queue's last message that is there, and what that says.
+    pub(super) last: Option<(u64, Held)>,
+    /// The position that was acknowledged last, in this very stream.
+    pub(super) mark: Option<u64>,
+    /// A message of another subject has the mark's position.
+    pub(super) is_refilled: bool,
+}
+
+impl Standing {
+    /// Whether the queue's message at the mark is not there.
+    pub(super) fn has_lost_the_mark(&self) -> bool {
+        self.mark.is_some_and(|mark| self.last.is_none_or(|(at, _)| at < mark))
+    }
+
+    /// What the stream holds, and the position where it ends behind that. (Without messages of the
+    /// queue a stream with other writers has no such position.)
+    pub(super) fn held(&self) -> (Held, Option<u64>) {
+        let Standing { is_own, end, last, is_refilled, .. } = *self;
+        let behind = |at| if is_own { end } else { at };
+        let mark = self.mark.filter(|_| self.has_lost_the_mark());
+        if let Some(mark) = mark.filter(|mark| end >= *mark && !is_refilled) {
+            // Positions only rise, so the message was stored, and was removed.
+            let stored = (is_own || end == mark).then(|| end - mark);
+            return (Held::Removed { stored }, Some(behind(mark)));
+        }
+        match (last, mark) {
+            (Some((at, held)), _) => (held, Some(behind(at))),
+            // Each message that was lost had a position of its own behind the end.
+            (None, Some(mark)) => {
+                let lost = (mark > end).then(|| mark - end);
+                (Held::SetBack { lost }, is_own.then_some(end))
+            }
+            (None, None) => (Held::Nothing, is_own.then_some(end)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LAST: Held = Held::Until { seq: 9, sum: Some(7) };
+
+    fn standing(is_own: bool, end: u64, last: Option<u64>, mark: Option<u64>) -> Standing {
+        let last = last.map(|at| (at, LAST));
+        Standing { is_own, end, last, mark, is_refilled: false }
+    }
+
+    fn removed(stored: Option<u64>) -> Held {
+        Held::Removed { stored }
+    }
+
+    fn set_back(lost: Option<u64>) -> Held {
+        Held::SetBack { lost }
+    }
+
+    #[test]
+    fn a_stream_of_our_own_counts_what_it_stored_and_what_it_lost() {
+        for (end, last, mark, held) in [
+            (0, None, None, Held::Nothing),
+            (50, None, None, Held::Nothing),
+            (50, Some(50), None, LAST),
+            (50, Some(50), Some(40), LAST),
+            (50, Some(50), Some(50), LAST),
+            // All removed, or the last ones.
+            (50, None, Some(50), removed(Some(0))),
+            (57, None, Some(50), removed(Some(7))),
+            (57, Some(49), Some(50), removed(Some(7))),
+            // Set back.
+            (40, None, Some(50), set_back(Some(10))),
+            (0, None, Some(50), set_back(Some(50))),
+            (40, Some(40), Some(50), LAST),
+        ] {
+            let said = standing(true, end, last, mark).held();
+            assert_eq!(said, (held, Some(end)), "{end} {last:?} {mark:?}");
+        }
+    }
+
+    #[test]
+    fn a_stream_with_other_writers_says_no_more_than_it_knows() {
+        for (end, last, mark, held, position) in [
+            (50, None, None, Held::Nothing, None),
+            (50, Some(45), None, LAST, Some(45)),
+            (50, Some(45), Some(45), LAST, Some(45)),
+            (57, None, Some(50), removed(None), Some(50)),
+            (50, None, Some(50), removed(Some(0)), Some(50)),
+            (57, Some(30), Some(50), removed(None), Some(50)),
+            (40, None, Some(50), set_back(Some(10)), None),
+            (40, Some(30), Some(50), LAST, Some(30)),
+        ] {
+            let said = standing(false, end, last, mark).held();
+            assert_eq!(said, (held, position), "{end} {last:?} {mark:?}");
+        }
+        let refilled = |last| Standing { is_refilled: true, ..standing(false, 57, last, Some(50)) };
+        assert_eq!(refilled(None).held(), (set_back(None), None));
+        assert_eq!(refilled(Some(30)).held(), (LAST, Some(30)));
+    }
+}

@@ -1,0 +1,285 @@
+//! What the stream removed, and what it lost: the position that was acknowledged last tells them
+//! apart.
+
+use std::time::{Duration, Instant};
+
+use mmq::forward::{Destination, Held, Mark};
+use mmq_nats::{NatsMode, NatsStream};
+use serde_json::{Value, json};
+
+use super::late::{WAIT, message, numbers, source};
+use super::proxy::Proxy;
+use super::server::{Server, Wire};
+use super::{MODES, STREAM, SUBJECT, far_of};
+
+const SECOND: u64 = 1_000_000_000;
+/// The modes in which a stream may have other subjects.
+const SHARING: [NatsMode; 2] = [NatsMode::Batch, NatsMode::Window];
+
+fn until(seq: u64) -> Held {
+    Held::Until { seq, sum: Some(1) }
+}
+
+/// A stream of only our subject, or one that has others, too.
+fn make(server: &Server, mode: NatsMode, is_own: bool, more: &Value) {
+    let subjects = if is_own { &[SUBJECT][..] } else { &[SUBJECT, "other.*"] };
+    let mut config = json!({
+        "name": STREAM, "subjects": subjects, "storage": "file", "duplicate_window": 100_000_000,
+        "allow_atomic": mode == NatsMode::Batch,
+    });
+    for (name, value) in more.as_object().unwrap() {
+        config[name] = value.clone();
+    }
+    server.make_stream(config);
+}
+
+/// A session; what the stream holds; and the mark, as a forwarder would note it.
+fn resume(server: &Server, mode: NatsMode, mark: Option<Mark>) -> (NatsStream, Held) {
+    let mut far = far_of(server, mode).mode(mode);
+    let held = far.resume(&source(), mark).unwrap();
+    (far, held)
+}
+
+fn mark(far: &NatsStream, until: u64) -> Option<Mark> {
+    far.position().map(|position| Mark { until, position })
+}
+
+/// Sends these numbers, and notes the mark behind them.
+fn send(far: &mut NatsStream, numbers: std::ops::Range<u64>) -> Option<Mark> {
+    let messages: Vec<_> = numbers.clone().map(|seq| message(seq, &[])).collect();
+    far.send(&messages).unwrap();
+    let began = Instant::now();
+    while far.acknowledged(WAIT).unwrap() < numbers.end {
+        assert!(began.elapsed() < WAIT * 4, "no acknowledgement");
+    }
+    mark(far, numbers.end)
+}
+
+fn state(server: &Server) -> Value {
+    server.api(&format!("STREAM.INFO.{STREAM}"), json!({}))["state"].take()
+}
+
+/// Waits until so many messages are there: all others are old enough to be gone.
+fn wait_for_age(server: &Server, count: u64) {
+    let began = Instant::now();
+    while state(server)["messages"] != count {
+        assert!(began.elapsed() < WAIT * 4, "not {count}: {}", state(server));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn purge(server: &Server) {
+    server.api(&format!("STREAM.PURGE.{STREAM}"), json!({ "filter": SUBJECT }));
+}
+
+fn delete_last(server: &Server) {
+    let last = json!({ "last_by_subj": SUBJECT });
+    let last = server.api(&format!("STREAM.MSG.GET.{STREAM}"), last);
+    let delete = json!({ "seq": last["message"]["seq"] });
+    server.api(&format!("STREAM.MSG.DELETE.{STREAM}"), delete);
+}
+
+fn other(server: &Server, count: u64) {
+    let mut wire = Wire::new(server.port(), json!({}));
+    for _ in 0..count {
+        assert!(wire.request("other.a", "not of the queue")["seq"].is_u64());
+    }
+}
+
+/// The outage is longer than `max_age`, with messages on their way whose acknowledgement is lost:
+/// in the first session, and in a later one.
+#[test]
+fn a_stream_of_our_own_counts_what_it_stored_before_all_of_it_was_too_old() {
+    for mode in MODES {
+        let mut server = Server::start("");
+        make(&server, mode, true, &json!({ "max_age": SECOND }));
+        let (mut far, held) = resume(&server, mode, None);
+        assert_eq!(held, Held::Nothing);
+        assert_eq!(far.warning(), None);
+        let began = mark(&far, 0);
+        assert_eq!(began.unwrap().position.at, 0);
+        send(&mut far, 0..10);
+        wait_for_age(&server, 0);
+        // (Nobody heard that the ten were acknowledged.)
+        let (mut far, held) = resume(&server, mode, began);
+        assert_eq!(held, Held::Removed { stored: Some(10) }, "{mode:?}");
+        assert_eq!(far.position().unwrap().at, 10);
+        let mark = send(&mut far, 10..20);
+        send(&mut far, 20..25);
+        wait_for_age(&server, 0);
+        assert_eq!(resume(&server, mode, mark).1, Held::Removed { stored: Some(5) });
+        // The server knows its last position still when it comes back.
+        server.kill();
+        server.restart();
+        let (mut far, held) = resume(&server, mode, mark);
+        assert_eq!(held, Held::Removed { stored: Some(5) }, "{mode:?}: {}", state(&server));
+        send(&mut far, 25..27);
+        assert_eq!(state(&server)["last_seq"], 27);
+    }
+}
+
+#[test]
+fn a_stream_of_our_own_that_was_purged_has_lost_nothing() {
+    for mode in MODES {
+        let server = Server::start("");
+        make(&server, mode, true, &json!({}));
+        let (mut far, _) = resume(&server, mode, None);
+        let mark = send(&mut far, 0..10);
+        assert_eq!(resume(&server, mode, mark).1, until(9));
+        send(&mut far, 10..13);
+        delete_last(&server);
+        let (mut far, held) = resume(&server, mode, mark);
+        assert_eq!(held, until(11), "what was deleted on its way is sent again");
+        // Behind the window of duplicates.
+        std::thread::sleep(Duration::from_millis(500));
+        let mark = send(&mut far, 12..15);
+        delete_last(&server);
+        assert_eq!(resume(&server, mode, mark).1, Held::Removed { stored: Some(0) });
+        purge(&server);
+        let (mut far, held) = resume(&server, mode, mark);
+        assert_eq!(held, Held::Removed { stored: Some(0) }, "{mode:?}");
+        send(&mut far, 15..17);
+        assert_eq!(numbers(&server), [15, 16]);
+    }
+}
+
+#[test]
+fn a_stream_with_other_writers_says_that_it_has_lost_nothing() {
+    for mode in SHARING {
+        let server = Server::start("");
+        make(&server, mode, false, &json!({ "max_msgs": 100 }));
+        other(&server, 5);
+        let (mut far, held) = resume(&server, mode, None);
+        assert_eq!((held, far.position()), (Held::Nothing, None));
+        assert!(far.warning().unwrap().contains("removes messages by itself (max_msgs)"));
+        let mark = send(&mut far, 0..10);
+        assert_eq!(mark.unwrap().position.at, 15);
+        other(&server, 5);
+        assert_eq!(resume(&server, mode, mark).1, until(9));
+        delete_last(&server);
+        let (mut far, held) = resume(&server, mode, mark);
+        assert_eq!(
+            (held, far.position()),
+            (Held::Removed { stored: None }, mark.map(|it| it.position))
+        );
+        let mark = send(&mut far, 10..20);
+        purge(&server);
+        assert_eq!(resume(&server, mode, mark).1, Held::Removed { stored: Some(0) });
+        other(&server, 3);
+        let (mut far, held) = resume(&server, mode, mark);
+        assert_eq!(held, Held::Removed { stored: None });
+        let mark = send(&mut far, 20..25);
+        // A noisy neighbour drives them out.
+        other(&server, 100);
+        assert!(numbers(&server).is_empty());
+        let (mut far, held) = resume(&server, mode, mark);
+        assert_eq!(held, Held::Removed { stored: None }, "{mode:?}");
+        send(&mut far, 25..27);
+        assert_eq!(numbers(&server), [25, 26]);
+    }
+}
+
+/// Messages that are acknowledged and old enough to be gone are another thing than messages that
+/// the server has lost.
+#[test]
+fn a_store_that_was_set_back_is_found_though_nothing_is_there() {
+    for (mode, is_own) in [
+        (NatsMode::Batch, true),
+        (NatsMode::Chain, true),
+        (NatsMode::Window, true),
+        (NatsMode::Batch, false),
+        (NatsMode::Window, false),
+    ] {
+        let mut server = Server::start("");
+        make(&server, mode, is_own, &json!({ "max_age": SECOND }));
+        let copies = crate::support::tempdir().unwrap();
+        let (copy, newer) = (copies.path().join("copy"), copies.path().join("newer"));
+        let (mut far, _) = resume(&server, mode, None);
+        send(&mut far, 0..10);
+        wait_for_age(&server, 0);
+        server.kill();
+        server.copy_to(&copy);
+        server.restart();
+        let (mut far, _) = resume(&server, mode, None);
+        let mark = send(&mut far, 10..20);
+        server.kill();
+        server.copy_to(&newer);
+        server.set_back_to(&copy);
+        server.restart();
+        let (mut far, held) = resume(&server, mode, mark);
+        assert_eq!(held, Held::SetBack { lost: Some(10) }, "{mode:?} {is_own}");
+        assert_eq!(far.position().map(|it| it.at), is_own.then_some(10));
+        send(&mut far, 10..15);
+        assert_eq!(resume(&server, mode, mark).1, until(14), "some are there again");
+        if !is_own {
+            // Others have filled the positions again.
+            wait_for_age(&server, 0);
+            other(&server, 10);
+            assert_eq!(resume(&server, mode, mark).1, Held::SetBack { lost: None });
+        }
+        // And when it comes back whole.
+        server.kill();
+        server.set_back_to(&newer);
+        server.restart();
+        wait_for_age(&server, 0);
+        assert_eq!(resume(&server, mode, mark).1, Held::Removed { stored: Some(0) });
+    }
+}
+
+#[test]
+fn a_stream_that_was_made_anew_has_nothing() {
+    for mode in MODES {
+        let server = Server::start("");
+        make(&server, mode, true, &json!({ "max_age": 3600 * SECOND }));
+        let (mut far, _) = resume(&server, mode, None);
+        let mark = send(&mut far, 0..10);
+        server.api(&format!("STREAM.DELETE.{STREAM}"), json!({}));
+        make(&server, mode, true, &json!({}));
+        let (mut far, held) = resume(&server, mode, mark);
+        assert_eq!(held, Held::Nothing);
+        assert_ne!(far.position().unwrap().store, mark.unwrap().position.store);
+        send(&mut far, 0..30);
+        assert_eq!(resume(&server, mode, mark).1, until(29));
+    }
+}
+
+/// The server's own word, that all messages of the subject are gone, is no other writer.
+#[test]
+fn a_delete_marker_is_no_message() {
+    let server = Server::start("");
+    let more = json!({
+        "max_age": SECOND, "allow_msg_ttl": true, "allow_rollup_hdrs": true,
+        "subject_delete_marker_ttl": 3600 * SECOND,
+    });
+    make(&server, NatsMode::Batch, true, &more);
+    let (mut far, _) = resume(&server, NatsMode::Batch, None);
+    let mark = send(&mut far, 0..10);
+    wait_for_age(&server, 1);
+    let (mut far, held) = resume(&server, NatsMode::Batch, mark);
+    assert_eq!(held, Held::Removed { stored: None });
+    send(&mut far, 10..12);
+    assert_eq!(resume(&server, NatsMode::Batch, mark).1, until(11));
+}
+
+/// What an earlier session wrote arrives when the subject is as empty as when it was sent.
+#[test]
+fn a_late_write_finds_no_empty_stream_that_it_was_sent_to() {
+    for mode in MODES {
+        let server = Server::start("");
+        make(&server, mode, true, &json!({}));
+        let proxy = Proxy::start(server.port());
+        let through = NatsStream::new(&proxy.url(), STREAM).unwrap().subject(SUBJECT).unwrap();
+        let mut earlier = through.mode(mode);
+        earlier.resume(&source(), None).unwrap();
+        proxy.hold();
+        earlier.send(&[message(0, &[]), message(1, &[])]).unwrap();
+        let (mut far, _) = resume(&server, mode, None);
+        send(&mut far, 0..2);
+        purge(&server);
+        // Behind the window of duplicates, which would hide what the conditions let through.
+        std::thread::sleep(Duration::from_millis(500));
+        proxy.let_all_pass();
+        assert!(earlier.acknowledged(WAIT).is_err(), "{mode:?}");
+        assert!(numbers(&server).is_empty());
+    }
+}
