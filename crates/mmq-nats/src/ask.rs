@@ -42,6 +42,13 @@ pub(super) async fn ask(
     let info = info.map_err(|error| letterhead.trouble(&error, None))?;
     let config = &info["config"];
     let mode = mode(order.mode, config, letterhead)?;
+    if letterhead.ttl.is_some() && config["allow_msg_ttl"].as_bool() != Some(true) {
+        return Err(letterhead.lost(format!(
+            "it allows no time to live of single messages: `nats stream edit {} --allow-msg-ttl` \
+             (server 2.11 or later)",
+            letterhead.stream
+        )));
+    }
     let last = json!({ "last_by_subj": letterhead.subject });
     let last = message(client, order, letterhead, last).await?;
     let of_subject = last.as_ref().map_or(0, |last| last["seq"].as_u64().unwrap_or_default());
@@ -110,7 +117,7 @@ async fn call(
     let subject = format!("$JS.{domain}API.STREAM.{what}.{}", order.stream);
     let answer = client.request(subject, request.to_string().into()).await;
     let answer = answer.map_err(|error| match error.kind() {
-        RequestErrorKind::NoResponders if !client.server_info().jetstream => {
+        RequestErrorKind::NoResponders if has_none(client, order) => {
             letterhead.lost("the server has no JetStream: start it with `-js`, or name another one")
         }
         RequestErrorKind::NoResponders => {
@@ -124,6 +131,12 @@ async fn call(
     Ok(if error.is_null() { Ok(answer) } else { Err(error.clone()) })
 }
 
+/// Whether no server that this one knows of has JetStream.
+fn has_none(client: &Client, order: &NatsOrder) -> bool {
+    let server = client.server_info();
+    !server.jetstream && server.cluster.is_none() && order.domain.is_none()
+}
+
 /// What the last message of the subject says. Nothing, if the server has put it where messages
 /// were that are gone (a delete marker).
 fn held(message: &Value, letterhead: &Letterhead) -> Result<Option<Held>, Trouble> {
@@ -133,10 +146,13 @@ fn held(message: &Value, letterhead: &Letterhead) -> Result<Option<Held>, Troubl
     let headers = String::from_utf8_lossy(&headers);
     let at = &message["seq"];
     match Letterhead::origin(&headers) {
-        Some((there, seq, sum)) if there == queue => Ok(Some(Held::Until { seq, sum: Some(sum) })),
-        Some((there, ..)) => Err(letterhead.lost(format!(
-            "its subject {subject} holds the messages of queue {there}, and this is {queue}: name \
-             another subject"
+        Some(there) if there.queue == queue => {
+            Ok(Some(Held::Until { seq: there.seq, sum: there.sum }))
+        }
+        Some(there) => Err(letterhead.lost(format!(
+            "its subject {subject} holds the messages of queue {}..., and this is {queue}...: name \
+             another subject",
+            there.queue
         ))),
         None if headers.contains("\r\nNats-Marker-Reason:") => Ok(None),
         None => Err(letterhead.lost(format!(

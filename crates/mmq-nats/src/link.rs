@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use async_nats::HeaderMap;
@@ -15,8 +15,9 @@ use crate::{NatsMode, NatsOrder, ZERO};
 use mmq::forward::{Mark, Outgoing, OutgoingKind, Trouble};
 use parking_lot::{Condvar, Mutex};
 
-/// The longest wait for the word of a gap.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The longest wait for the word of a gap: long enough for most links. When it is lost, it is sent
+/// again with the message behind the gap.
+const WORD: Duration = Duration::from_millis(300);
 
 /// A message that is ready but for its conditions.
 pub(super) struct ReadyMessage {
@@ -29,15 +30,18 @@ pub(super) struct ReadyMessage {
 /// What is acknowledged as one: a message, or a batch.
 pub(super) type SendUnit = Vec<ReadyMessage>;
 
-/// One session, as the forwarder's thread has it. Dropping it ends the session, and the connection.
+/// One session, as the forwarder's thread has it. Dropping it ends the session and the connection;
+/// nobody waits for their end.
 pub(super) struct Link {
     units: mpsc::UnboundedSender<Vec<SendUnit>>,
     /// Its end is the session's.
-    quit: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    _quit: oneshot::Sender<()>,
     shared: Arc<LinkState>,
-    letterhead: Arc<Letterhead>,
-    mode: NatsMode,
+    letterhead: Letterhead,
+    mark: Option<Mark>,
+    /// What the stream has answered, once it has.
+    mode: Option<NatsMode>,
+    longest: u64,
     /// How many units were handed over.
     sent: u64,
     /// Of each send that is not acknowledged: how many units there were with it.
@@ -46,14 +50,6 @@ pub(super) struct Link {
     /// ended behind the one before.
     until: u64,
     position: u64,
-}
-
-/// What a session came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum CameTo {
-    Acknowledgements,
-    Nothing,
-    NothingSent,
 }
 
 /// What the two threads share.
@@ -68,6 +64,8 @@ struct Heard {
     answer: Option<StreamAnswer>,
     trouble: Option<Trouble>,
     is_over: bool,
+    /// How many messages a batch may have, if it had too many.
+    most: Option<usize>,
     /// How many units are acknowledged.
     units: u64,
     /// The first number that is not.
@@ -95,6 +93,11 @@ impl LinkState {
         }
     }
 
+    /// A batch may have so many messages, and had more.
+    pub(super) fn limit(&self, most: usize) {
+        self.heard.lock().most = Some(most);
+    }
+
     fn fail(&self, trouble: Option<Trouble>) {
         let mut heard = self.heard.lock();
         heard.trouble = trouble;
@@ -113,12 +116,12 @@ impl Drop for Over {
 }
 
 impl Link {
-    /// Begins a session: connects, and asks.
+    /// Begins a session: its thread connects, and asks.
     pub(super) fn begin(
         order: NatsOrder,
-        letterhead: Arc<Letterhead>,
+        letterhead: Letterhead,
         mark: Option<Mark>,
-    ) -> Result<(Link, StreamAnswer), Trouble> {
+    ) -> Result<Link, Trouble> {
         let (units, commands) = mpsc::unbounded_channel();
         let (quit, until_quit) = oneshot::channel();
         let shared = Arc::new(LinkState::default());
@@ -127,28 +130,42 @@ impl Link {
             let mut over = Over(inside.clone(), None);
             over.1 = session::run(&order, &said, mark, commands, until_quit, &inside);
         });
-        let thread = thread.map_err(|error| letterhead.again(error))?;
-        let (quit, thread) = (Some(quit), Some(thread));
-        let (sends, mode) = (VecDeque::new(), NatsMode::Window);
-        let (sent, until, position) = (0, 0, 0);
-        let mut link =
-            Link { units, quit, thread, shared, letterhead, mode, sent, sends, until, position };
-        let answer = link.wait_for_answer()?;
-        link.mode = answer.mode;
-        Ok((link, answer))
+        thread.map_err(|error| letterhead.again(error))?;
+        Ok(Link {
+            units,
+            _quit: quit,
+            shared,
+            letterhead,
+            mark,
+            mode: None,
+            longest: 0,
+            sent: 0,
+            sends: VecDeque::new(),
+            until: 0,
+            position: 0,
+        })
     }
 
-    /// (The other side has time-outs for all it does.)
-    fn wait_for_answer(&self) -> Result<StreamAnswer, Trouble> {
+    /// Whether it begins this session, and nobody has had its answer yet.
+    pub(super) fn begins(&self, letterhead: &Letterhead, mark: Option<Mark>) -> bool {
+        self.mode.is_none() && self.letterhead == *letterhead && self.mark == mark
+    }
+
+    /// What the stream answers, if it does so within this time.
+    pub(super) fn answer(&mut self, wait: Duration) -> Result<Option<StreamAnswer>, Trouble> {
+        let deadline = Instant::now() + wait;
         let mut heard = self.shared.heard.lock();
         loop {
             if let Some(answer) = heard.answer.take() {
-                return Ok(answer);
+                (self.mode, self.longest) = (Some(answer.mode), answer.longest);
+                return Ok(Some(answer));
             }
             if heard.is_over {
                 return Err(self.trouble(&mut heard));
             }
-            self.shared.changed.wait(&mut heard);
+            if self.shared.changed.wait_until(&mut heard, deadline).timed_out() {
+                return Ok(None);
+            }
         }
     }
 
@@ -156,33 +173,31 @@ impl Link {
         heard.trouble.take().unwrap_or_else(|| self.letterhead.again("the client has ended"))
     }
 
-    pub(super) fn came_to(&self) -> CameTo {
-        match self.shared.heard.lock().units {
-            _ if self.sent == 0 => CameTo::NothingSent,
-            0 => CameTo::Nothing,
-            _ => CameTo::Acknowledgements,
-        }
+    /// How many messages a batch may have, if one had too many.
+    pub(super) fn most(&self) -> Option<usize> {
+        self.shared.heard.lock().most
     }
 
     pub(super) fn send(&mut self, messages: &[Outgoing<'_>]) -> Result<(), Trouble> {
-        let ready = |message: &Outgoing<'_>| ReadyMessage {
-            seq: message.seq,
-            kind: message.kind,
-            headers: self.letterhead.headers(message),
-            bytes: message.bytes.to_vec(),
-        };
-        let ready = messages.iter().map(ready);
-        let units: Vec<SendUnit> = match self.mode {
-            NatsMode::Batch => vec![ready.collect()],
-            NatsMode::Chain | NatsMode::Window => ready.map(|it| vec![it]).collect(),
-        };
+        let is_batch = self.mode == Some(NatsMode::Batch);
+        let ready = messages.iter().enumerate().map(|(at, message)| {
+            let may_be_last = !is_batch || at + 1 == messages.len();
+            ReadyMessage {
+                seq: message.seq,
+                kind: message.kind,
+                headers: self.letterhead.headers(message, may_be_last, self.longest),
+                bytes: message.bytes.to_vec(),
+            }
+        });
+        let units: Vec<SendUnit> =
+            if is_batch { vec![ready.collect()] } else { ready.map(|it| vec![it]).collect() };
         self.sent += units.len() as u64;
         self.sends.push_back(self.sent);
         // (When the other side has ended, `acknowledged` says why.)
         let _ = self.units.send(units);
         // Nobody asks whether the word of a gap has arrived, when nothing is behind it.
         if messages.last().is_some_and(|last| last.kind == OutgoingKind::Gap) {
-            self.wait_for(self.sent, PATIENCE)?;
+            self.wait_for(self.sent, WORD)?;
         }
         Ok(())
     }
@@ -218,14 +233,5 @@ impl Link {
         let oldest = self.sends.front().copied().unwrap_or(u64::MAX);
         self.wait_for(oldest, wait)?;
         Ok((self.until, self.position))
-    }
-}
-
-impl Drop for Link {
-    fn drop(&mut self) {
-        self.quit = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
     }
 }

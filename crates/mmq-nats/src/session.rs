@@ -4,30 +4,34 @@ use std::collections::VecDeque;
 use std::future::{pending, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
 use async_nats::client::PublishErrorKind;
 use async_nats::status::StatusCode;
-use async_nats::{
-    Client, ConnectErrorKind, ConnectOptions, Event, Message, ServerError, Subscriber,
-};
+use async_nats::{Client, Message, Subscriber};
 use futures_core::Stream;
 use serde_json::Value;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, interval_at};
 
+use super::alarm::Alarm;
 use super::ask::{StreamAnswer, ask};
 use super::link::{LinkState, SendUnit};
-use super::words::{BATCH_ID, BATCH_SEQ, COMMIT, ID, LAST, LAST_ID, LAST_OF_SUBJECT, Letterhead};
-use crate::{Access, NatsMode, NatsOrder};
+use super::login::{login, random};
+use super::words::{
+    BATCH_ID, BATCH_SEQ, COMMIT, ID, LAST, LAST_ID, LAST_OF_SUBJECT, Letterhead, STREAM, length,
+    short,
+};
+use crate::{NatsMode, NatsOrder};
 use mmq::forward::{Mark, OutgoingKind, Trouble};
-use parking_lot::Mutex;
 
-/// The longest wait for a connection, and for each answer to a question.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// Acknowledgements that wait to be heard. More than are ever in flight.
-const HEARD: usize = 8_192;
+/// The time between two questions for a sign of life, when nothing is in flight.
+const PULSE: Duration = Duration::from_secs(15);
+
+/// The pause while the stream knows the id of a message that it does not hold any more.
+const DUPLICATES: Duration = Duration::from_secs(5);
 
 /// One session, to its end: why it ended, unless this side ended it.
 pub(super) fn run(
@@ -63,13 +67,14 @@ async fn work(
     let alarm = Arc::new(Alarm::default());
     let began = ::tokio::select! {
         began = Session::begin(order, letterhead, mark, &alarm) => began,
-        () = alarm.rung.notified() => Err(alarm.trouble(letterhead)),
+        () = alarm.rung.notified() => Err(alarm.trouble(letterhead, &order.inbox)),
     };
     let (mut session, answer) = match began {
         Ok(began) => began,
         Err(trouble) => return trouble,
     };
     shared.answer(answer);
+    let mut pulse = interval_at(Instant::now() + PULSE, PULSE);
     loop {
         let outcome = ::tokio::select! {
             units = commands.recv() => match units {
@@ -80,7 +85,8 @@ async fn work(
                 None => pending().await,
             },
             message = next(&mut session.answers) => session.hear(message),
-            () = alarm.rung.notified() => Err(alarm.trouble(letterhead)),
+            _ = pulse.tick() => session.pulse().await,
+            () = alarm.rung.notified() => Err(alarm.trouble(letterhead, &order.inbox)),
         };
         shared.acknowledge(session.acknowledged, session.until, session.position);
         let published = match outcome {
@@ -88,52 +94,11 @@ async fn work(
             Err(trouble) => Err(trouble),
         };
         if let Err(trouble) = published {
+            if let Some(most) = session.most {
+                shared.limit(most);
+            }
             return trouble;
         }
-    }
-}
-
-/// What the client tells beside the answers.
-#[derive(Default)]
-struct Alarm {
-    rung: Notify,
-    /// What the server said, or what happened.
-    why: Mutex<String>,
-    is_denied: AtomicBool,
-}
-
-impl Alarm {
-    fn ring(&self, event: Event) {
-        let why = match event {
-            Event::ServerError(ServerError::Other(text)) => {
-                if text.to_lowercase().starts_with("permissions violation") {
-                    self.is_denied.store(true, Ordering::Relaxed);
-                }
-                text
-            }
-            Event::ServerError(error) => error.to_string(),
-            Event::SlowConsumer(_) => "acknowledgements were lost on the way".to_owned(),
-            Event::Disconnected => "the connection was lost".to_owned(),
-            _ => return,
-        };
-        let mut first = self.why.lock();
-        if first.is_empty() {
-            *first = why;
-        }
-        self.rung.notify_one();
-    }
-
-    fn trouble(&self, letterhead: &Letterhead) -> Trouble {
-        let why = self.why.lock().clone();
-        if !self.is_denied.load(Ordering::Relaxed) {
-            return letterhead.again(why);
-        }
-        letterhead.lost(format!(
-            "{why}; the user needs to publish to {}, $JS.API.STREAM.INFO.{stream} and \
-             $JS.API.STREAM.MSG.GET.{stream}, and to subscribe to _INBOX.>",
-            letterhead.subject,
-            stream = letterhead.stream,
-        ))
     }
 }
 
@@ -146,6 +111,14 @@ struct Session<'a> {
     mode: NatsMode,
     /// The stream takes only our messages, so its last position may be the condition.
     is_own: bool,
+    /// What the stream takes in one message, headers and all.
+    longest: u64,
+    /// How many messages a batch may have, if one had too many.
+    most: Option<usize>,
+    /// The number of the last batch. It begins anywhere.
+    batches: u64,
+    /// How many bytes had come when the server was asked for a sign of life.
+    pulse: Option<u64>,
     /// The last position, as far as it is known or sent.
     tail: u64,
     /// The id of the message that was sent last.
@@ -165,6 +138,7 @@ struct Session<'a> {
 struct InFlight {
     first: u64,
     last: u64,
+    count: usize,
     /// The position that it will have.
     position: Option<u64>,
 }
@@ -176,12 +150,12 @@ impl<'a> Session<'a> {
         mark: Option<Mark>,
         alarm: &Arc<Alarm>,
     ) -> Result<(Session<'a>, StreamAnswer), Trouble> {
-        let client = connect(order, letterhead, alarm).await?;
-        let inbox = format!("{}.", client.new_inbox());
+        let client = login(order, letterhead, alarm).await?;
+        let inbox = format!("{}.{}.", order.inbox, short(random(), 8));
         let answers = client.subscribe(format!("{inbox}*")).await;
         let answers = answers.map_err(|error| letterhead.again(error))?;
         let answer = ask(&client, order, letterhead, mark).await?;
-        let StreamAnswer { mode, is_own, tail, .. } = answer;
+        let StreamAnswer { mode, is_own, tail, longest, .. } = answer;
         let session = Session {
             client,
             letterhead,
@@ -189,7 +163,11 @@ impl<'a> Session<'a> {
             inbox,
             mode,
             is_own,
+            longest,
+            most: None,
             tail,
+            batches: random(),
+            pulse: None,
             position: 0,
             last_id: None,
             waiting: VecDeque::new(),
@@ -215,35 +193,44 @@ impl<'a> Session<'a> {
         let (first, last, count) = (first.seq, last.seq, unit.len());
         self.published += 1;
         let position = (self.mode == NatsMode::Chain).then_some(self.tail + 1);
-        self.in_flight.push_back(InFlight { first, last, position });
+        self.in_flight.push_back(InFlight { first, last, count, position });
         let reply = format!("{}{}", self.inbox, self.published);
-        let condition = if self.is_own { LAST } else { LAST_OF_SUBJECT };
+        let batch = (count > 1).then(|| self.next_batch());
         for (at, mut message) in unit.into_iter().enumerate() {
             let headers = &mut message.headers;
-            match self.mode {
-                NatsMode::Batch => {
-                    if at == 0 {
-                        headers.insert(condition.clone(), self.tail.to_string());
-                    }
-                    headers.insert(BATCH_ID, reply.as_str());
-                    headers.insert(BATCH_SEQ, (at + 1).to_string());
-                    if at + 1 == count {
-                        headers.insert(COMMIT, "1");
-                    }
+            if at == 0 {
+                let by_stream = self.is_own || self.mode == NatsMode::Chain;
+                let condition = if by_stream { LAST } else { LAST_OF_SUBJECT };
+                headers.insert(condition, self.tail.to_string());
+                // (A stream that has the id of the message before is the right one.)
+                if self.last_id.is_none() {
+                    headers.insert(STREAM, self.letterhead.stream.as_str());
                 }
-                NatsMode::Chain => {
-                    let id = self.id(message.seq, message.kind);
-                    headers.insert(LAST, self.tail.to_string());
-                    if let Some(last_id) = self.last_id.replace(id.clone()) {
-                        headers.insert(LAST_ID, last_id);
-                    }
-                    headers.insert(ID, id);
-                    self.tail += 1;
+            }
+            if let Some(batch) = &batch {
+                headers.insert(BATCH_ID, batch.as_str());
+                headers.insert(BATCH_SEQ, (at + 1).to_string());
+                if at + 1 == count {
+                    headers.insert(COMMIT, "1");
                 }
-                NatsMode::Window => {
-                    headers.insert(condition.clone(), self.tail.to_string());
-                    headers.insert(ID, self.id(message.seq, message.kind));
+            }
+            if self.mode != NatsMode::Batch {
+                headers.insert(ID, self.id(message.seq, message.kind));
+            }
+            if self.mode == NatsMode::Chain {
+                let id = self.id(message.seq, message.kind);
+                if let Some(last_id) = self.last_id.replace(id) {
+                    headers.insert(LAST_ID, last_id);
                 }
+                self.tail += 1;
+            }
+            let (bytes, head) = (message.bytes.len(), length(headers));
+            if (bytes + head) as u64 > self.longest {
+                let (seq, longest) = (message.seq, self.longest);
+                let why = format!(
+                    "{bytes} bytes and {head} of headers are too many: it takes up to {longest}"
+                );
+                return Err(Trouble::Refused { seq, why });
             }
             let subject = self.letterhead.subject.clone();
             let (headers, bytes) = (message.headers, message.bytes.into());
@@ -263,13 +250,40 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// A message's id. Word of a gap has the number of the message before it, and may be sent again
-    /// while the stream still knows the id of the first time, so it has its position in it.
+    /// The id of another batch: no other one of the stream has it that is not complete yet, of
+    /// this queue or of another one.
+    fn next_batch(&mut self) -> String {
+        self.batches = self.batches.wrapping_add(1);
+        format!("{}{}", self.letterhead.queue, short(self.batches, 3))
+    }
+
+    /// Asks the server for a sign of life when nothing is in flight, and looks whether anything
+    /// came since it was asked.
+    async fn pulse(&mut self) -> Result<(), Trouble> {
+        let heard = self.client.statistics().in_bytes.load(Ordering::Relaxed);
+        if !self.in_flight.is_empty() {
+            self.pulse = None;
+            return Ok(());
+        }
+        if self.pulse.replace(heard) == Some(heard) {
+            return Err(self.letterhead.again("the server gives no sign of life"));
+        }
+        // The client ends a subscription with a ping, so that it knows when no more can come.
+        let pinged = async {
+            let mut none = self.client.subscribe(format!("{}0", self.inbox)).await.ok()?;
+            none.drain().await.ok()
+        };
+        pinged.await.ok_or_else(|| self.letterhead.again("the connection was closed"))
+    }
+
+    /// A message's id, which a stream knows for a while. Word of a gap has the number of the
+    /// message before it, and may be sent again meanwhile, so it has its position in it.
     fn id(&self, seq: u64, kind: OutgoingKind) -> String {
-        let queue = &self.letterhead.queue;
+        // In the mode `chain` no other queue writes to the stream.
+        let queue = if self.mode == NatsMode::Chain { "" } else { &self.letterhead.queue };
         match kind {
-            OutgoingKind::Message => format!("{queue}:{seq}"),
-            OutgoingKind::Gap => format!("{queue}:{seq}:gap:{}", self.tail),
+            OutgoingKind::Message => format!("{queue}{seq}"),
+            OutgoingKind::Gap => format!("{queue}{seq}-{}", self.tail),
         }
     }
 
@@ -308,6 +322,7 @@ impl<'a> Session<'a> {
         let at = (unit - self.acknowledged - 1) as usize;
         let Some(in_flight) = self.in_flight.get(at) else { return Ok(()) };
         if !answer["error"].is_null() {
+            self.most = most(&answer["error"], in_flight.count);
             return Err(self.letterhead.trouble(&answer["error"], Some(in_flight.first)));
         }
         if answer["duplicate"].as_bool() == Some(true) {
@@ -317,7 +332,7 @@ impl<'a> Session<'a> {
                      more: waiting for the end of its window of duplicates",
                     in_flight.first
                 )),
-                PATIENCE,
+                DUPLICATES,
             ));
         }
         let position = answer["seq"].as_u64();
@@ -341,79 +356,11 @@ async fn next(answers: &mut Subscriber) -> Option<Message> {
     poll_fn(|context| Pin::new(&mut *answers).poll_next(context)).await
 }
 
-/// Connects. The client does not connect a second time.
-async fn connect(
-    order: &NatsOrder,
-    letterhead: &Letterhead,
-    alarm: &Arc<Alarm>,
-) -> Result<Client, Trouble> {
-    let Access { credentials, nkey, user, token, roots, certificate } = order.access.clone();
-    let (is_connected, heard) = (Arc::new(AtomicBool::new(false)), alarm.clone());
-    let was_connected = is_connected.clone();
-    let mut options = ConnectOptions::new()
-        .name("mmq")
-        .connection_timeout(PATIENCE)
-        .request_timeout(Some(PATIENCE))
-        .subscription_capacity(HEARD)
-        .event_callback(move |event| {
-            heard.ring(event);
-            std::future::ready(())
-        })
-        .reconnect_delay_callback(move |_| match was_connected.load(Ordering::Relaxed) {
-            true => Duration::MAX,
-            false => Duration::ZERO,
-        });
-    if let Some(path) = credentials {
-        options = options.credentials_file(&path).await.map_err(|error| {
-            letterhead.lost(format!("credentials file {}: {error}", path.display()))
-        })?;
+/// How many messages a batch may have, if this error says that so many are too many.
+fn most(error: &Value, count: usize) -> Option<usize> {
+    if error["err_code"].as_u64() != Some(10_199) {
+        return None;
     }
-    if let Some(seed) = nkey {
-        options = options.nkey(seed);
-    }
-    if let Some((user, password)) = user {
-        options = options.user_and_password(user, password);
-    }
-    if let Some(token) = token {
-        options = options.token(token);
-    }
-    if !roots.is_empty() || certificate.is_some() {
-        options = options.require_tls(true);
-    }
-    for path in roots {
-        options = options.add_root_certificates(path);
-    }
-    if let Some((certificate, key)) = certificate {
-        options = options.add_client_certificate(certificate, key);
-    }
-    let client = options.connect(order.servers.clone()).await.map_err(|error| {
-        let reported = with_causes(&error);
-        match error.kind() {
-            ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => {
-                letterhead.lost(format!(
-                    "{reported}; look at user and password in the URL, the credentials file or the nkey"
-                ))
-            }
-            ConnectErrorKind::Tls => {
-                letterhead.lost(format!("{reported}; look at the files of certificates and keys"))
-            }
-            _ => letterhead.again(reported),
-        }
-    })?;
-    is_connected.store(true, Ordering::Relaxed);
-    Ok(client)
-}
-
-/// An error with its causes. (The client's own texts have some of them in it.)
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut reported = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let more = error.to_string();
-        if !reported.contains(&more) {
-            reported = format!("{reported}: {more}");
-        }
-        cause = error.source();
-    }
-    reported
+    let said = error["description"].as_str().and_then(|it| it.rsplit(' ').next()?.parse().ok());
+    Some(said.filter(|most| (1..count).contains(most)).unwrap_or(count.div_ceil(2)))
 }

@@ -4,23 +4,28 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use async_nats::header::{HeaderMap, HeaderName};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::Value;
 
 use mmq::forward::{FarError, Outgoing, OutgoingKind, Trouble};
 
-/// The most that the headers of a message take, without the stream's name.
-pub(super) const HEADROOM: u64 = 1_500;
-/// The most that the list of missing numbers takes of it.
+/// What the headers of any message take at the least.
+pub(super) const LEAST: u64 = 90;
+/// What they take at the most, but for the missing numbers and the stream's name.
+const REST: usize = 250;
+/// The most that the list of missing numbers takes.
 const MISSING: usize = 800;
+/// How many digits of a queue's id stand for it.
+pub(super) const QUEUE_DIGITS: usize = 8;
 /// The pause when a stream is full, or the server has no room.
 const FULL: Duration = Duration::from_secs(5);
 
-const QUEUE: HeaderName = HeaderName::from_static("Mmq-Queue");
-const SEQ: HeaderName = HeaderName::from_static("Mmq-Seq");
-const SUM: HeaderName = HeaderName::from_static("Mmq-Sum");
+const MESSAGE: HeaderName = HeaderName::from_static("Mmq");
 const WORD_OF_GAP: HeaderName = HeaderName::from_static("Mmq-Gap");
 const MISSING_BEFORE: HeaderName = HeaderName::from_static("Mmq-Missing");
-const STREAM: HeaderName = HeaderName::from_static("Nats-Expected-Stream");
+const TTL: HeaderName = HeaderName::from_static("Nats-TTL");
+pub(super) const STREAM: HeaderName = HeaderName::from_static("Nats-Expected-Stream");
 pub(super) const LAST: HeaderName = HeaderName::from_static("Nats-Expected-Last-Sequence");
 pub(super) const LAST_OF_SUBJECT: HeaderName =
     HeaderName::from_static("Nats-Expected-Last-Subject-Sequence");
@@ -31,26 +36,50 @@ pub(super) const BATCH_SEQ: HeaderName = HeaderName::from_static("Nats-Batch-Seq
 pub(super) const COMMIT: HeaderName = HeaderName::from_static("Nats-Batch-Commit");
 
 /// What all messages of a session have in common.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Letterhead {
-    /// The queue's id in 32 hexadecimal digits.
+    /// The first digits of the queue's id.
     pub(super) queue: String,
     pub(super) stream: String,
     pub(super) subject: String,
+    /// How long the stream keeps a message.
+    pub(super) ttl: Option<Duration>,
+}
+
+/// Whose message it is and of which number; its sum, if it was the last of a batch.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct MessageOrigin<'a> {
+    pub(super) queue: &'a str,
+    pub(super) seq: u64,
+    pub(super) sum: Option<u32>,
 }
 
 impl Letterhead {
-    /// The headers of a message, but for its conditions.
-    pub(super) fn headers(&self, message: &Outgoing<'_>) -> HeaderMap {
+    /// The headers of a message, but for its conditions and its place in a batch: its number, and
+    /// what only the last message of a subject is asked for. The message takes `longest` with them.
+    pub(super) fn headers(
+        &self,
+        message: &Outgoing<'_>,
+        may_be_last: bool,
+        longest: u64,
+    ) -> HeaderMap {
         let mut headers = HeaderMap::new();
-        headers.insert(QUEUE, self.queue.as_str());
-        headers.insert(SEQ, message.seq.to_string());
-        headers.insert(SUM, format!("{:08x}", message.sum));
-        headers.insert(STREAM, self.stream.as_str());
+        let Outgoing { seq, sum, .. } = message;
+        let queue = &self.queue;
+        headers.insert(
+            MESSAGE,
+            if may_be_last { format!("{seq} {sum:08x} {queue}") } else { seq.to_string() },
+        );
+        if let Some(ttl) = self.ttl {
+            headers.insert(TTL, ttl.as_secs().max(1).to_string());
+        }
+        let longest = usize::try_from(longest).unwrap_or(usize::MAX);
+        let taken = message.bytes.len() + REST + self.stream.len();
+        let room = longest.saturating_sub(taken).min(MISSING);
         match message.kind {
-            OutgoingKind::Gap => headers.insert(WORD_OF_GAP, missing(message)),
+            OutgoingKind::Gap => headers.insert(WORD_OF_GAP, missing(message, room)),
             OutgoingKind::Message if message.missing_before.is_empty() => {}
-            OutgoingKind::Message => headers.insert(MISSING_BEFORE, missing(message)),
+            OutgoingKind::Message => headers.insert(MISSING_BEFORE, missing(message, room)),
         }
         headers
     }
@@ -110,35 +139,52 @@ impl Letterhead {
         )
     }
 
-    /// Whose message this is, of which number and checksum, by the text of its headers.
-    pub(super) fn origin(text: &str) -> Option<(&str, u64, u32)> {
-        let (mut queue, mut seq, mut sum) = (None, None, None);
+    /// What the text of its headers says of a message. (Within a batch only the batch's id has the
+    /// queue in it.)
+    pub(super) fn origin(text: &str) -> Option<MessageOrigin<'_>> {
+        let (mut message, mut batch) = (None, None);
         for line in text.lines() {
-            let Some((name, value)) = line.split_once(':') else { continue };
-            match name {
-                "Mmq-Queue" => queue = Some(value.trim()),
-                "Mmq-Seq" => seq = value.trim().parse().ok(),
-                "Mmq-Sum" => sum = u32::from_str_radix(value.trim(), 16).ok(),
+            match line.split_once(':') {
+                Some(("Mmq", value)) => message = Some(value.trim()),
+                Some(("Nats-Batch-Id", value)) => batch = value.trim().get(..QUEUE_DIGITS),
                 _ => {}
             }
         }
-        Some((queue?, seq?, sum?))
+        let mut words = message?.split(' ');
+        let seq = words.next()?.parse().ok()?;
+        let sum = words.next().and_then(|sum| u32::from_str_radix(sum, 16).ok());
+        Some(MessageOrigin { queue: words.next().or(batch)?, seq, sum })
     }
 }
 
 /// The missing numbers, as far as there is room; the rest as one range of several causes.
-fn missing(message: &Outgoing<'_>) -> String {
+fn missing(message: &Outgoing<'_>, room: usize) -> String {
     let mut text = String::new();
-    for (at, range) in message.missing_before.iter().enumerate() {
+    let ranges = message.missing_before;
+    for (at, range) in ranges.iter().enumerate() {
         let comma = if at == 0 { "" } else { ", " };
-        if text.len() > MISSING - 100 {
-            let last = message.missing_before.last().map_or(range.last, |it| it.last);
+        if at + 1 < ranges.len() && text.len() + 100 > room {
+            let last = ranges.last().map_or(range.last, |it| it.last);
             let _ = write!(text, "{comma}{}-{last} several", range.first);
             break;
         }
         let _ = write!(text, "{comma}{range}");
     }
     text
+}
+
+/// How many bytes these headers take.
+pub(super) fn length(headers: &HeaderMap) -> usize {
+    let of = |name: &HeaderName| AsRef::<[u8]>::as_ref(name).len();
+    let all = headers.iter().flat_map(|(name, values)| values.iter().map(move |it| (name, it)));
+    let all = all.map(|(name, value)| of(name) + value.as_str().len() + ": \r\n".len());
+    "NATS/1.0\r\n\r\n".len() + all.sum::<usize>()
+}
+
+/// So many bytes of a number, in a few characters that a subject and an id may have.
+pub(super) fn short(number: u64, bytes: usize) -> String {
+    let all = number.to_le_bytes();
+    URL_SAFE_NO_PAD.encode(all.get(..bytes).unwrap_or(&all))
 }
 
 #[cfg(test)]
@@ -155,20 +201,28 @@ mod tests {
             let range = |at| MissingNumbers { first: first + at, last: first + at, cause };
             (0..count).map(range).collect()
         };
-        let text = |ranges: &[MissingNumbers]| {
+        let text = |ranges: &[MissingNumbers], room| {
             let kind = OutgoingKind::Message;
-            missing(&Outgoing { seq: 7, sum: 0, bytes: &[], missing_before: ranges, kind })
+            missing(&Outgoing { seq: 7, sum: 0, bytes: &[], missing_before: ranges, kind }, room)
         };
-        assert_eq!(text(&of(1)), format!("{first}-{first} unflushed"));
-        let long = text(&of(5_000));
-        assert!(long.len() <= MISSING, "{}", long.len());
-        assert!(long.ends_with(&format!("-{} several", first + 4_999)), "{long}");
+        for room in [0, 100, MISSING] {
+            assert_eq!(text(&of(1), room), format!("{first}-{first} unflushed"));
+            let long = text(&of(5_000), room);
+            assert!(long.len() <= room.max(100), "{}", long.len());
+            assert!(long.ends_with(&format!("-{} several", first + 4_999)), "{long}");
+        }
     }
 
     #[test]
     fn a_message_of_a_queue_is_known_by_its_headers() {
-        let text = "NATS/1.0\r\nMmq-Seq: 7\r\nMmq-Sum: 000000ff\r\nMmq-Queue: ab\r\n\r\n";
-        assert_eq!(Letterhead::origin(text), Some(("ab", 7, 255)));
-        assert_eq!(Letterhead::origin("NATS/1.0\r\nMmq-Seq: 7\r\n\r\n"), None);
+        let of = |queue, seq, sum| Some(MessageOrigin { queue, seq, sum });
+        let last = "NATS/1.0\r\nMmq: 7 000000ff 0a0b0c0d\r\nNats-Batch-Id: 0a0b0c0dAAAA\r\n\r\n";
+        assert_eq!(Letterhead::origin(last), of("0a0b0c0d", 7, Some(255)));
+        let inner = "NATS/1.0\r\nNats-Batch-Id: 0a0b0c0dAAAA\r\nMmq: 7\r\n\r\n";
+        assert_eq!(Letterhead::origin(inner), of("0a0b0c0d", 7, None));
+        for foreign in ["Mmq: 7", "Mmq: x 000000ff 0a0b0c0d", "Nats-Batch-Id: 0a0b0c0dAAAA", ""] {
+            let text = format!("NATS/1.0\r\n{foreign}\r\n\r\n");
+            assert_eq!(Letterhead::origin(&text), None, "{foreign}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use mmq::Queue;
-use mmq::forward::Forwarder;
+use mmq::forward::{Destination, Forwarder, Trouble};
 use mmq_nats::NatsStream;
 use serde_json::json;
 
@@ -19,7 +19,8 @@ fn file(name: &str) -> PathBuf {
 
 fn make_stream(server: &Server, user: serde_json::Value) {
     let mut wire = Wire::new(server.port(), user);
-    let config = json!({ "name": STREAM, "subjects": [SUBJECT], "allow_atomic": true });
+    let config =
+        json!({ "name": STREAM, "subjects": [SUBJECT, "mmq.test.*"], "allow_atomic": true });
     let answer = wire.request(&format!("$JS.API.STREAM.CREATE.{STREAM}"), &config.to_string());
     assert!(answer["error"].is_null(), "{answer}");
 }
@@ -77,6 +78,65 @@ fn a_file_of_credentials() {
     assert!(reported.contains("there is no such stream"), "{reported}");
 }
 
+/// One of several servers that refuses us ends nothing.
+#[test]
+fn one_server_that_refuses_is_passed_over() {
+    let server = Server::start("");
+    make_stream(&server, json!({}));
+    let refusing = Server::start("authorization: { user: other, password: open }");
+    for (round, user) in ["", "agent:secret@"].into_iter().cycle().take(12).enumerate() {
+        let urls = format!(
+            "nats://{user}127.0.0.1:{}, nats://127.0.0.1:{}",
+            refusing.port(),
+            server.port()
+        );
+        let far = NatsStream::new(&urls, STREAM).unwrap();
+        forward(far.subject(&format!("{SUBJECT}.{round}")).unwrap()).unwrap();
+    }
+    let urls = format!("nats://agent:secret@127.0.0.1:{0}, nats://127.0.0.1:{0}", refusing.port());
+    let reported = forward(NatsStream::new(&urls, STREAM).unwrap()).unwrap_err();
+    assert!(reported.contains("look at user and password in the URL"), "{reported}");
+    assert!(!reported.contains("secret"), "{reported}");
+    // One that is away may take us later.
+    let urls = format!("nats://127.0.0.1:{}, nats://127.0.0.1:1", refusing.port());
+    let mut far = NatsStream::new(&urls, STREAM).unwrap();
+    for _ in 0..8 {
+        let trouble = far.resume(&super::late::source(), None).unwrap_err();
+        assert!(matches!(trouble, Trouble::Again(..)), "{trouble:?}");
+    }
+}
+
+/// A user may hear answers only at subjects of its own.
+#[test]
+fn answers_come_where_the_user_may_hear_them() {
+    let server = Server::start(
+        "authorization: { users: [ { user: agent, password: open, permissions: { publish: \">\", \
+         subscribe: \"_INBOX_agent.>\" } }, { user: root, password: root } ] }",
+    );
+    make_stream(&server, json!({ "user": "root", "pass": "root" }));
+    let reported = forward(with(&server, "agent:open")).unwrap_err();
+    assert!(reported.contains("and to subscribe to _INBOX.>"), "{reported}");
+    forward(with(&server, "agent:open").inbox_prefix("_INBOX_agent").unwrap()).unwrap();
+    let reported = far(&server).inbox_prefix("a.>").unwrap_err().to_string();
+    assert!(reported.contains("not a subject"), "{reported}");
+}
+
+#[test]
+fn each_message_lives_as_long_as_was_ordered() {
+    let server = Server::start("");
+    make_stream(&server, json!({}));
+    let minute = std::time::Duration::from_secs(60);
+    let reported = forward(far(&server).message_ttl(minute)).unwrap_err();
+    assert!(reported.contains("`nats stream edit EVENTS --allow-msg-ttl`"), "{reported}");
+    let mut info = server.api(&format!("STREAM.INFO.{STREAM}"), json!({}));
+    info["config"]["allow_msg_ttl"] = json!(true);
+    server.api(&format!("STREAM.UPDATE.{STREAM}"), info["config"].take());
+    forward(far(&server).message_ttl(minute)).unwrap();
+    let entries = server.entries(STREAM, SUBJECT);
+    assert_eq!(entries.len(), 50);
+    assert!(entries.iter().all(|it| it.text("Nats-TTL") == "60"), "{entries:?}");
+}
+
 /// The sentence names what the user may not do.
 #[test]
 fn permissions_that_are_missing_are_named() {
@@ -100,12 +160,12 @@ fn permissions_that_are_missing_are_named() {
 fn both_sides_show_certificates() {
     let path = |name: &str| format!("{:?}", file(name));
     let tls = format!(
-        "tls: {{ cert_file: {}, key_file: {}, ca_file: {}, verify: true }}\nallow_non_tls: true",
+        "cert_file: {}, key_file: {}, ca_file: {}, verify: true",
         path("server.pem"),
         path("server.key"),
         path("ca.pem")
     );
-    let server = Server::start(&tls);
+    let server = Server::start(&format!("tls: {{ {tls} }}\nallow_non_tls: true"));
     make_stream(&server, json!({}));
     let url = format!("tls://localhost:{}", server.port());
     let far = || NatsStream::new(&url, STREAM).unwrap().subject(SUBJECT).unwrap();
@@ -113,6 +173,14 @@ fn both_sides_show_certificates() {
     forward(ours().root_certificates(file("ca.pem"))).unwrap();
     let reported = forward(far().root_certificates("/nowhere/ca.pem")).unwrap_err();
     assert!(reported.contains("look at the files of certificates and keys"), "{reported}");
+    let first = Server::start(&format!("tls: {{ {tls}, handshake_first: true }}"));
+    let url = format!("tls://localhost:{}", first.port());
+    let access = |far: NatsStream| {
+        let far = far.client_certificate(file("client.pem"), file("client.key"));
+        far.root_certificates(file("ca.pem")).tls_first()
+    };
+    let reported = forward(access(NatsStream::new(&url, STREAM).unwrap())).unwrap_err();
+    assert!(reported.contains("there is no such stream"), "{reported}");
     // A server that nobody vouches for, and one that wants to see a certificate of ours.
     let dir = crate::support::tempdir().unwrap();
     let queue = Queue::open(dir.path()).unwrap();

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::proxy::Proxy;
 use super::server::{Entry, Server};
-use super::{MODES, STREAM, SUBJECT, far_of, server_for};
+use super::{MODES, STREAM, SUBJECT, far_of, resume, server_for};
 
 pub(super) const WAIT: Duration = Duration::from_secs(5);
 
@@ -49,14 +49,14 @@ fn a_late_message_finds_the_very_message_that_it_was_sent_behind() {
         let proxy = Proxy::start(server.port());
         let through = NatsStream::new(&proxy.url(), STREAM).unwrap().subject(SUBJECT).unwrap();
         let (mut earlier, mut this) = (through.mode(mode), far_of(&server, mode));
-        this.resume(&source(), None).unwrap();
+        resume(&mut this, &source(), None);
         this.send(&[message(9, &[])]).unwrap();
         while this.acknowledged(WAIT).unwrap() < 10 {}
         let held = Held::Until { seq: 9, sum: Some(1) };
-        assert_eq!(earlier.resume(&source(), None).unwrap(), held);
+        assert_eq!(resume(&mut earlier, &source(), None), held);
         proxy.hold();
         earlier.send(&[message(10, &[]), message(11, &[]), message(12, &[])]).unwrap();
-        assert_eq!(this.resume(&source(), None).unwrap(), held);
+        assert_eq!(resume(&mut this, &source(), None), held);
         proxy.let_one_pass();
         if mode != super::NatsMode::Batch {
             wait_for_numbers(&server, &[9, 10]);

@@ -9,6 +9,8 @@ use std::time::Duration;
 pub(super) struct Proxy {
     port: u16,
     open: Arc<Mutex<Vec<Connection>>>,
+    /// What clients write waits from the beginning.
+    begins_held: Arc<AtomicBool>,
 }
 
 struct Connection {
@@ -45,14 +47,29 @@ impl Proxy {
         let port = listener.local_addr().unwrap().port();
         let open = Arc::new(Mutex::new(Vec::new()));
         let connections = open.clone();
+        let begins_held = Arc::new(AtomicBool::new(false));
+        let is_held = begins_held.clone();
         std::thread::spawn(move || {
             for client in listener.incoming() {
                 // (The server may be away: the client finds its connection closed.)
                 let Ok(server) = TcpStream::connect(("127.0.0.1", to)) else { continue };
-                connections.lock().unwrap().push(join(client.unwrap(), server));
+                let connection = join(client.unwrap(), server, is_held.load(Ordering::SeqCst));
+                connections.lock().unwrap().push(connection);
             }
         });
-        Proxy { port, open }
+        Proxy { port, open, begins_held }
+    }
+
+    /// A server that takes connections and hears nothing until all may pass.
+    pub(super) fn start_held(to: u16) -> Proxy {
+        let proxy = Proxy::start(to);
+        proxy.begins_held.store(true, Ordering::SeqCst);
+        proxy
+    }
+
+    /// How many connections there were.
+    pub(super) fn connections(&self) -> usize {
+        self.open.lock().unwrap().len()
     }
 
     pub(super) fn url(&self) -> String {
@@ -76,6 +93,7 @@ impl Proxy {
     }
 
     pub(super) fn let_all_pass(&self) {
+        self.begins_held.store(false, Ordering::SeqCst);
         self.each_gate(|gate| gate.is_held.store(false, Ordering::SeqCst));
     }
 
@@ -103,8 +121,8 @@ impl Proxy {
     }
 }
 
-fn join(client: TcpStream, server: TcpStream) -> Connection {
-    let gate = Arc::new(Gate::default());
+fn join(client: TcpStream, server: TcpStream, is_held: bool) -> Connection {
+    let gate = Arc::new(Gate { is_held: is_held.into(), ..Gate::default() });
     let (chunks, written) = mpsc::channel::<Vec<u8>>();
     let (mut from, back) = (client.try_clone().unwrap(), server.try_clone().unwrap());
     std::thread::spawn(move || {

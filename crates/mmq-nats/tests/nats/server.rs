@@ -20,12 +20,14 @@ pub(super) struct Server {
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) headers: BTreeMap<String, String>,
+    /// How many bytes the headers take.
+    pub(super) head: usize,
     pub(super) data: Vec<u8>,
 }
 
 impl Entry {
     pub(super) fn seq(&self) -> u64 {
-        self.headers["Mmq-Seq"].parse().unwrap()
+        self.headers["Mmq"].split(' ').next().unwrap().parse().unwrap()
     }
 
     pub(super) fn text(&self, header: &str) -> &str {
@@ -247,7 +249,7 @@ impl Wire {
         let entry = |came: Came| {
             let lines = came.headers.lines().filter_map(|line| line.split_once(':'));
             let owned = |(name, value): (&str, &str)| (name.to_owned(), value.trim().to_owned());
-            Entry { headers: lines.map(owned).collect(), data: came.data }
+            Entry { headers: lines.map(owned).collect(), head: came.headers.len(), data: came.data }
         };
         (0..count).map(|_| entry(self.next())).collect()
     }

@@ -1,14 +1,20 @@
 //! Each trouble gets a sentence, and loses nothing.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mmq::Queue;
-use mmq::forward::{ForwardEnd, ForwardState, Forwarder};
+use mmq::forward::{
+    Destination, ForwardEnd, ForwardOptions, ForwardState, Forwarder, Held, OnRefused, Trouble,
+};
 use mmq_nats::{NatsMode, NatsStream};
 use serde_json::json;
 
+use super::late::{WAIT, source};
+use super::proxy::Proxy;
 use super::server::{Server, Wire};
-use super::{MODES, STREAM, SUBJECT, check, far, far_of, forwarder, halted, put, server_for};
+use super::{
+    MODES, STREAM, SUBJECT, check, far, far_of, forwarder, halted, put, resume, server_for,
+};
 
 /// Runs the forwarder until `is_so` of its last trouble, and `then`; it is to drain after that.
 fn waits_for(forwarder: Forwarder<NatsStream>, trouble: &str, then: impl FnOnce()) {
@@ -36,7 +42,7 @@ fn what_is_no_url_stream_or_subject_is_said_at_once() {
     for stream in ["", "a.b", "a*", "a b", "a\r\nb"] {
         assert!(reported("nats://here", stream).contains("not a name of a stream"));
     }
-    for subject in ["", "a..b", "a.*", ">", "a b", "a\r\nPUB x 0"] {
+    for subject in ["", "a..b", "a.*", ">", "a b", "a\r\nPUB x 0", "a.{dri}"] {
         let far = NatsStream::new("nats://here", STREAM).unwrap();
         assert!(far.subject(subject).unwrap_err().to_string().contains("not a subject"));
     }
@@ -58,6 +64,9 @@ fn a_missing_stream_is_reported_with_the_command_that_makes_it() {
     let forwarder = Forwarder::new(&queue, "forward", far).unwrap().name("edge 1.a");
     let reported = halted(forwarder);
     assert!(reported.contains("--subjects 'mmq.edge_1_a'"), "{reported}");
+    let far = NatsStream::new(&server.url(), STREAM).unwrap().subject("plant.{dir}.log").unwrap();
+    let reported = halted(Forwarder::new(&queue, "forward", far).unwrap().name("edge 1.a"));
+    assert!(reported.contains("--subjects 'plant.edge_1_a.log'"), "{reported}");
     assert_eq!(queue.consumer("forward").unwrap().len(), 5);
 }
 
@@ -148,6 +157,40 @@ fn the_server_that_answers_is_taken() {
     }
 }
 
+/// A server that takes the connection and says nothing keeps nobody waiting; what it answers later
+/// is heard.
+#[test]
+fn a_silent_server_is_left_alone_until_it_answers() {
+    let server = server_for(NatsMode::Batch);
+    let proxy = Proxy::start_held(server.port());
+    let mut far = NatsStream::new(&proxy.url(), STREAM).unwrap().subject(SUBJECT).unwrap();
+    for _ in 0..3 {
+        let trouble = far.resume(&source(), None).unwrap_err();
+        let Trouble::Again(why, _) = trouble else { panic!("{trouble:?}") };
+        assert!(why.to_string().contains("has not answered yet"), "{why}");
+    }
+    proxy.let_all_pass();
+    assert_eq!(resume(&mut far, &source(), None), Held::Nothing);
+    assert_eq!(proxy.connections(), 1, "the session that was begun first");
+}
+
+/// Nobody sends or waits when the connection breaks.
+#[test]
+fn an_idle_session_hears_that_its_server_has_died() {
+    for mode in MODES {
+        let mut server = server_for(mode);
+        let mut far = far_of(&server, mode);
+        assert_eq!(resume(&mut far, &source(), None), Held::Nothing);
+        assert_eq!(far.acknowledged(Duration::ZERO).unwrap(), 0);
+        server.kill();
+        let began = Instant::now();
+        while far.acknowledged(Duration::ZERO).is_ok() {
+            assert!(began.elapsed() < WAIT * 4, "nobody said that the server is away");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
 #[test]
 fn a_stream_that_is_full_is_waited_for() {
     for mode in MODES {
@@ -164,6 +207,37 @@ fn a_stream_that_is_full_is_waited_for() {
             server.api(&format!("STREAM.UPDATE.{STREAM}"), config);
         });
         check(&server.entries(STREAM, SUBJECT), 400);
+    }
+}
+
+/// What a stream takes in a message counts with the headers that the message has.
+#[test]
+fn a_message_fits_if_it_fits_with_its_own_headers() {
+    for mode in MODES {
+        let (dir, server) = (crate::support::tempdir().unwrap(), Server::start(""));
+        server.make_stream(json!({
+            "name": STREAM, "subjects": [SUBJECT], "max_msg_size": 1_000,
+            "allow_atomic": mode == NatsMode::Batch,
+        }));
+        let queue = Queue::open(dir.path()).unwrap();
+        let mut bytes = vec![1];
+        bytes.extend(780..920);
+        for length in &bytes {
+            queue.enqueue(vec![7; *length]).unwrap();
+        }
+        let forwarder = forwarder(&queue, &server, mode).on_refused(OnRefused::Skip);
+        let mut options = ForwardOptions::default();
+        options.on_refused = OnRefused::Skip;
+        options.first_pause = Duration::from_millis(1);
+        options.longest_pause = Duration::from_millis(1);
+        forwarder.options(options).once().unwrap();
+        let entries = server.entries(STREAM, SUBJECT);
+        let longest = entries.iter().map(|it| it.data.len() + it.head).max().unwrap();
+        assert!((995..=1_000).contains(&longest), "{mode:?}: {longest}");
+        // Nothing is left out that is shorter than the shortest headers allow.
+        let there: Vec<_> = entries.iter().map(|it| it.data.len()).collect();
+        let least = bytes.iter().filter(|it| !there.contains(it)).min().unwrap();
+        assert!(*least > 800, "{mode:?}: {least}");
     }
 }
 

@@ -1,0 +1,98 @@
+//! What it takes to begin a session.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use async_nats::ServerAddr;
+
+use crate::{NatsMode, lost};
+use mmq::forward::{Halt, Source};
+
+/// What it takes to begin a session.
+#[derive(Clone)]
+pub(super) struct NatsOrder {
+    pub(super) servers: Vec<ServerAddr>,
+    pub(super) stream: String,
+    pub(super) subject: Option<String>,
+    pub(super) mode: Option<NatsMode>,
+    pub(super) domain: Option<String>,
+    /// How the subjects begin that answers are sent to.
+    pub(super) inbox: String,
+    /// How long the stream keeps a message.
+    pub(super) ttl: Option<Duration>,
+    pub(super) access: Access,
+}
+
+/// How the servers know us, and we them.
+#[derive(Clone, Default)]
+pub(super) struct Access {
+    pub(super) credentials: Option<PathBuf>,
+    pub(super) nkey: Option<String>,
+    pub(super) user: Option<(String, String)>,
+    pub(super) token: Option<String>,
+    pub(super) roots: Vec<PathBuf>,
+    pub(super) certificate: Option<(PathBuf, PathBuf)>,
+    pub(super) tls_first: bool,
+}
+
+/// What a subject has for the queue's name.
+const NAME: &str = "{dir}";
+
+impl NatsOrder {
+    /// The stream of that name on the servers at `urls`.
+    pub(super) fn new(urls: &str, stream: &str) -> Result<NatsOrder, Halt> {
+        let mut servers = Vec::new();
+        for url in urls.split(',') {
+            let server: ServerAddr = url.trim().parse().map_err(|error| {
+                lost(format!("not a URL of NATS ({error}): it looks like nats://host:4222"))
+            })?;
+            if !matches!(server.scheme(), "nats" | "tls") {
+                return Err(lost("not a URL of NATS: it looks like nats://host:4222".into()));
+            }
+            servers.push(server);
+        }
+        if stream.is_empty() || stream.contains(|c: char| ".*>/\\".contains(c) || !is_word(c)) {
+            return Err(lost(format!("not a name of a stream: {stream:?}; it looks like EVENTS")));
+        }
+        let mut access = Access::default();
+        if let Some(server) = servers.iter().find(|server| server.has_user_pass()) {
+            let user = server.username().unwrap_or_default().to_owned();
+            match server.password() {
+                Some(password) => access.user = Some((user, password.to_owned())),
+                None => access.token = Some(user),
+            }
+        }
+        Ok(NatsOrder {
+            servers,
+            stream: stream.to_owned(),
+            subject: None,
+            mode: None,
+            domain: None,
+            inbox: "_INBOX".to_owned(),
+            ttl: None,
+            access,
+        })
+    }
+
+    /// The subject of a source, unless one is named.
+    pub(super) fn subject_of(&self, source: &Source) -> String {
+        let word = |c: char| if is_word(c) && !".*>".contains(c) { c } else { '_' };
+        let name: String = source.name.chars().map(word).collect();
+        let subject = match &self.subject {
+            Some(subject) => subject.replace(NAME, &name),
+            None => format!("mmq.{name}"),
+        };
+        subject + source.lane.suffix()
+    }
+}
+
+/// A subject without wildcards, which may have [`NAME`] in it.
+pub(super) fn is_subject(subject: &str) -> bool {
+    let subject = subject.replace(NAME, "name");
+    let is_token = |it: &str| !it.is_empty() && !it.contains(|c| "*>{}".contains(c) || !is_word(c));
+    subject.split('.').all(is_token)
+}
+
+pub(super) fn is_word(c: char) -> bool {
+    !c.is_whitespace() && !c.is_control()
+}
