@@ -1,6 +1,8 @@
 //! Forwarding to a real Redis server: `cargo test -p mmq-redis`.
 
 mod kills;
+mod links;
+mod proxy;
 mod server;
 #[path = "../../../../tests/support/mod.rs"]
 mod support;
@@ -121,13 +123,13 @@ fn each_bad_input_gets_a_sentence_and_loses_nothing() {
     put(&queue, 5);
     assert!(RedisStream::new("http://here", KEY).unwrap_err().to_string().contains("redis://host"));
     assert!(RedisStream::new(&server.url(), "").unwrap_err().to_string().contains("empty"));
-    assert!(halted(forwarder(&queue, &server)).contains("look at user and password in the URL"));
+    assert!(halted(forwarder(&queue, &server)).contains("look at user and password"));
     let with = |password: &str| {
         let url = server.url().replace("//", &format!("//:{password}@"));
         let far = RedisStream::new(&url, KEY).unwrap();
         Forwarder::new(&queue, "forward", far).unwrap()
     };
-    assert!(halted(with("wrong")).contains("look at user and password in the URL"));
+    assert!(halted(with("wrong")).contains("look at user and password"));
     with("open").once().unwrap();
 
     let server = Server::start(&[]);

@@ -47,6 +47,25 @@ impl Server {
         format!("redis://127.0.0.1:{}/", self.port)
     }
 
+    pub(super) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// From now on it takes connections, and answers nothing.
+    pub(super) fn pause(&self) {
+        self.signal(rustix::process::Signal::STOP);
+    }
+
+    /// It answers again.
+    pub(super) fn go_on(&self) {
+        self.signal(rustix::process::Signal::CONT);
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) {
+        let id = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(id, signal).unwrap();
+    }
+
     pub(super) fn client(&self) -> Connection {
         redis::Client::open(self.url()).unwrap().get_connection().unwrap()
     }

@@ -1,0 +1,124 @@
+//! Links that are slow, and servers that do not answer.
+
+use std::time::Duration;
+
+use mmq::Queue;
+use mmq::forward::{Destination, ForwardEnd, Forwarder, Held, Source, SourceLane, Trouble};
+use mmq_redis::RedisStream;
+
+use super::proxy::Proxy;
+use super::server::{Server, check};
+use super::{KEY, put};
+
+fn source() -> Source {
+    Source { queue_id: [7; 16], name: "test".to_owned(), lane: SourceLane::All }
+}
+
+/// What a session that cannot begin says.
+fn trouble(far: &mut RedisStream) -> String {
+    match far.resume(&source(), None) {
+        Err(Trouble::Again(why, _)) => why.to_string(),
+        other => panic!("it is to try again: {other:?}"),
+    }
+}
+
+/// One message takes longer than any answer of a server may, and goes over the link once.
+#[test]
+fn a_message_of_many_seconds_arrives_and_goes_over_the_link_once() {
+    let (dir, server) = (crate::support::tempdir().unwrap(), Server::start(&[]));
+    let queue = Queue::open(dir.path()).unwrap();
+    let long = vec![b'x'; 900_000];
+    queue.enqueue(&long).unwrap();
+    for _ in 0..50 {
+        queue.enqueue([b'y'; 2_000]).unwrap();
+    }
+    let proxy = Proxy::start(server.port(), Some(60_000));
+    let far = RedisStream::new(&proxy.url(), KEY).unwrap();
+    assert_eq!(
+        Forwarder::new(&queue, "forward", far).unwrap().once().unwrap(),
+        ForwardEnd::Drained
+    );
+    assert_eq!(server.entries(KEY).len(), 51);
+    assert_eq!(proxy.connections(), 1);
+    assert!(proxy.up() < 1_000_000 * 105 / 100, "{} bytes for a million", proxy.up());
+}
+
+/// `resume` does not wait for the server: a forwarder that is to stop would wait with it.
+#[test]
+fn a_server_that_says_nothing_holds_nobody() {
+    let proxy = Proxy::start(0, None);
+    let mut far = RedisStream::new(&proxy.url(), KEY).unwrap();
+    for _ in 0..3 {
+        assert!(trouble(&mut far).contains("no answer yet, after"));
+    }
+    assert_eq!(proxy.connections(), 1, "the connection goes on being made");
+    // For another lane there is nothing to go on with.
+    let fresh = Source { lane: SourceLane::Fresh, ..source() };
+    assert!(far.resume(&fresh, None).is_err());
+    assert_eq!(proxy.connections(), 2);
+    let sent = far.send(&[]).unwrap_err();
+    assert!(matches!(&sent, Trouble::Again(why, _) if why.to_string().contains("no session")));
+}
+
+/// What comes late counts, and is neither thrown away nor asked for again.
+#[test]
+fn a_late_answer_begins_the_session() {
+    let server = Server::start(&[]);
+    let proxy = Proxy::start(server.port(), Some(1_000_000));
+    let mut far = RedisStream::new(&proxy.url(), KEY).unwrap();
+    server.pause();
+    assert!(trouble(&mut far).contains("no answer yet"));
+    server.go_on();
+    let held = loop {
+        match far.resume(&source(), None) {
+            Ok(held) => break held,
+            Err(Trouble::Again(..)) => std::thread::sleep(Duration::from_millis(10)),
+            Err(other) => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(held, Held::Nothing);
+    assert_eq!(proxy.connections(), 1);
+}
+
+/// The connection is made while nobody asks; so a failure may be an old one.
+#[test]
+fn an_attempt_that_failed_meanwhile_is_told_and_another_one_begins() {
+    let (dir, mut server) = (crate::support::tempdir().unwrap(), Server::start(&[]));
+    let queue = Queue::open(dir.path()).unwrap();
+    put(&queue, 5);
+    let mut far = RedisStream::new(&server.url(), KEY).unwrap();
+    server.pause();
+    assert!(trouble(&mut far).contains("no answer yet"));
+    server.kill();
+    server.restart();
+    let forwarder = Forwarder::new(&queue, "forward", far).unwrap();
+    forwarder.once().unwrap();
+    check(&server.entries(KEY), 5);
+}
+
+/// An idle forwarder sends nothing, so only the connection itself can tell.
+#[test]
+fn the_end_of_an_idle_session_is_found_at_the_next_send() {
+    let (dir, mut server) = (crate::support::tempdir().unwrap(), Server::start(&[]));
+    let queue = Queue::open(dir.path()).unwrap();
+    put(&queue, 5);
+    let forwarder =
+        Forwarder::new(&queue, "forward", RedisStream::new(&server.url(), KEY).unwrap()).unwrap();
+    let (stop, watch) = (forwarder.stop(), forwarder.watch());
+    std::thread::scope(|scope| {
+        let running = scope.spawn(|| forwarder.run());
+        let acknowledged = |count| {
+            while watch.progress().acknowledged < count {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        };
+        acknowledged(5);
+        server.kill();
+        server.restart();
+        put(&queue, 5);
+        acknowledged(10);
+        stop.stop();
+        running.join().unwrap().unwrap();
+    });
+    check(&server.entries(KEY), 10);
+}
