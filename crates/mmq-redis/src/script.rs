@@ -4,37 +4,60 @@ use std::fmt;
 
 use mmq::forward::{Held, Outgoing, OutgoingKind};
 
-/// KEYS: the stream. Answers its last id, and of the newest entry, if that still is the last, the
-/// queue and the checksum (empty where it has none).
+/// KEYS: the stream. Answers its last id, the newest entry's id, and of that the queue and the sum;
+/// empty is what there is not.
 pub(crate) const ASK: &str = "
-if redis.call('EXISTS', KEYS[1]) == 0 then return {'0-0'} end
-local info, last = redis.call('XINFO', 'STREAM', KEYS[1])
+local info, last = redis.pcall('XINFO', 'STREAM', KEYS[1]), '0-0'
+if info.err then
+  if string.find(info.err, 'no such key') then return {last, '', '', ''} end
+  return info
+end
 for at = 1, #info, 2 do if info[at] == 'last-generated-id' then last = info[at + 1] end end
 local newest = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1]
-if not newest or newest[1] ~= last then return {last} end
+if not newest then return {last, '', '', ''} end
 local queue, sum = '', ''
 for at = 1, #newest[2], 2 do
   if newest[2][at] == 'queue' then queue = newest[2][at + 1] end
   if newest[2][at] == 'sum' then sum = newest[2][at + 1] end
 end
-return {last, queue, sum}";
+return {last, newest[1], queue, sum}";
 
-/// KEYS: the stream. ARGV: the id that must be the last, the queue's id, then for each message its
-/// id, checksum, missing numbers, `data` or `gap`, and bytes. Answers the last id there was.
+/// KEYS: the stream. ARGV: the id that must be the last, the queue's id, the last message's sum,
+/// what is uncommon, then the messages. Most have the next number, and nothing missing before;
+/// uncommon is `INDEX ID MISSING;` for each other one. Answers the last id there was.
 pub(crate) const ADD: &str = "
-local last = '0-0'
-if redis.call('EXISTS', KEYS[1]) == 1 then
-  local info = redis.call('XINFO', 'STREAM', KEYS[1])
-  for at = 1, #info, 2 do if info[at] == 'last-generated-id' then last = info[at + 1] end end
-end
+local key, last = KEYS[1], '0-0'
+local info = redis.pcall('XINFO', 'STREAM', key)
+if info.err and not string.find(info.err, 'no such key') then return info end
+for at = 1, #info, 2 do if info[at] == 'last-generated-id' then last = info[at + 1] end end
 if last ~= ARGV[1] then return last end
-for at = 3, #ARGV, 5 do
-  local entry = {'queue', ARGV[2], 'sum', ARGV[at + 1]}
-  if ARGV[at + 2] ~= '' then entry[5], entry[6] = 'missing', ARGV[at + 2] end
-  if ARGV[at + 3] == 'data' then entry[#entry + 1], entry[#entry + 2] = 'data', ARGV[at + 4] end
-  redis.call('XADD', KEYS[1], ARGV[at], unpack(entry))
+local odd = {}
+for at, id, missing in string.gmatch(ARGV[4], '(%d+) (%S+) ([^;]*);') do
+  odd[tonumber(at)] = {id, missing}
+end
+local number = tonumber(string.match(last, '^%d+'))
+for at = 1, #ARGV - 4 do
+  local entry, it = {}, odd[at]
+  number = number + 1
+  local id = string.format('%.0f-0', number)
+  if it then
+    id = it[1]
+    number = tonumber(string.match(id, '^%d+'))
+    if it[2] ~= '' then entry = {'missing', it[2]} end
+  end
+  if string.sub(id, -2) == '-0' then
+    entry[#entry + 1], entry[#entry + 2] = 'data', ARGV[at + 4]
+  end
+  if at == #ARGV - 4 then
+    entry[#entry + 1], entry[#entry + 2] = 'queue', ARGV[2]
+    entry[#entry + 1], entry[#entry + 2] = 'sum', ARGV[3]
+  end
+  redis.call('XADD', key, id, unpack(entry))
 end
 return last";
+
+/// From here on the script cannot count: its numbers are floating-point.
+const EXACT: u64 = 1 << 53;
 
 /// Where an entry stands: `(number + 1, 0)`, and above 0 for what only reports missing numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,23 +91,45 @@ impl fmt::Display for EntryId {
     }
 }
 
+/// From here on an id looks like one that the server made from its clock: milliseconds since 1970,
+/// the year 2001.
+const CLOCK: u64 = 1_000_000_000_000;
+
 /// What the answer to [`ASK`] says: the last id, and what the stream holds of the queue.
-pub(crate) fn held_by(answer: &[String], queue: &str) -> Result<(EntryId, Held), String> {
-    let last = answer.first().map_or("", |last| &**last);
-    let foreign =
-        || format!("ends in {last}, which no queue wrote: give the queue a stream of its own");
-    let id = EntryId::parse(last).ok_or_else(foreign)?;
-    let Some(seq) = id.0.checked_sub(1) else {
-        return if id == EntryId::ZERO { Ok((id, Held::Nothing)) } else { Err(foreign()) };
+pub(crate) fn held_by(
+    key: &str,
+    answer: &[String],
+    queue: &str,
+) -> Result<(EntryId, Held), String> {
+    let [last, newest, there, sum] = answer else {
+        return Err(format!("answered {answer:?}, which this cannot read"));
     };
-    match answer[1..].iter().map(|it| &**it).collect::<Vec<_>>()[..] {
+    let foreign = || {
+        format!(
+            "ends in {last}, which no queue wrote: give the queue a stream of its own; or remove \
+             what was added (XDEL) and set the last id back to that of the newest message (XSETID)"
+        )
+    };
+    let id = EntryId::parse(last).ok_or_else(foreign)?;
+    if id == EntryId::ZERO {
+        return Ok((id, Held::Nothing));
+    }
+    let seq = id.0.checked_sub(1).ok_or_else(foreign)?;
+    if newest != last {
         // The newest entry was deleted. Its id remains.
-        [] => Ok((id, Held::Until { seq, sum: None })),
-        [there, sum] if there == queue => match u32::from_str_radix(sum, 16) {
-            Ok(sum) => Ok((id, Held::Until { seq, sum: Some(sum) })),
-            Err(_) => Err(foreign()),
-        },
-        [there, _] if there.len() == queue.len() => Err(format!(
+        return if id.0 < CLOCK {
+            Ok((id, Held::Until { seq, sum: None }))
+        } else {
+            let back = if newest.is_empty() { "NUMBER-0" } else { newest };
+            Err(format!(
+                "has the last id {last}, which the server made from its clock for an entry that \
+                 is deleted: set it back to that of the newest message, XSETID {key} {back}"
+            ))
+        };
+    }
+    match u32::from_str_radix(sum, 16) {
+        Ok(sum) if there == queue => Ok((id, Held::Until { seq, sum: Some(sum) })),
+        _ if there.len() == queue.len() && there != queue => Err(format!(
             "holds the messages of queue {there}, but this queue is {queue}: name another"
         )),
         _ => Err(foreign()),
@@ -110,23 +155,25 @@ impl Parcel {
         from: EntryId,
         messages: &[Outgoing<'_>],
     ) -> Parcel {
-        let payload: usize = messages.iter().map(|message| message.bytes.len() + 100).sum();
-        let mut call = Words::new(6 + messages.len() * 5, payload + 200);
-        for word in ["EVALSHA", hash, "1", key, &from.to_string(), queue] {
+        let (mut to, mut uncommon) = (from, String::new());
+        for (at, message) in messages.iter().enumerate() {
+            let id = to.next(message);
+            let is_next = id == EntryId(to.0 + 1, 0) && id.0 < EXACT;
+            if !is_next || !message.missing_before.is_empty() {
+                let missing: Vec<_> =
+                    message.missing_before.iter().map(ToString::to_string).collect();
+                uncommon += &format!("{} {id} {};", at + 1, missing.join(", "));
+            }
+            to = id;
+        }
+        let sum = messages.last().map_or(0, |message| message.sum);
+        let payload: usize = messages.iter().map(|message| message.bytes.len() + 16).sum();
+        let mut call = Words::new(8 + messages.len(), payload + uncommon.len() + 256);
+        let (from_id, sum) = (from.to_string(), format!("{sum:08x}"));
+        for word in ["EVALSHA", hash, "1", key, &from_id, queue, &sum, &uncommon] {
             call.add(word.as_bytes());
         }
-        let mut to = from;
         for message in messages {
-            to = to.next(message);
-            let missing: Vec<_> = message.missing_before.iter().map(ToString::to_string).collect();
-            let kind = match message.kind {
-                OutgoingKind::Message => "data",
-                OutgoingKind::Gap => "gap",
-            };
-            call.add(to.to_string().as_bytes());
-            call.add(format!("{:08x}", message.sum).as_bytes());
-            call.add(missing.join(", ").as_bytes());
-            call.add(kind.as_bytes());
             call.add(message.bytes);
         }
         Parcel { bytes: call.0, from, to }

@@ -196,7 +196,8 @@ impl Thread {
         let answer: Vec<Vec<u8>> = read(&mut connection).map_err(trouble)?;
         let answer: Vec<_> =
             answer.iter().map(|it| String::from_utf8_lossy(it).into_owned()).collect();
-        let (last, held) = held_by(&answer, &self.about.queue).map_err(|why| lost(key, why))?;
+        let (last, held) =
+            held_by(key, &answer, &self.about.queue).map_err(|why| lost(key, why))?;
         // (When nobody listens, the thread finds out before its first write.)
         let _ = self.report.send(Ok(News::Begun(Begun { hash, last, held })));
         Ok(connection)

@@ -20,13 +20,19 @@ const SEND_BYTES: u64 = 16 << 10;
 
 /// A stream of Redis (6.2 or later) or Valkey.
 ///
-/// Each entry has the fields `queue` (32 hexadecimal digits), `sum` (half of its XXH3-64, in
-/// eight), `missing` (only behind a gap: `7-9 damaged, 12-12 dropped`) and `data` (the message). An
-/// entry without `data` says only what is missing. The id is `<number + 1>-0`.
+/// An entry's id is `<number + 1>-0`, and its field `data` is the message. `missing` stands only
+/// behind a gap: `7-9 damaged, 12-12 dropped`; an entry without `data` says only that. The last
+/// entry of each send also has `queue` (the queue's id, 32 hexadecimal digits) and `sum` (eight), by
+/// which the forwarder knows the stream again.
 ///
 /// The stream belongs to one queue: what another client adds to it ends the forwarding. Trimming
 /// and deleting entries is anybody's right, while removing the key makes the far side forget
 /// ([`IfForgotten`](mmq::forward::IfForgotten)).
+///
+/// It counts no [positions](Destination::position), because the last id is one: it outlives
+/// trimming, deletion and restarts, and it is the number of the last message. What a stored
+/// position could tell beyond that, nothing here needs: a stream whose last id is lower was set
+/// back, and one that has no id is new or forgotten.
 ///
 /// The connection is on a thread of its own, and no call waits for the server longer than half a
 /// second. A connection that takes longer goes on being made, and the forwarder asks again. An idle

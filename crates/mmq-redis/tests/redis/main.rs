@@ -1,5 +1,6 @@
 //! Forwarding to a real Redis server: `cargo test -p mmq-redis`.
 
+mod entries;
 mod kills;
 mod links;
 mod proxy;
@@ -71,7 +72,9 @@ fn each_message_is_there_once_whatever_was_trimmed() {
         entries.iter().map(Entry::seq).collect::<Vec<_>>(),
         (6_000..6_010).collect::<Vec<_>>()
     );
-    assert_eq!(entries[0].text("queue").len(), 32);
+    // The last entry of each send says whose it is.
+    assert_eq!(entries[9].text("queue").len(), 32);
+    assert_eq!(entries[9].text("sum").len(), 8);
 }
 
 #[test]
