@@ -5,10 +5,14 @@
 //! script at a time and logs it as one, so a send is there as a whole or not at all, and the last
 //! id outlives XTRIM, XDEL and restarts.
 
+mod about;
 mod address;
+mod key;
 mod script;
 mod session;
 mod stream;
+#[cfg(feature = "tls")]
+mod tls;
 mod trouble;
 
 /// The client that is used.

@@ -4,8 +4,11 @@ use std::fmt;
 
 use mmq::forward::{Held, Outgoing, OutgoingKind};
 
-/// KEYS: the stream. Answers its last id, the newest entry's id, and of that the queue and the sum;
-/// empty is what there is not.
+use crate::about::About;
+
+/// KEYS: the stream. ARGV: how many replicas count. Answers its last id, the newest entry's id, and of that the queue and the sum;
+/// empty is what there is not. (WAIT is about what its own connection wrote: so where replicas count
+/// the script writes what is there already.)
 pub(crate) const ASK: &str = "
 local info, last = redis.pcall('XINFO', 'STREAM', KEYS[1]), '0-0'
 if info.err then
@@ -13,6 +16,7 @@ if info.err then
   return info
 end
 for at = 1, #info, 2 do if info[at] == 'last-generated-id' then last = info[at + 1] end end
+if ARGV[1] ~= '0' then redis.call('XSETID', KEYS[1], last) end
 local newest = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1]
 if not newest then return {last, '', '', ''} end
 local queue, sum = '', ''
@@ -23,7 +27,7 @@ end
 return {last, newest[1], queue, sum}";
 
 /// KEYS: the stream. ARGV: the id that must be the last, the queue's id, the last message's sum,
-/// what is uncommon, then the messages. Most have the next number, and nothing missing before;
+/// what is uncommon, how long the stream may get, then the messages. Most have the next number, and nothing missing before;
 /// uncommon is `INDEX ID MISSING;` for each other one. Answers the last id there was.
 pub(crate) const ADD: &str = "
 local key, last = KEYS[1], '0-0'
@@ -36,23 +40,21 @@ for at, id, missing in string.gmatch(ARGV[4], '(%d+) (%S+) ([^;]*);') do
   odd[tonumber(at)] = {id, missing}
 end
 local number = tonumber(string.match(last, '^%d+'))
-for at = 1, #ARGV - 4 do
-  local entry, it = {}, odd[at]
-  number = number + 1
-  local id = string.format('%.0f-0', number)
-  if it then
-    id = it[1]
+local count, words = #ARGV - 5
+local function add(...) for _, word in ipairs({...}) do words[#words + 1] = word end end
+for at = 1, count do
+  number, words = number + 1, {}
+  local id, missing = string.format('%.0f-0', number), ''
+  if odd[at] then
+    id, missing = odd[at][1], odd[at][2]
     number = tonumber(string.match(id, '^%d+'))
-    if it[2] ~= '' then entry = {'missing', it[2]} end
   end
-  if string.sub(id, -2) == '-0' then
-    entry[#entry + 1], entry[#entry + 2] = 'data', ARGV[at + 4]
-  end
-  if at == #ARGV - 4 then
-    entry[#entry + 1], entry[#entry + 2] = 'queue', ARGV[2]
-    entry[#entry + 1], entry[#entry + 2] = 'sum', ARGV[3]
-  end
-  redis.call('XADD', key, id, unpack(entry))
+  if at == count and ARGV[5] ~= '' then add('MAXLEN', '~', ARGV[5]) end
+  add(id)
+  if missing ~= '' then add('missing', missing) end
+  if string.sub(id, -2) == '-0' then add('data', ARGV[at + 5]) end
+  if at == count then add('queue', ARGV[2], 'sum', ARGV[3]) end
+  redis.call('XADD', key, unpack(words))
 end
 return last";
 
@@ -149,9 +151,8 @@ pub(crate) struct Parcel {
 impl Parcel {
     /// The call that stores these messages behind `from`; `hash` is the script's.
     pub(crate) fn new(
+        about: &About,
         hash: &str,
-        key: &str,
-        queue: &str,
         from: EntryId,
         messages: &[Outgoing<'_>],
     ) -> Parcel {
@@ -168,16 +169,30 @@ impl Parcel {
         }
         let sum = messages.last().map_or(0, |message| message.sum);
         let payload: usize = messages.iter().map(|message| message.bytes.len() + 16).sum();
-        let mut call = Words::new(8 + messages.len(), payload + uncommon.len() + 256);
+        let mut call = Words::new(9 + messages.len(), payload + uncommon.len() + 320);
         let (from_id, sum) = (from.to_string(), format!("{sum:08x}"));
-        for word in ["EVALSHA", hash, "1", key, &from_id, queue, &sum, &uncommon] {
+        let max_len = about.max_len.map(|len| len.to_string()).unwrap_or_default();
+        let About { key, queue, .. } = about;
+        for word in ["EVALSHA", hash, "1", key, &from_id, queue, &sum, &uncommon, &max_len] {
             call.add(word.as_bytes());
         }
         for message in messages {
             call.add(message.bytes);
         }
+        if about.replicas > 0 {
+            call.0.extend_from_slice(&wait_for(about.replicas));
+        }
         Parcel { bytes: call.0, from, to }
     }
+}
+
+/// The call that waits until so many replicas have what this connection wrote, for a while.
+pub(crate) fn wait_for(replicas: u32) -> Vec<u8> {
+    let mut call = Words::new(3, 64);
+    for word in ["WAIT", &replicas.to_string(), "8000"] {
+        call.add(word.as_bytes());
+    }
+    call.0
 }
 
 /// A command in the protocol of Redis. (The client's `Cmd` copies each argument twice.)

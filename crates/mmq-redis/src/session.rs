@@ -11,12 +11,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel}
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mmq::forward::{Held, Source, Trouble};
+use mmq::forward::{Held, Trouble};
 use redis::{Connection, FromRedisValue, RedisError, Value};
 
+use crate::about::About;
 use crate::address::Address;
-use crate::script::{ADD, ASK, EntryId, Parcel, held_by};
-use crate::trouble::{again, lost, trouble};
+use crate::script::{ADD, ASK, EntryId, Parcel, held_by, wait_for};
+use crate::trouble::{again, later, lost, trouble};
 
 /// The longest wait for a connection, and for each answer to a question.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
@@ -25,13 +26,6 @@ const IDLE: Duration = Duration::from_secs(10);
 
 /// A write that takes longer had to wait for room in the socket.
 const FULL: Duration = Duration::from_millis(20);
-
-/// What a session is about.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct About {
-    pub(crate) key: String,
-    pub(crate) queue: String,
-}
 
 /// What the thread reports.
 enum News {
@@ -89,7 +83,9 @@ impl Session {
         thread::Builder::new()
             .name("mmq-redis".to_owned())
             .spawn(move || thread.run(&address))
-            .map_err(|error| again(&about.key, format!("no thread for the connection: {error}")))?;
+            .map_err(|error| {
+                again(&about.place(), format!("no thread for the connection: {error}"))
+            })?;
         let began = Instant::now();
         let (begun, until, trouble) = (None, 0, None);
         Ok(Session { about, began, parcels, news, is_dropped, begun, until, trouble })
@@ -150,7 +146,7 @@ impl Session {
 
     /// The thread reports why it ends; so this is for the second call behind that.
     fn ended(&mut self) -> Trouble {
-        let ended = || again(&self.about.key, "the session has ended");
+        let ended = || again(&self.about.place(), "the session has ended");
         self.trouble.take().unwrap_or_else(ended)
     }
 }
@@ -179,16 +175,17 @@ impl Thread {
 
     /// Connects, and asks in one go what the stream holds.
     fn begin(&mut self, address: &Address) -> Result<Connection, Trouble> {
-        let key = &self.about.key;
-        let trouble = |error| trouble(key, &error, PATIENCE);
-        let mut connection = address.connect(PATIENCE).map_err(trouble)?;
-        connection.set_read_timeout(Some(PATIENCE)).map_err(trouble)?;
-        connection.set_write_timeout(Some(PATIENCE)).map_err(trouble)?;
-        let mut calls = address.greeting();
+        let About { key, queue, replicas, .. } = &self.about;
+        let trouble = |error| self.trouble(&error, PATIENCE);
+        let (mut connection, mut calls) = address.connect(PATIENCE)?;
         let greetings = calls.len();
         calls.cmd("SCRIPT").arg("LOAD").arg(ADD);
-        calls.cmd("EVAL").arg(ASK).arg(1).arg(key);
-        connection.send_packed_command(&calls.get_packed_pipeline()).map_err(trouble)?;
+        calls.cmd("EVAL").arg(ASK).arg(1).arg(key).arg(replicas);
+        let mut packed = calls.get_packed_pipeline();
+        if *replicas > 0 {
+            packed.extend_from_slice(&wait_for(*replicas));
+        }
+        connection.send_packed_command(&packed).map_err(trouble)?;
         for _ in 0..greetings {
             let _: Value = read(&mut connection).map_err(trouble)?;
         }
@@ -197,10 +194,29 @@ impl Thread {
         let answer: Vec<_> =
             answer.iter().map(|it| String::from_utf8_lossy(it).into_owned()).collect();
         let (last, held) =
-            held_by(key, &answer, &self.about.queue).map_err(|why| lost(key, why))?;
+            held_by(key, &answer, queue).map_err(|why| lost(&self.about.place(), why))?;
+        self.hear_replicas(&mut connection)?;
         // (When nobody listens, the thread finds out before its first write.)
         let _ = self.report.send(Ok(News::Begun(Begun { hash, last, held })));
         Ok(connection)
+    }
+
+    /// Reads how many replicas have what was written, if that matters.
+    fn hear_replicas(&self, connection: &mut Connection) -> Result<(), Trouble> {
+        let needed = self.about.replicas;
+        if needed == 0 {
+            return Ok(());
+        }
+        let there: u32 = read(connection).map_err(|error| self.trouble(&error, self.patience()))?;
+        if there >= needed {
+            return Ok(());
+        }
+        let why = format!("{there} replicas have the last messages, and {needed} are to have them");
+        Err(later(&self.about.place(), why))
+    }
+
+    fn trouble(&self, error: &RedisError, waited: Duration) -> Trouble {
+        trouble(&self.about.place(), error, waited)
     }
 
     /// Writes what there is to send, and else reads the next answer, until the session is dropped.
@@ -244,24 +260,25 @@ impl Thread {
             .set_write_timeout(Some(patience))
             .and_then(|()| connection.set_read_timeout(Some(patience)))
             .and_then(|()| connection.send_packed_command(&parcel.bytes))
-            .map_err(|error| trouble(&self.about.key, &error, patience))?;
+            .map_err(|error| self.trouble(&error, patience))?;
         self.is_full = began.elapsed() > FULL;
         Ok(())
     }
 
     /// Reads the answer to what was written first.
     fn hear(&mut self, connection: &mut Connection) -> Result<(), Trouble> {
-        let key = &self.about.key;
-        let trouble = |error| trouble(key, &error, self.patience());
-        let found: String = read(connection).map_err(trouble)?;
+        let place = self.about.place();
+        let found: String =
+            read(connection).map_err(|error| self.trouble(&error, self.patience()))?;
         self.is_full = false;
         let Some((_, from, to)) = self.under_way.pop_front() else {
-            return Err(again(key, "the server answered what nobody asked"));
+            return Err(again(&place, "it answered what nobody asked"));
         };
         if found != from.to_string() {
             // A write of an earlier session arrived late, or the stream has another writer.
-            return Err(again(key, format!("it ends in {found} and not in {from}: asking again")));
+            return Err(again(&place, format!("it ends in {found}, not in {from}: asking again")));
         }
+        self.hear_replicas(connection)?;
         let _ = self.report.send(Ok(News::Stored(to)));
         Ok(())
     }
@@ -274,7 +291,7 @@ impl Thread {
             .and_then(|()| connection.send_packed_command(&ping))
             .and_then(|()| connection.recv_response())
             .map(drop)
-            .map_err(|error| trouble(&self.about.key, &error, PATIENCE))
+            .map_err(|error| self.trouble(&error, PATIENCE))
     }
 }
 
@@ -282,11 +299,4 @@ impl Thread {
 fn read<T: FromRedisValue>(connection: &mut Connection) -> Result<T, RedisError> {
     let value = connection.recv_response()?.extract_error()?;
     Ok(redis::from_redis_value(value)?)
-}
-
-impl About {
-    pub(crate) fn of(key: &str, source: &Source) -> About {
-        let key = format!("{key}{}", source.lane.suffix());
-        About { key, queue: source.queue_hex() }
-    }
 }

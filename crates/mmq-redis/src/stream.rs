@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use mmq::forward::{Destination, Halt, Held, Limits, Mark, Outgoing, Source, Trouble};
 
-use crate::address::Address;
+use crate::about::About;
+use crate::address::{Address, Login};
+use crate::key;
 use crate::script::{EntryId, Parcel};
-use crate::session::{About, Session};
+use crate::session::Session;
 use crate::trouble::again;
 
 /// How long [`Destination::resume`] waits for the server. What takes longer goes on meanwhile.
@@ -57,7 +59,10 @@ const SEND_BYTES: u64 = 16 << 10;
 /// ```
 pub struct RedisStream {
     address: Address,
+    /// With names in braces.
     key: String,
+    max_len: Option<u64>,
+    replicas: u32,
     session: Option<Session>,
     /// The last id of the stream behind what was handed over.
     last: EntryId,
@@ -70,28 +75,152 @@ impl fmt::Debug for RedisStream {
 }
 
 impl RedisStream {
-    /// The stream `key` of the server at `url`, as in `redis://user:password@host:6379/0`. Nothing
-    /// is connected yet.
+    /// The stream `key` of the server at `url`: `redis://user:password@host:6379/0`, or
+    /// `unix:///run/redis.sock`, or `rediss://host` with the feature `tls`. In the key `{dir}` is
+    /// the queue's [name](Source::name) and `{host}` the machine's. Nothing is connected yet.
     ///
     /// ```
-    /// let far = mmq_redis::RedisStream::new("redis://agent:secret@127.0.0.1:6379/0", "mmq:agent")?;
-    /// assert!(mmq_redis::RedisStream::new("http://127.0.0.1", "mmq:agent").is_err());
+    /// use mmq_redis::RedisStream;
+    ///
+    /// let far = RedisStream::new("redis://127.0.0.1:6379/0", "{host}:{dir}")?;
+    /// assert!(RedisStream::new("http://127.0.0.1", "mmq:agent").is_err());
     /// # drop(far);
     /// # Ok::<(), mmq::forward::Halt>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// [`Halt::Lost`] for a URL that the client cannot read, or an empty key.
+    /// [`Halt::Lost`] for a URL that the client cannot read, or a key that is empty or has other
+    /// names in braces. No error has the URL in it.
     pub fn new(url: &str, key: &str) -> Result<RedisStream, Halt> {
+        RedisStream::at(Address::server(url), key)
+    }
+
+    /// The stream `key` of the server that sentinels call `primary`. Each session begins with the
+    /// question where that is, to one sentinel after another. User and password in these URLs are
+    /// those of the sentinels; for the server there are [credentials](Self::credentials). A
+    /// database in the first URL is that of the server.
+    ///
+    /// ```
+    /// use mmq_redis::RedisStream;
+    ///
+    /// let sentinels = ["redis://s1:26379", "redis://s2:26379", "redis://s3:26379"];
+    /// let far = RedisStream::sentinel(&sentinels, "mymaster", "mmq:agent")?.replicas(1);
+    /// # drop(far);
+    /// # Ok::<(), mmq::forward::Halt>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new), and [`Halt::Lost`] without a sentinel or a name.
+    pub fn sentinel(urls: &[&str], primary: &str, key: &str) -> Result<RedisStream, Halt> {
+        RedisStream::at(Address::sentinels(urls, primary), key)
+    }
+
+    fn at(address: Result<Address, String>, key: &str) -> Result<RedisStream, Halt> {
         let lost = |why: String| Halt::Lost(why.into());
-        if key.is_empty() {
-            return Err(lost("the key of the stream is empty: name one, as in mmq:orders".into()));
-        }
-        let address = Address::parse(url).map_err(|error| {
-            lost(format!("not a URL of Redis ({error}): it looks like redis://host:6379/0"))
-        })?;
-        Ok(RedisStream { address, key: key.to_owned(), session: None, last: EntryId::ZERO })
+        key::check(key).map_err(lost)?;
+        Ok(RedisStream {
+            address: address.map_err(lost)?,
+            key: key.to_owned(),
+            max_len: None,
+            replicas: 0,
+            session: None,
+            last: EntryId::ZERO,
+        })
+    }
+
+    /// User and password at the server, instead of those in the URL. An empty user is the server's
+    /// default one.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let file = tempfile::NamedTempFile::new()?;
+    /// # let path = file.path();
+    /// let password = std::fs::read_to_string(path)?; // "/etc/agent/redis-password"
+    /// let far = mmq_redis::RedisStream::new("redis://broker", "mmq:agent")?
+    ///     .credentials("agent", password.trim_end());
+    /// # drop(far);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn credentials(
+        mut self,
+        user: impl Into<String>,
+        password: impl Into<String>,
+    ) -> RedisStream {
+        self.address.login = Some(Login { user: user.into(), password: password.into() });
+        self
+    }
+
+    /// Trims the stream with each send to its newest entries: about so many, and never fewer
+    /// (`MAXLEN ~`). A reader that is further behind loses messages. 0 does not trim, as by default.
+    ///
+    /// ```
+    /// let far = mmq_redis::RedisStream::new("redis://broker", "mmq:agent")?.max_len(1_000_000);
+    /// # drop(far);
+    /// # Ok::<(), mmq::forward::Halt>(())
+    /// ```
+    #[must_use]
+    pub fn max_len(mut self, entries: u64) -> RedisStream {
+        self.max_len = (entries > 0).then_some(entries);
+        self
+    }
+
+    /// Counts a message as acknowledged only when so many replicas have it too (`WAIT`). By
+    /// default none must.
+    ///
+    /// # Durability
+    ///
+    /// A failover to one of these replicas loses none of the acknowledged messages. To another
+    /// replica it may lose some: the forwarder sends them again as far as the queue
+    /// [keeps](mmq::forward::Forwarder::keep) them.
+    ///
+    /// ```
+    /// let far = mmq_redis::RedisStream::new("redis://broker", "mmq:agent")?.replicas(1);
+    /// # drop(far);
+    /// # Ok::<(), mmq::forward::Halt>(())
+    /// ```
+    #[must_use]
+    pub fn replicas(mut self, count: u32) -> RedisStream {
+        self.replicas = count;
+        self
+    }
+
+    /// A file of certificates (PEM) of those who may sign the server's. Without this the system's
+    /// count. For `rediss://`.
+    ///
+    /// ```
+    /// let far = mmq_redis::RedisStream::new("rediss://broker", "mmq:agent")?
+    ///     .root_certificates("/etc/our-ca.pem");
+    /// # drop(far);
+    /// # Ok::<(), mmq::forward::Halt>(())
+    /// ```
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn root_certificates(mut self, path: impl Into<std::path::PathBuf>) -> RedisStream {
+        self.address.files.roots = Some(path.into());
+        self
+    }
+
+    /// Our own certificate and its key, two files (PEM). For `rediss://`.
+    ///
+    /// ```
+    /// let far = mmq_redis::RedisStream::new("rediss://broker", "mmq:agent")?
+    ///     .client_certificate("/etc/agent.pem", "/etc/agent.key");
+    /// # drop(far);
+    /// # Ok::<(), mmq::forward::Halt>(())
+    /// ```
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn client_certificate(
+        mut self,
+        certificate: impl Into<std::path::PathBuf>,
+        key: impl Into<std::path::PathBuf>,
+    ) -> RedisStream {
+        self.address.files.own = Some((certificate.into(), key.into()));
+        self
     }
 
     /// The session that has begun, if there is one.
@@ -99,7 +228,7 @@ impl RedisStream {
         self.session
             .as_mut()
             .filter(|session| session.begun.is_some())
-            .ok_or_else(|| again(&self.key, "no session yet"))
+            .ok_or_else(|| again("Redis", "no session yet"))
     }
 }
 
@@ -107,7 +236,12 @@ impl Destination for RedisStream {
     /// Asks the server. When it takes longer than half a second, the answer is a trouble, and the
     /// connection goes on being made: the next call has its outcome.
     fn resume(&mut self, source: &Source, _: Option<Mark>) -> Result<Held, Trouble> {
-        let about = About::of(&self.key, source);
+        let about = About {
+            key: key::filled(&self.key, source),
+            queue: source.queue_hex(),
+            max_len: self.max_len,
+            replicas: self.replicas,
+        };
         let pending = self.session.take();
         let pending = pending.filter(|it| it.begun.is_none() && it.about == about);
         let mut earlier = None;
@@ -128,7 +262,8 @@ impl Destination for RedisStream {
             Some(held) => Ok(self.begun(session, held?)),
             None => {
                 let took = session.began.elapsed().as_secs_f64();
-                let slow = again(&session.about.key, format!("no answer yet, after {took:.1} s"));
+                let slow =
+                    again(&session.about.place(), format!("no answer yet, after {took:.1} s"));
                 self.session = Some(session);
                 Err(earlier.unwrap_or(slow))
             }
@@ -139,8 +274,7 @@ impl Destination for RedisStream {
         let from = self.last;
         let session = self.live()?;
         let hash = session.begun.as_ref().map_or("", |begun| &begun.hash);
-        let About { key, queue } = &session.about;
-        let parcel = Parcel::new(hash, key, queue, from, messages);
+        let parcel = Parcel::new(&session.about, hash, from, messages);
         let to = parcel.to;
         session.send(parcel)?;
         self.last = to;

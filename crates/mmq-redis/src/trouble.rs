@@ -1,54 +1,73 @@
 //! What an error of the server or of its client means, and what to do about it.
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use mmq::forward::Trouble;
-use redis::RedisError;
+use redis::{ErrorKind, RedisError};
 
 /// The pause when a server is full, starts, fails over or must not write now.
 const LATER: Duration = Duration::from_secs(5);
 
 /// What a later try may mend, in a sentence.
-pub(crate) fn again(key: &str, why: impl std::fmt::Display) -> Trouble {
-    Trouble::Again(format!("stream {key} of Redis: {why}").into(), Duration::ZERO)
+pub(crate) fn again(place: &str, why: impl Display) -> Trouble {
+    Trouble::Again(format!("{place}: {why}").into(), Duration::ZERO)
+}
+
+/// What a later try may mend, but not one at once.
+pub(crate) fn later(place: &str, why: impl Display) -> Trouble {
+    Trouble::Again(format!("{place}: {why}").into(), LATER)
 }
 
 /// What only a person mends, in a sentence.
-pub(crate) fn lost(key: &str, why: impl std::fmt::Display) -> Trouble {
-    Trouble::Lost(format!("stream {key} of Redis: {why}").into())
+pub(crate) fn lost(place: &str, why: impl Display) -> Trouble {
+    Trouble::Lost(format!("{place}: {why}").into())
 }
 
 /// Whether the error may pass, and what to do about it. `waited`: how long the answer had time.
-pub(crate) fn trouble(key: &str, error: &RedisError, waited: Duration) -> Trouble {
+pub(crate) fn trouble(place: &str, error: &RedisError, waited: Duration) -> Trouble {
     if error.is_timeout() {
-        return again(key, format!("no answer for {} s", waited.as_secs()));
+        return again(place, format!("no answer for {} s", waited.as_secs()));
     }
     let text = error.to_string();
-    let advice = match error.code().unwrap_or_default() {
+    // Behind this stand the words of the command, of which one may be a password.
+    let text = text.split(", with args beginning").next().unwrap_or_default();
+    let code = error.code().unwrap_or_default();
+    let advice = match code {
         "NOAUTH" | "WRONGPASS" => "look at user and password",
         "ERR" if text.contains("without any password") => {
             "look at user and password: this server has none"
         }
+        "ERR" if text.contains("DB index") => "look at the number of the database in the URL",
+        "ERR" if text.contains("unknown command") => {
+            "this is no Redis from 6.2 on, or somebody took the command away"
+        }
         "NOPERM" => {
-            "the user needs EVAL, EVALSHA, SCRIPT, EXISTS, XINFO, XREVRANGE and XADD on the key"
+            "the user needs EVAL, EVALSHA, SCRIPT, PING, XINFO, XREVRANGE and XADD on the key \
+             (and WAIT and XSETID, to wait for replicas)"
         }
         "WRONGTYPE" => "the key holds something else: name another one",
-        _ => return passing(key, error, &text),
+        "MOVED" | "ASK" | "CROSSSLOT" | "CLUSTERDOWN" => {
+            "this is a cluster, which a stream of one key gains nothing from and which this does \
+             not speak to: name a server by itself, or one with sentinels"
+        }
+        _ if error.kind() == ErrorKind::InvalidClientConfig => "look at the URL and certificates",
+        _ => return passing(place, code, text),
     };
-    lost(key, format!("{text}; {advice}"))
+    lost(place, format!("{text}; {advice}"))
 }
 
 /// An error that a later minute may mend.
-fn passing(key: &str, error: &RedisError, text: &str) -> Trouble {
-    let (advice, pause) = match error.code().unwrap_or_default() {
-        "OOM" => ("; the server is at its maxmemory: trim the stream or raise it", LATER),
-        "MISCONF" => ("; the server cannot save to its disk and refuses writes", LATER),
-        "READONLY" => ("; the server is a replica: name the primary", LATER),
-        "LOADING" => ("; the server reads its data set and is not ready yet", LATER),
-        "MASTERDOWN" => ("; the server is a replica that has lost its primary", LATER),
-        "NOREPLICAS" => ("; the server has fewer replicas than min-replicas-to-write", LATER),
-        "BUSY" => ("; the server runs a long script of another client", LATER),
-        _ => ("", Duration::ZERO),
+fn passing(place: &str, code: &str, text: &str) -> Trouble {
+    let advice = match code {
+        "OOM" => "the server is at its maxmemory: trim the stream or raise it",
+        "MISCONF" => "the server cannot save to its disk and refuses writes",
+        "READONLY" => "the server is a replica: name the primary, or the sentinels",
+        "LOADING" => "the server still reads its data",
+        "MASTERDOWN" => "the server is a replica that has lost its primary",
+        "NOREPLICAS" => "the server has fewer replicas than its min-replicas-to-write",
+        "BUSY" => "the server runs a long script of somebody else",
+        _ => return again(place, text),
     };
-    Trouble::Again(format!("stream {key} of Redis: {text}{advice}").into(), pause)
+    later(place, format!("{text}; {advice}"))
 }

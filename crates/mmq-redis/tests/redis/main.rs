@@ -4,9 +4,12 @@ mod entries;
 mod kills;
 mod links;
 mod proxy;
+mod reach;
 mod server;
 #[path = "../../../../tests/support/mod.rs"]
 mod support;
+#[cfg(feature = "tls")]
+mod tls;
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -36,8 +39,7 @@ fn halted(forwarder: Forwarder<RedisStream>) -> String {
 }
 
 /// Runs the forwarder until `is_so` of its last trouble, and `then`; it is to drain after that.
-fn waits_for(queue: &Queue, server: &Server, trouble: &str, then: impl FnOnce()) {
-    let forwarder = forwarder(queue, server);
+fn waits_for(forwarder: Forwarder<RedisStream>, trouble: &str, then: impl FnOnce()) {
     let watch = forwarder.watch();
     std::thread::scope(|scope| {
         let running = scope.spawn(|| forwarder.once());
@@ -200,7 +202,7 @@ fn a_server_that_is_away_full_or_read_by_others_is_waited_for() {
 
     let _: String = server.call(&["CONFIG", "SET", "maxmemory", "1"]);
     put(&queue, 100);
-    waits_for(&queue, &server, "trim the stream or raise it", || {
+    waits_for(forwarder(&queue, &server), "trim the stream or raise it", || {
         let _: String = server.call(&["CONFIG", "SET", "maxmemory", "0"]);
     });
     check(&server.entries(KEY), 200);

@@ -36,11 +36,22 @@ impl Entry {
 impl Server {
     /// Starts one with an append-only file, and these settings.
     pub(super) fn start(more: &[&str]) -> Server {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let dir = crate::support::tempdir().unwrap();
         let more: Vec<_> = more.iter().map(ToString::to_string).collect();
         let child = run(dir.path(), port, &more);
         Server { dir, port, more, child }
+    }
+
+    /// Another one that has what this one has, before anything else happens.
+    pub(super) fn replica(&self, more: &[&str]) -> Server {
+        let of = self.port.to_string();
+        let replica = Server::start(&[&["--replicaof", "127.0.0.1", &of], more].concat());
+        let is_up = |info: String| info.contains("master_link_status:up");
+        while !is_up(replica.call(&["INFO", "replication"])) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        replica
     }
 
     pub(super) fn url(&self) -> String {
@@ -145,11 +156,20 @@ fn copy_files(from: &Path, to: &Path) {
     }
 }
 
+pub(super) fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+pub(super) fn program() -> String {
+    std::env::var("MMQ_REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned())
+}
+
 /// Starts the program, and waits until it answers.
 fn run(dir: &Path, port: u16, more: &[String]) -> Child {
-    let program = std::env::var("MMQ_REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
+    let program = program();
     let mut command = crate::support::command(&program);
     command.args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "yes"]);
+    command.args(["--repl-diskless-sync-delay", "0"]);
     command.args(["--appendfsync", "everysec", "--port", &port.to_string(), "--dir"]);
     command.arg(dir).args(more).stdout(Stdio::piped());
     let mut child = command.spawn().unwrap_or_else(|error| {
