@@ -6,9 +6,9 @@ use mmq::forward::{Held, Outgoing, OutgoingKind};
 
 use crate::about::About;
 
-/// KEYS: the stream. ARGV: how many replicas count. Answers its last id, the newest entry's id, and of that the queue and the sum;
-/// empty is what there is not. (WAIT is about what its own connection wrote: so where replicas count
-/// the script writes what is there already.)
+/// KEYS: the stream. ARGV: how many replicas count. Answers its last id, the newest entry's id, and
+/// of that the queue and the sum; empty is what there is not. (WAIT is about what its own connection
+/// wrote: so where replicas count the script writes what is there already.)
 pub(crate) const ASK: &str = "
 local info, last = redis.pcall('XINFO', 'STREAM', KEYS[1]), '0-0'
 if info.err then
@@ -27,8 +27,9 @@ end
 return {last, newest[1], queue, sum}";
 
 /// KEYS: the stream. ARGV: the id that must be the last, the queue's id, the last message's sum,
-/// what is uncommon, how long the stream may get, then the messages. Most have the next number, and nothing missing before;
-/// uncommon is `INDEX ID MISSING;` for each other one. Answers the last id there was.
+/// what is uncommon, how long the stream may get, then the messages. Most have the next number, and
+/// nothing missing before; uncommon is `INDEX ID MISSING;` for each other one. Answers the last id
+/// there was.
 pub(crate) const ADD: &str = "
 local key, last = KEYS[1], '0-0'
 local info = redis.pcall('XINFO', 'STREAM', key)

@@ -29,10 +29,12 @@ pub(crate) fn trouble(place: &str, error: &RedisError, waited: Duration) -> Trou
     if error.is_timeout() {
         return again(place, format!("no answer for {} s", waited.as_secs()));
     }
-    let text = error.to_string();
-    // Behind this stand the words of the command, of which one may be a password.
-    let text = text.split(", with args beginning").next().unwrap_or_default();
     let code = error.code().unwrap_or_default();
+    let text = match error.detail() {
+        Some(detail) if !code.is_empty() => format!("{code} {}", without_echo(detail)),
+        _ => error.to_string(),
+    };
+    let text = &text;
     let advice = match code {
         "NOAUTH" | "WRONGPASS" => "look at user and password",
         "ERR" if text.contains("without any password") => {
@@ -42,7 +44,7 @@ pub(crate) fn trouble(place: &str, error: &RedisError, waited: Duration) -> Trou
         "ERR" if text.contains("unknown command") => {
             "this is no Redis from 6.2 on, or somebody took the command away"
         }
-        "NOPERM" => {
+        "NOPERM" | "ERR" if code == "NOPERM" || text.contains("can't run this command") => {
             "the user needs EVAL, EVALSHA, SCRIPT, PING, XINFO, XREVRANGE and XADD on the key \
              (and WAIT and XSETID, to wait for replicas)"
         }
@@ -55,6 +57,13 @@ pub(crate) fn trouble(place: &str, error: &RedisError, waited: Duration) -> Trou
         _ => return passing(place, code, text),
     };
     lost(place, format!("{text}; {advice}"))
+}
+
+/// What the server says before it repeats the words of the command, of which one may be a password,
+/// or the hash of the script.
+fn without_echo(detail: &str) -> &str {
+    let end = [", with args beginning", " script: "].iter().filter_map(|it| detail.find(it)).min();
+    end.and_then(|end| detail.get(..end)).unwrap_or(detail)
 }
 
 /// An error that a later minute may mend.

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use mmq::Queue;
-use mmq::forward::{Destination, ForwardEnd, Forwarder, Held, Source, SourceLane, Trouble};
+use mmq::forward::{
+    Destination, ForwardEnd, Forwarder, Held, Outgoing, OutgoingKind, Source, SourceLane, Trouble,
+};
 use mmq_redis::RedisStream;
 
 use super::proxy::Proxy;
@@ -41,6 +43,30 @@ fn a_message_of_many_seconds_arrives_and_goes_over_the_link_once() {
     assert_eq!(server.entries(KEY).len(), 51);
     assert_eq!(proxy.connections(), 1);
     assert!(proxy.up() < 1_000_000 * 105 / 100, "{} bytes for a million", proxy.up());
+}
+
+/// Acknowledgements come while there is more to write, and a session that is dropped writes no more:
+/// both show in what has gone over the link by then.
+#[test]
+fn a_slow_link_is_heard_meanwhile_and_left_at_once() {
+    let server = Server::start(&[]);
+    let proxy = Proxy::start(server.port(), Some(5_000_000));
+    let mut far = RedisStream::new(&proxy.url(), KEY).unwrap();
+    while far.resume(&source(), None).is_err() {}
+    let bytes = vec![b'x'; 1 << 16];
+    // More than all buffers between here and the server.
+    let total = 600 << 16;
+    for seq in 0..600 {
+        let kind = OutgoingKind::Message;
+        far.send(&[Outgoing { seq, sum: 0, bytes: &bytes, missing_before: &[], kind }]).unwrap();
+    }
+    while far.acknowledged(Duration::from_secs(60)).unwrap() == 0 {}
+    assert!(proxy.up() < total / 2, "the first acknowledgement came after {}", proxy.up());
+    drop(far);
+    while proxy.ended() == 0 {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(proxy.up() < total / 4 * 3, "{} bytes went over the link", proxy.up());
 }
 
 /// `resume` does not wait for the server: a forwarder that is to stop would wait with it.

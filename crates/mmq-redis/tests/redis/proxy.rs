@@ -17,6 +17,7 @@ pub(super) struct Proxy {
 struct Counts {
     connections: AtomicU64,
     up: AtomicU64,
+    ended: AtomicU64,
 }
 
 impl Proxy {
@@ -39,7 +40,10 @@ impl Proxy {
                 let (from, to) = (server.try_clone().unwrap(), client.try_clone().unwrap());
                 thread::spawn(move || pass(from, to, u64::MAX, &AtomicU64::new(0)));
                 let counts = Arc::clone(&counts);
-                thread::spawn(move || pass(client, server, rate, &counts.up));
+                thread::spawn(move || {
+                    pass(client, server, rate, &counts.up);
+                    counts.ended.fetch_add(1, Ordering::Relaxed);
+                });
             }
         });
         proxy
@@ -51,6 +55,11 @@ impl Proxy {
 
     pub(super) fn connections(&self) -> u64 {
         self.counts.connections.load(Ordering::Relaxed)
+    }
+
+    /// How many of them have ended.
+    pub(super) fn ended(&self) -> u64 {
+        self.counts.ended.load(Ordering::Relaxed)
     }
 
     /// Bytes that went to the server.

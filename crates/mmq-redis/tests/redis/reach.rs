@@ -89,6 +89,37 @@ fn user_and_password_stand_outside_the_url_and_in_no_sentence() {
     silent(format!("{far:?}"));
 }
 
+/// The documents name what a user needs, and a user that lacks something is told.
+#[test]
+fn the_rights_that_are_named_are_enough() {
+    let (dir, server) = (crate::support::tempdir().unwrap(), Server::start(&[]));
+    let queue = Queue::open(dir.path()).unwrap();
+    put(&queue, 5);
+    // (Any answer to PING will do.)
+    let all = ["EVAL", "EVALSHA", "SCRIPT", "PING", "XINFO", "XREVRANGE", "XADD"];
+    // With all of them, then without each one, then with all.
+    for left_out in [all.len(), 0, 1, 2, 4, 5, 6, all.len()] {
+        let rights: Vec<_> = all.iter().filter(|it| Some(*it) != all.get(left_out)).collect();
+        let rights: Vec<_> = rights.iter().map(|it| format!("+{it}")).collect();
+        let mut words = vec!["ACL", "SETUSER", "few", "reset", "on", ">secret", "~mmq:*"];
+        words.extend(rights.iter().map(String::as_str));
+        let _: String = server.call(&words);
+        let far = RedisStream::new(&server.url(), KEY).unwrap().credentials("few", "secret");
+        match all.get(left_out) {
+            Some(word) => {
+                let why = halted(to(&queue, far));
+                assert!(why.contains("the user needs EVAL, EVALSHA, SCRIPT"), "{word}: {why}");
+                assert!(!why.contains("@user_script"), "{why}");
+            }
+            None => {
+                to(&queue, far).once().unwrap();
+                put(&queue, 5);
+            }
+        }
+    }
+    check(&server.entries(KEY), 10);
+}
+
 #[test]
 fn what_has_no_replica_is_not_acknowledged() {
     let (dir, server) = (crate::support::tempdir().unwrap(), Server::start(&[]));
