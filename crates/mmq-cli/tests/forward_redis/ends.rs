@@ -13,7 +13,7 @@ use super::{KEY, edge};
 const HANG: Duration = Duration::from_secs(60);
 
 /// A server that accepts connections and never answers. It keeps them open.
-fn silent() -> (String, mpsc::Receiver<TcpStream>) {
+pub(super) fn silent() -> (String, mpsc::Receiver<TcpStream>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}/", listener.local_addr().unwrap());
     let (accepted, connections) = mpsc::channel();

@@ -4,10 +4,12 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use mmq::{CopiedId, Inspector, Queue};
 
 use super::KEY;
+use super::ends::silent;
 use super::server::{Server, check};
 
 fn command(words: &[&str]) -> Command {
@@ -116,6 +118,51 @@ fn what_is_wrong_is_said() {
     ends(forward(&queue, "kafka://host", &[]), 2);
     ends(forward(&queue, nobody, &["--stream", "S"]), 2);
     ends(forward(&queue, nobody, &["--on-refused", "dead"]), 2);
+    // A file that cannot be written is found before the far side is used.
+    let (missing, (url, connections)) = (dir.path().join("missing/mmq.prom"), silent());
+    let said = ends(forward(&queue, &url, &["--metrics", missing.to_str().unwrap()]), 7);
+    assert!(said.contains("missing/mmq.prom"), "{said}");
+    assert!(connections.try_recv().is_err(), "nobody has connected");
     ends(command(&["forward", queue.to_str().unwrap(), nobody]), 2);
     assert_eq!(Queue::open(&queue).unwrap().consumer("forward").unwrap().len(), 1);
+}
+
+#[test]
+fn a_signal_ends_it_although_the_server_says_nothing() {
+    let dir = crate::support::tempdir().unwrap();
+    put(dir.path(), "message 0\n");
+    let (url, connections) = silent();
+    let running = forward(dir.path(), &url, &[]).stderr(Stdio::piped()).spawn().unwrap();
+    let _asked = connections.recv().unwrap();
+    let pid = running.id().to_string();
+    assert!(crate::support::command("kill").args(["-s", "TERM", &pid]).status().unwrap().success());
+    // (It promises one second. Redis is waited for ten.)
+    let ended = crate::support::within(Duration::from_secs(5), || {
+        running.wait_with_output().unwrap().status.code()
+    });
+    assert_eq!(ended, Some(143));
+    let server = Server::start(&[]);
+    ends(forward(dir.path(), &server.url(), &["--once"]), 0);
+    check(&server.entries(KEY), 1);
+}
+
+#[test]
+fn a_password_comes_from_a_file_or_the_environment() {
+    let dir = crate::support::tempdir().unwrap();
+    let (queue, file) = (dir.path().join("q"), dir.path().join("password"));
+    let server = Server::start(&[]);
+    let _: () = server.call(&["ACL", "SETUSER", "edge", "on", "~*", "+@all", ">s @/:%"]);
+    let _: () = server.call(&["ACL", "SETUSER", "default", "off"]);
+    let url = server.url().replace("//", "//edge@");
+    put(&queue, "message 0\n");
+    let said = ends(forward(&queue, &url, &["--once"]), 7);
+    assert!(said.contains("look at user and password"), "{said}");
+    std::fs::write(&file, "s @/:%\n").unwrap();
+    let metrics = dir.path().join("mmq.prom");
+    let words = ["--once", "--password-file", file.to_str().unwrap(), "--metrics"];
+    ends(forward(&queue, &url, &[&words[..], &[metrics.to_str().unwrap()]].concat()), 0);
+    put(&queue, "message 1\n");
+    let mut from_environment = forward(&queue, &url, &["--once"]);
+    from_environment.env("MMQ_FORWARD_PASSWORD", "s @/:%");
+    ends(from_environment, 0);
 }

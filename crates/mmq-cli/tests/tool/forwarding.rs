@@ -13,3 +13,60 @@ fn an_address_that_nobody_can_take_is_refused() {
     ends(mmq(["forward", dir, "redis://host", "--cert", "client.pem"]), 2);
     ends(mmq(["forward", dir]), 2);
 }
+
+#[test]
+fn a_secret_is_never_said() {
+    let dir = crate::support::tempdir().unwrap();
+    let dir = dir.path().to_str().unwrap();
+    for words in [
+        &["kafka://edge:secret@host"][..],
+        &["nats://edge:secret@host", "--key", "k"],
+        &["redis://edge:secret@host", "--stream", "S"],
+        &["nats://edge:secret@host"],
+        &["redis://edge:secret@host"],
+        &["nats://edge:secret@host:port", "--stream", "S"],
+        &["redis://edge:secret@host:port", "--key", "k"],
+        &["edge:secret@host", "--key", "k"],
+    ] {
+        for json in [&[][..], &["--json"]] {
+            let output = ends(mmq([&["forward", dir][..], words, json].concat()), 2);
+            let said = said(&output);
+            assert!(said.contains("edge@host") || !said.contains("edge"), "{said}");
+            assert!(!said.contains("secret"), "{said}");
+        }
+    }
+}
+
+#[test]
+fn a_password_stands_in_one_place() {
+    let dir = crate::support::tempdir().unwrap();
+    let file = dir.path().join("password");
+    let forward = |url: &str| {
+        let dir = dir.path().to_str().unwrap();
+        mmq(["forward", dir, url, "--password-file", file.to_str().unwrap()])
+    };
+    ends(forward("kafka://edge@host"), 7);
+    std::fs::write(&file, "\n").unwrap();
+    let output = ends(forward("kafka://edge@host"), 2);
+    assert!(said(&output).contains("holds no password"), "{}", said(&output));
+    std::fs::write(&file, "another secret\n").unwrap();
+    let output = ends(forward("kafka://edge:secret@host"), 2);
+    assert!(said(&output).contains("leave it out of the URL"), "{}", said(&output));
+    let output = ends(forward("kafka://edge@host"), 2);
+    assert!(said(&output).contains("kafka://edge@host is not a known"), "{}", said(&output));
+    let mut of_environment = mmq(["forward", "d", "kafka://edge@host"]);
+    let output = ends(
+        {
+            of_environment.env("MMQ_FORWARD_PASSWORD", "secret");
+            of_environment
+        },
+        2,
+    );
+    assert!(said(&output).contains("kafka://edge@host is not a known"), "{}", said(&output));
+}
+
+#[test]
+fn a_session_has_a_second_at_least() {
+    let output = ends(mmq(["forward", "d", "redis://host", "--patience", "0.5s"]), 2);
+    assert!(said(&output).contains("the least is 1s"), "{}", said(&output));
+}

@@ -1,10 +1,16 @@
 //! The far side that an address names, if this build has a client for it.
 
-use clap::ArgMatches;
+use clap::{Arg, ArgMatches, Command};
 use mmq::forward::Destination;
-
 #[cfg(any(feature = "nats", feature = "redis"))]
-use crate::arguments;
+use mmq::forward::Halt;
+
+use super::address::Address;
+use super::{choice, file, text};
+#[cfg(feature = "nats")]
+use crate::arguments::path_of;
+#[cfg(any(feature = "nats", feature = "redis"))]
+use crate::arguments::text_of;
 use crate::failure::{Failure, Tried};
 
 /// An engine that messages can go on to.
@@ -21,79 +27,115 @@ const ENGINES: [FarEngine; 2] = [
     FarEngine {
         schemes: &["nats://", "tls://"],
         feature: "nats",
-        options: &["stream", "subject", "mode", "creds", "nkey", "ca", "cert", "cert-key"],
+        options: &[
+            "stream", "subject", "mode", "domain", "creds", "nkey", "ca", "cert", "cert-key",
+        ],
     },
     FarEngine { schemes: &["redis://"], feature: "redis", options: &["key"] },
 ];
 
-/// The far side at `url`.
-pub(super) fn destination(url: &str, matches: &ArgMatches) -> Tried<Box<dyn Destination>> {
-    let is_of = |engine: &&FarEngine| engine.schemes.iter().any(|scheme| url.starts_with(scheme));
-    let Some(engine) = ENGINES.iter().find(is_of) else {
+/// The options of each engine, under a heading of their own.
+pub(super) fn with_options(forward: Command) -> Command {
+    let of_nats = |arg: Arg| arg.help_heading("Options of NATS");
+    forward
+        .arg(text("key", "KEY", "The stream's key").help_heading("Options of Redis"))
+        .arg(of_nats(text("stream", "STREAM", "The name of the stream")))
+        .arg(of_nats(text("subject", "SUBJECT", "The subject [default: mmq.NAME]")))
+        .arg(of_nats(
+            choice("mode", &["batch", "chain", "window"])
+                .help("How messages are sent [default: as the stream allows]"),
+        ))
+        .arg(of_nats(text("domain", "DOMAIN", "The domain of JetStream that the stream is in")))
+        .arg(of_nats(file("creds", "The credentials file")))
+        .arg(of_nats(file("nkey", "The file with the seed of an nkey")))
+        .arg(of_nats(file("ca", "The certificates of authorities to trust")))
+        .arg(of_nats(file("cert", "The client's certificate").requires("cert-key")))
+        .arg(of_nats(file("cert-key", "The client's private key").requires("cert")))
+}
+
+/// The far side at that address.
+pub(super) fn destination(address: &Address, matches: &ArgMatches) -> Tried<Box<dyn Destination>> {
+    let is_of = |scheme: &&str| address.url().starts_with(*scheme);
+    let Some(engine) = ENGINES.iter().find(|engine| engine.schemes.iter().any(is_of)) else {
         let schemes: Vec<&str> =
             ENGINES.iter().flat_map(|engine| engine.schemes).copied().collect();
-        let message =
-            format!("{url} is not a known address; an address begins with {}", schemes.join(", "));
-        return Err(Failure::usage(message));
+        return Err(Failure::usage(format!(
+            "{address} is not a known address; an address begins with {}",
+            schemes.join(", ")
+        )));
     };
     let others = ENGINES.iter().filter(|other| other.feature != engine.feature);
     for option in others.flat_map(|other| other.options) {
         if matches.contains_id(option) {
-            return Err(Failure::usage(format!("--{option} does not apply to {url}")));
+            return Err(Failure::usage(format!("--{option} does not apply to {address}")));
         }
     }
     match engine.feature {
         #[cfg(feature = "nats")]
-        "nats" => nats(url, matches),
+        "nats" => nats(address, matches),
         #[cfg(feature = "redis")]
-        "redis" => redis(url, matches),
+        "redis" => redis(address, matches),
         feature => Err(Failure::usage(format!(
-            "this mmq was built without a client for {url}; `cargo install --path crates/mmq-cli --features {feature}` builds one with it"
+            "this mmq was built without a client for {address}; `cargo install --path crates/mmq-cli --features {feature}` builds one with it"
         ))),
+    }
+}
+
+/// What the engine says of an option or the address. Nothing was sent yet.
+#[cfg(any(feature = "nats", feature = "redis"))]
+fn wrong(address: &Address) -> impl Fn(Halt) -> Failure {
+    |halt| match halt {
+        Halt::Lost(why) => address.wrong(&why.to_string()),
+        other => address.wrong(&other.to_string()),
     }
 }
 
 /// An option without which the engine does not know where to put messages.
 #[cfg(any(feature = "nats", feature = "redis"))]
-fn needed<'a>(matches: &'a ArgMatches, option: &str, url: &str) -> Tried<&'a str> {
-    arguments::text_of(matches, option).ok_or_else(|| {
-        Failure::usage(format!("{url} needs --{option}, which says where the messages go"))
+fn needed<'a>(matches: &'a ArgMatches, option: &str, address: &Address) -> Tried<&'a str> {
+    text_of(matches, option).ok_or_else(|| {
+        Failure::usage(format!("{address} needs --{option}, which says where the messages go"))
     })
 }
 
 #[cfg(feature = "redis")]
-fn redis(url: &str, matches: &ArgMatches) -> Tried<Box<dyn Destination>> {
-    let key = needed(matches, "key", url)?;
-    Ok(Box::new(mmq_redis::RedisStream::new(url, key).map_err(super::halted)?))
+fn redis(address: &Address, matches: &ArgMatches) -> Tried<Box<dyn Destination>> {
+    let key = needed(matches, "key", address)?;
+    let far = mmq_redis::RedisStream::new(address.url(), key).map_err(wrong(address))?;
+    Ok(Box::new(far))
 }
 
 #[cfg(feature = "nats")]
-fn nats(url: &str, matches: &ArgMatches) -> Tried<Box<dyn Destination>> {
+fn nats(address: &Address, matches: &ArgMatches) -> Tried<Box<dyn Destination>> {
     use mmq_nats::{NatsMode, NatsStream};
 
-    let mut far = NatsStream::new(url, needed(matches, "stream", url)?).map_err(super::halted)?;
-    if let Some(subject) = arguments::text_of(matches, "subject") {
-        far = far.subject(subject).map_err(super::halted)?;
+    let wrong = wrong(address);
+    let stream = needed(matches, "stream", address)?;
+    let mut far = NatsStream::new(address.url(), stream).map_err(&wrong)?;
+    if let Some(subject) = text_of(matches, "subject") {
+        far = far.subject(subject).map_err(&wrong)?;
     }
-    far = match arguments::text_of(matches, "mode") {
+    if let Some(domain) = text_of(matches, "domain") {
+        far = far.domain(domain).map_err(&wrong)?;
+    }
+    far = match text_of(matches, "mode") {
         Some("batch") => far.mode(NatsMode::Batch),
         Some("chain") => far.mode(NatsMode::Chain),
         Some("window") => far.mode(NatsMode::Window),
         _ => far,
     };
-    if let Some(path) = arguments::path_of(matches, "creds") {
+    if let Some(path) = path_of(matches, "creds") {
         far = far.credentials_file(path);
     }
-    if let Some(path) = arguments::path_of(matches, "nkey") {
+    if let Some(path) = path_of(matches, "nkey") {
         let seed = std::fs::read_to_string(path);
         let seed = seed.map_err(|error| Failure::io(path.display(), &error))?;
         far = far.nkey(seed.trim());
     }
-    if let Some(path) = arguments::path_of(matches, "ca") {
+    if let Some(path) = path_of(matches, "ca") {
         far = far.root_certificates(path);
     }
-    if let (Some(certificate), Some(key)) =
-        (arguments::path_of(matches, "cert"), arguments::path_of(matches, "cert-key"))
+    if let (Some(certificate), Some(key)) = (path_of(matches, "cert"), path_of(matches, "cert-key"))
     {
         far = far.client_certificate(certificate, key);
     }

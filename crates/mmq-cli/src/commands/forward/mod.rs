@@ -1,5 +1,6 @@
 //! `forward`: sends a queue's messages on to another engine.
 
+mod address;
 mod far;
 mod report;
 
@@ -7,6 +8,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,6 +19,7 @@ use mmq::forward::{
     Destination, ForwardEnd, ForwardOptions, Forwarder, Halt, IfForgotten, OnRefused, TellGaps,
 };
 
+use self::address::Address;
 use self::report::Report;
 use super::Call;
 use crate::arguments::{self, flag, text_of};
@@ -24,11 +27,14 @@ use crate::ending::ExitStatus;
 use crate::failure::{Failure, Tried};
 use crate::opening;
 use crate::signals::{For, Woken};
+use crate::units;
 
 /// How often it is looked how the forwarder gets on.
 const LOOK: Duration = Duration::from_secs(1);
 /// `--once` ends without a session for so long.
-const PATIENCE: Duration = Duration::from_secs(10);
+const NO_SESSION: Duration = Duration::from_secs(10);
+/// So long it waits for the forwarder's thread after telling it to stop.
+const STOPPING: Duration = Duration::from_millis(800);
 /// The consumer, where nobody says another.
 const CONSUMER: &str = "forward";
 
@@ -46,8 +52,10 @@ consumer. If nobody reads as that one, the queue keeps everything. Then remove i
 first run of `mmq forward` has made its consumer: `mmq consumers DIR rm '' --yes`. A second
 consumer, forward.kept, marks the messages that are kept to be sent again.
 
-URL is nats://HOST or tls://HOST (with --stream), or redis://HOST (with --key). A stream of NATS
-must exist. Once a minute a line on standard error says how many messages were sent.
+URL is nats://HOST or tls://HOST (with --stream), or redis://HOST (with --key). Other users of the
+machine can see a password in the URL. Put it in --password-file or the variable
+MMQ_FORWARD_PASSWORD; without a user in the URL it is a token of NATS. A stream of NATS must exist.
+Once a minute a line on standard error says how many messages were sent.
 
 Status 6: the far side refuses a message, or the directory is an older copy of the queue. Status 7:
 the far side failed or has forgotten the queue, or --once had no session for 10 s.";
@@ -61,7 +69,6 @@ pub(crate) fn command() -> Command {
          mmq forward q redis://localhost --key events --once\n  \
          mmq forward q tls://broker --stream EVENTS --creds edge.creds --metrics mmq.prom",
     );
-    let of_nats = |arg: Arg| arg.help_heading("Options of NATS");
     let forward = forward
         .arg(arguments::dir())
         .arg(Arg::new("url").value_name("URL").required(true).help("Where to: nats:// or redis://"))
@@ -70,7 +77,7 @@ pub(crate) fn command() -> Command {
         .arg(text("name", "NAME", "The queue's name on the far side [default: the name of its directory]"))
         .arg(
             arguments::at_most("keep", "Keep the newest N messages that the far side has [default: 10000]")
-                .value_parser(crate::units::parse_number),
+                .value_parser(units::parse_number),
         )
         .arg(arguments::size("keep-bytes", "Keep at most SIZE bytes of them [default: 64M]"))
         .arg(
@@ -87,6 +94,17 @@ pub(crate) fn command() -> Command {
                 .help("If the far side has forgotten the queue: send the kept messages again, or continue with new ones"),
         )
         .arg(
+            Arg::new("patience")
+                .long("patience")
+                .value_name("DURATION")
+                .value_parser(parse_patience)
+                .help("End a session in which the far side acknowledges nothing for this long, and ask again [default: 30s]"),
+        )
+        .arg(
+            file("password-file", "The file with the password of the user in URL")
+                .conflicts_with_all(["creds", "nkey"]),
+        )
+        .arg(
             choice("gaps", &["header", "message", "none"])
                 .help("How to tell the far side of missing messages [default: header]"),
         )
@@ -98,19 +116,8 @@ pub(crate) fn command() -> Command {
         .arg(
             text("label", "NAME", "The value of the label `queue` in that file [default: the path DIR]")
                 .requires("metrics"),
-        )
-        .arg(text("key", "KEY", "The stream's key").help_heading("Options of Redis"))
-        .arg(of_nats(text("stream", "STREAM", "The name of the stream")))
-        .arg(of_nats(text("subject", "SUBJECT", "The subject [default: mmq.NAME]")))
-        .arg(of_nats(
-            choice("mode", &["batch", "chain", "window"])
-                .help("How messages are sent [default: as the stream allows]"),
-        ))
-        .arg(of_nats(file("creds", "The credentials file")))
-        .arg(of_nats(file("nkey", "The file with the seed of an nkey")))
-        .arg(of_nats(file("ca", "The certificates of authorities to trust")))
-        .arg(of_nats(file("cert", "The client's certificate").requires("cert-key")))
-        .arg(of_nats(file("cert-key", "The client's private key").requires("cert")));
+        );
+    let forward = far::with_options(forward);
     arguments::locking(forward.after_help(AFTER))
 }
 
@@ -126,11 +133,18 @@ fn choice(id: &'static str, among: &[&'static str]) -> Arg {
     Arg::new(id).long(id).value_name("WHAT").value_parser(PossibleValuesParser::new(among.to_vec()))
 }
 
+fn parse_patience(text: &str) -> Result<Duration, String> {
+    match units::parse_duration(text)? {
+        patience if patience < Duration::from_secs(1) => Err("the least is 1s".to_owned()),
+        patience => Ok(patience),
+    }
+}
+
 pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     let matches = call.matches;
     let dir = arguments::dir_of(matches);
-    let url = text_of(matches, "url").unwrap_or_default();
-    let destination = far::destination(url, matches)?;
+    let address = Address::of(matches)?;
+    let destination = far::destination(&address, matches)?;
     let dead = dead_letters(matches, dir)?;
     // In the order in which `redrive` opens them: each could wait for the other else.
     let queue = call.opener().open_existing(dir)?;
@@ -148,8 +162,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     let report = Report::new(call, &forwarder, queue.consumer(consumer)?)?;
     let outcome = forward(call, forwarder, report);
     let closed = queue.close();
-    // Nobody else holds it: the forwarder is gone. Each dead letter was flushed, and dropping
-    // closes it.
+    // Each dead letter was flushed. Dropping closes that queue, unless a thread was left behind.
     drop(dead);
     let ending = outcome?;
     closed?;
@@ -178,6 +191,9 @@ fn options(matches: &ArgMatches, dead: Option<&Arc<Queue>>) -> ForwardOptions {
     if let Some(bytes) = matches.get_one::<u64>("keep-bytes") {
         options.keep_bytes = *bytes;
     }
+    if let Some(patience) = matches.get_one::<Duration>("patience") {
+        options.patience = *patience;
+    }
     options.on_refused = match (text_of(matches, "on-refused"), dead) {
         (_, Some(dead)) => OnRefused::DeadLetters(Arc::clone(dead)),
         (Some("skip"), _) => OnRefused::Skip,
@@ -198,7 +214,8 @@ fn options(matches: &ArgMatches, dead: Option<&Arc<Queue>>) -> ForwardOptions {
 }
 
 /// Runs the forwarder on a thread of its own until it ends, a signal comes, or `--once` has waited
-/// long enough.
+/// long enough. A thread that hangs in a call to the far side is left behind: once its queue is
+/// closed it does no more, and the next run asks the far side what has arrived.
 fn forward(
     call: &Call<'_>,
     mut forwarder: Forwarder<Box<dyn Destination>>,
@@ -207,29 +224,38 @@ fn forward(
     let once = call.matches.get_flag("once");
     let stop = forwarder.stop();
     let (ended, ends) = io::pipe().map_err(|error| Failure::io("a pipe", &error))?;
+    let (tell, told) = mpsc::channel();
+    let forwarding = thread::spawn(move || {
+        // It is closed behind the outcome, and so wakes the wait below.
+        let _ends = ends;
+        let _ = tell.send(if once { forwarder.once() } else { forwarder.run() });
+    });
     let mut gave_up = None;
-    let outcome = thread::scope(|scope| {
-        let forwarding = scope.spawn(move || {
-            let _ends = ends;
-            if once { forwarder.once() } else { forwarder.run() }
-        });
-        let looked = loop {
-            match call.signals.wait(&[ended.as_fd()], For::Reading, Some(Instant::now() + LOOK)) {
-                Ok(Woken::TimedOut) => {}
-                woken => break woken.map(drop),
-            }
-            if let Err(failure) = report.look() {
-                break Err(failure);
-            }
-            if once && report.silence() > PATIENCE {
-                gave_up = report.trouble();
+    let looked = loop {
+        match call.signals.wait(&[ended.as_fd()], For::Reading, Some(Instant::now() + LOOK)) {
+            Ok(Woken::TimedOut) => {}
+            woken => break woken.map(drop),
+        }
+        if let Err(failure) = report.look() {
+            break Err(failure);
+        }
+        if once && report.silence() > NO_SESSION {
+            gave_up = report.trouble();
+            if gave_up.is_some() {
                 break Ok(());
             }
-        };
-        stop.stop();
-        let outcome = forwarding.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        looked.map(|()| outcome)
-    })?;
+        }
+    };
+    stop.stop();
+    let outcome = match told.recv_timeout(STOPPING) {
+        Ok(outcome) => outcome,
+        Err(RecvTimeoutError::Timeout) => Ok(ForwardEnd::Stopped),
+        Err(RecvTimeoutError::Disconnected) => match forwarding.join() {
+            Ok(()) => Ok(ForwardEnd::Stopped),
+            Err(panic) => std::panic::resume_unwind(panic),
+        },
+    };
+    looked?;
     let ended = outcome.map_err(halted)?;
     report.end()?;
     match (call.signals.stop(), ended) {

@@ -41,7 +41,7 @@ impl<'a> Report<'a> {
     ) -> Tried<Report<'a>> {
         let now = Instant::now();
         let path = || dir_of(call.matches).to_string_lossy().into_owned();
-        Ok(Report {
+        let report = Report {
             call,
             output: Output::new(call.signals, Out::Written)?,
             watch: forwarder.watch(),
@@ -52,7 +52,10 @@ impl<'a> Report<'a> {
             trouble: None,
             heard: now,
             acknowledged: 0,
-        })
+        };
+        // A file that cannot be written is found before the far side is used.
+        report.write_metrics(&report.watch.progress())?;
+        Ok(report)
     }
 
     /// Says what is new.
