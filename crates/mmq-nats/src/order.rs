@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use async_nats::ServerAddr;
+use percent_encoding::percent_decode_str;
 
 use crate::{NatsMode, lost};
 use mmq::forward::{Halt, Source};
@@ -56,9 +57,11 @@ impl NatsOrder {
         }
         let mut access = Access::default();
         if let Some(server) = servers.iter().find(|server| server.has_user_pass()) {
-            let user = server.username().unwrap_or_default().to_owned();
+            // The client takes them as they stand in the URL.
+            let decoded = |text| percent_decode_str(text).decode_utf8_lossy().into_owned();
+            let user = decoded(server.username().unwrap_or_default());
             match server.password() {
-                Some(password) => access.user = Some((user, password.to_owned())),
+                Some(password) => access.user = Some((user, decoded(password))),
                 None => access.token = Some(user),
             }
         }
@@ -95,4 +98,17 @@ pub(super) fn is_subject(subject: &str) -> bool {
 
 pub(super) fn is_word(c: char) -> bool {
     !c.is_whitespace() && !c.is_control()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_may_have_any_character() {
+        let access = |url| NatsOrder::new(url, "EVENTS").unwrap().access;
+        let user = access("nats://edge%2B:s%20%40%2F%3A%25@host").user;
+        assert_eq!(user, Some(("edge+".to_owned(), "s @/:%".to_owned())));
+        assert_eq!(access("nats://t%40ken@host").token.as_deref(), Some("t@ken"));
+    }
 }
