@@ -11,6 +11,16 @@ fn an_address_that_nobody_can_take_is_refused() {
     let output = ends(mmq(["forward", dir, "redis://host", "--stream", "S"]), 2);
     assert!(said(&output).contains("--stream does not apply"), "{}", said(&output));
     ends(mmq(["forward", dir, "redis://host", "--cert", "client.pem"]), 2);
+    for words in [
+        &["redis://host", "--tls-first"][..],
+        &["unix:///run/redis.sock", "--ttl", "1h"],
+        &["nats://host", "--max-len", "1000"],
+        &["tls://host", "--sentinel", "primary"],
+    ] {
+        let output = ends(mmq([&["forward", dir][..], words].concat()), 2);
+        let refused = format!("{} does not apply to {}", words[1], words[0]);
+        assert!(said(&output).contains(&refused), "{}", said(&output));
+    }
     ends(mmq(["forward", dir]), 2);
 }
 
@@ -67,6 +77,8 @@ fn a_password_stands_in_one_place() {
 
 #[test]
 fn a_session_has_a_second_at_least() {
-    let output = ends(mmq(["forward", "d", "redis://host", "--patience", "0.5s"]), 2);
-    assert!(said(&output).contains("the least is 1s"), "{}", said(&output));
+    for option in ["--patience", "--ttl"] {
+        let output = ends(mmq(["forward", "d", "nats://host", option, "0.5s"]), 2);
+        assert!(said(&output).contains("the least is 1s"), "{}", said(&output));
+    }
 }

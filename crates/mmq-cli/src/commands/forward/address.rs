@@ -14,6 +14,8 @@ const VARIABLE: &str = "MMQ_FORWARD_PASSWORD";
 pub(super) struct Address {
     url: String,
     shown: String,
+    /// User and password of the server that sentinels name.
+    login: Option<(String, String)>,
 }
 
 impl fmt::Display for Address {
@@ -26,26 +28,36 @@ impl Address {
     /// The address of the command line, with the password of `--password-file` or the environment.
     pub(super) fn of(matches: &ArgMatches) -> Tried<Address> {
         let given = text_of(matches, "url").unwrap_or_default();
-        let url = match password(matches)? {
-            Some(password) => {
-                let url = with_password(given, &password);
-                let is_wanted = url.is_some() || path_of(matches, "password-file").is_none();
-                if !is_wanted {
-                    return Err(Failure::usage(format!(
-                        "{} has a password: leave it out of the URL, or leave out --password-file",
-                        without_secrets(given)
-                    )));
-                }
-                url.unwrap_or_else(|| given.to_owned())
+        let mut address =
+            Address { url: given.to_owned(), shown: without_secrets(given), login: None };
+        let Some(password) = password(matches)? else { return Ok(address) };
+        if matches.contains_id("sentinel") {
+            let (user, url) = without_users(given);
+            (address.login, address.url) = (Some((user, password)), url);
+            return Ok(address);
+        }
+        match with_password(given, &password) {
+            Some(url) => (address.shown, address.url) = (without_secrets(&url), url),
+            // The one in the environment may be meant for other calls.
+            None if path_of(matches, "password-file").is_none() => {}
+            None => {
+                return Err(Failure::usage(format!(
+                    "{address} has a password: leave it out of the URL, or leave out --password-file"
+                )));
             }
-            None => given.to_owned(),
-        };
-        Ok(Address { shown: without_secrets(&url), url })
+        }
+        Ok(address)
     }
 
     /// The whole URL.
     pub(super) fn url(&self) -> &str {
         &self.url
+    }
+
+    /// User and password that do not stand in the URL.
+    #[cfg(feature = "redis")]
+    pub(super) fn login(&self) -> Option<(&str, &str)> {
+        self.login.as_ref().map(|(user, password)| (&**user, &**password))
     }
 
     /// What an engine says of the address, without its secrets.
@@ -100,6 +112,24 @@ fn with_password(url: &str, password: &str) -> Option<String> {
         }
     });
     Some(servers.collect::<Option<Vec<_>>>()?.join(","))
+}
+
+/// The user of a URL of sentinels, and the URL without it: a login with a password there is that of
+/// the sentinels.
+fn without_users(url: &str) -> (String, String) {
+    let mut user = "";
+    let servers = url.split(',').map(|server| {
+        let (scheme, rest) = after_scheme(server);
+        match rest.rsplit_once('@') {
+            Some((login, host)) if !login.contains(':') => {
+                user = login;
+                format!("{scheme}{host}")
+            }
+            _ => server.to_owned(),
+        }
+    });
+    let url = servers.collect::<Vec<_>>().join(",");
+    (user.to_owned(), url)
 }
 
 /// The URL without its passwords and tokens. A user without a password is a token of NATS, so it is
@@ -168,6 +198,12 @@ mod tests {
             assert_eq!(without_secrets(url), shown, "of {url}");
             assert!(!without_secrets(url).contains("secret"));
         }
+    }
+
+    #[test]
+    fn the_user_of_a_server_behind_sentinels_is_taken_out() {
+        let (user, url) = without_users("redis://edge@s1,redis://edge@s2,redis://a:b@s3");
+        assert_eq!((&*user, &*url), ("edge", "redis://s1,redis://s2,redis://a:b@s3"));
     }
 
     #[test]

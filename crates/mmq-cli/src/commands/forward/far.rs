@@ -1,16 +1,23 @@
 //! The far side that an address names, if this build has a client for it.
 
-use clap::{Arg, ArgMatches, Command};
+#[cfg(feature = "nats")]
+use std::time::Duration;
+
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches, Command, value_parser};
 use mmq::forward::Destination;
 #[cfg(any(feature = "nats", feature = "redis"))]
 use mmq::forward::Halt;
+#[cfg(feature = "redis")]
+use mmq_redis::RedisStream;
 
 use super::address::Address;
-use super::{choice, file, text};
-#[cfg(feature = "nats")]
+use super::{choice, duration, file, text};
+#[cfg(any(feature = "nats", feature = "redis-tls"))]
 use crate::arguments::path_of;
 #[cfg(any(feature = "nats", feature = "redis"))]
 use crate::arguments::text_of;
+use crate::arguments::{flag, number};
 use crate::failure::{Failure, Tried};
 
 /// An engine that messages can go on to.
@@ -28,29 +35,70 @@ const ENGINES: [FarEngine; 2] = [
         schemes: &["nats://", "tls://"],
         feature: "nats",
         options: &[
-            "stream", "subject", "mode", "domain", "creds", "nkey", "ca", "cert", "cert-key",
+            "stream",
+            "subject",
+            "mode",
+            "domain",
+            "ttl",
+            "inbox-prefix",
+            "creds",
+            "nkey",
+            "tls-first",
+            "ca",
+            "cert",
+            "cert-key",
         ],
     },
-    FarEngine { schemes: &["redis://"], feature: "redis", options: &["key"] },
+    FarEngine {
+        schemes: &["redis://", "rediss://", "unix://", "redis+unix://"],
+        feature: "redis",
+        options: &["key", "max-len", "replicas", "sentinel", "ca", "cert", "cert-key"],
+    },
 ];
 
 /// The options of each engine, under a heading of their own.
 pub(super) fn with_options(forward: Command) -> Command {
     let of_nats = |arg: Arg| arg.help_heading("Options of NATS");
+    let of_redis = |arg: Arg| arg.help_heading("Options of Redis");
+    let of_tls = |arg: Arg| arg.help_heading("Options of TLS");
     forward
-        .arg(text("key", "KEY", "The stream's key").help_heading("Options of Redis"))
+        .arg(of_redis(text(
+            "key",
+            "KEY",
+            "The stream's key; {dir} is NAME, {host} the machine's name",
+        )))
+        .arg(of_redis(number("max-len", "Trim the stream to about the newest N entries")))
+        .arg(of_redis(
+            number("replicas", "Wait until N replicas have each message [default: 0]")
+                .value_parser(value_parser!(u32)),
+        ))
+        .arg(of_redis(text(
+            "sentinel",
+            "PRIMARY",
+            "URL is that of sentinels, with commas between: ask them for this primary",
+        )))
         .arg(of_nats(text("stream", "STREAM", "The name of the stream")))
-        .arg(of_nats(text("subject", "SUBJECT", "The subject [default: mmq.NAME]")))
+        .arg(of_nats(text("subject", "SUBJECT", "The subject; {dir} is NAME [default: mmq.NAME]")))
         .arg(of_nats(
             choice("mode", &["batch", "chain", "window"])
                 .help("How messages are sent [default: as the stream allows]"),
         ))
         .arg(of_nats(text("domain", "DOMAIN", "The domain of JetStream that the stream is in")))
+        .arg(of_nats(duration(
+            "ttl",
+            "How long the stream keeps each message [default: as it says]",
+        )))
+        .arg(of_nats(text(
+            "inbox-prefix",
+            "PREFIX",
+            "How the subjects of answers begin [default: _INBOX]",
+        )))
         .arg(of_nats(file("creds", "The credentials file")))
         .arg(of_nats(file("nkey", "The file with the seed of an nkey")))
-        .arg(of_nats(file("ca", "The certificates of authorities to trust")))
-        .arg(of_nats(file("cert", "The client's certificate").requires("cert-key")))
-        .arg(of_nats(file("cert-key", "The client's private key").requires("cert")))
+        .arg(of_tls(flag("tls-first", "Begin with TLS, before the server of NATS says anything")))
+        .arg(of_tls(file("ca", "The certificates of authorities to trust")))
+        .arg(of_tls(file("cert", "The client's certificate").requires("cert-key")))
+        .arg(of_tls(file("cert-key", "The client's private key").requires("cert")))
 }
 
 /// The far side at that address.
@@ -64,9 +112,9 @@ pub(super) fn destination(address: &Address, matches: &ArgMatches) -> Tried<Box<
             schemes.join(", ")
         )));
     };
-    let others = ENGINES.iter().filter(|other| other.feature != engine.feature);
-    for option in others.flat_map(|other| other.options) {
-        if matches.contains_id(option) {
+    for option in ENGINES.iter().flat_map(|other| other.options) {
+        let is_given = matches.value_source(option) == Some(ValueSource::CommandLine);
+        if is_given && !engine.options.contains(option) {
             return Err(Failure::usage(format!("--{option} does not apply to {address}")));
         }
     }
@@ -101,8 +149,46 @@ fn needed<'a>(matches: &'a ArgMatches, option: &str, address: &Address) -> Tried
 #[cfg(feature = "redis")]
 fn redis(address: &Address, matches: &ArgMatches) -> Tried<Box<dyn Destination>> {
     let key = needed(matches, "key", address)?;
-    let far = mmq_redis::RedisStream::new(address.url(), key).map_err(wrong(address))?;
-    Ok(Box::new(far))
+    let far = match text_of(matches, "sentinel") {
+        Some(primary) => {
+            let sentinels: Vec<&str> = address.url().split(',').map(str::trim).collect();
+            RedisStream::sentinel(&sentinels, primary, key)
+        }
+        None => RedisStream::new(address.url(), key),
+    };
+    let mut far = far.map_err(wrong(address))?;
+    if let Some((user, password)) = address.login() {
+        far = far.credentials(user, password);
+    }
+    if let Some(entries) = matches.get_one::<u64>("max-len") {
+        far = far.max_len(*entries);
+    }
+    if let Some(count) = matches.get_one::<u32>("replicas") {
+        far = far.replicas(*count);
+    }
+    Ok(Box::new(with_certificates(far, matches)?))
+}
+
+#[cfg(feature = "redis-tls")]
+fn with_certificates(far: RedisStream, matches: &ArgMatches) -> Tried<RedisStream> {
+    let mut far = far;
+    if let Some(path) = path_of(matches, "ca") {
+        far = far.root_certificates(path);
+    }
+    if let Some((certificate, key)) = path_of(matches, "cert").zip(path_of(matches, "cert-key")) {
+        far = far.client_certificate(certificate, key);
+    }
+    Ok(far)
+}
+
+#[cfg(all(feature = "redis", not(feature = "redis-tls")))]
+fn with_certificates(far: RedisStream, matches: &ArgMatches) -> Tried<RedisStream> {
+    match ["ca", "cert"].into_iter().find(|option| matches.contains_id(option)) {
+        Some(option) => Err(Failure::usage(format!(
+            "this mmq was built without TLS for Redis, which --{option} needs; `cargo install --path crates/mmq-cli --features redis-tls` builds one with it"
+        ))),
+        None => Ok(far),
+    }
 }
 
 #[cfg(feature = "nats")]
@@ -117,6 +203,15 @@ fn nats(address: &Address, matches: &ArgMatches) -> Tried<Box<dyn Destination>> 
     }
     if let Some(domain) = text_of(matches, "domain") {
         far = far.domain(domain).map_err(&wrong)?;
+    }
+    if let Some(prefix) = text_of(matches, "inbox-prefix") {
+        far = far.inbox_prefix(prefix).map_err(&wrong)?;
+    }
+    if let Some(ttl) = matches.get_one::<Duration>("ttl") {
+        far = far.message_ttl(*ttl);
+    }
+    if matches.get_flag("tls-first") {
+        far = far.tls_first();
     }
     far = match text_of(matches, "mode") {
         Some("batch") => far.mode(NatsMode::Batch),

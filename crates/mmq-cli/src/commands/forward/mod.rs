@@ -93,13 +93,10 @@ pub(crate) fn command() -> Command {
             choice("if-forgotten", &["resend", "continue", "stop"])
                 .help("If the far side has forgotten the queue: send the kept messages again, or continue with new ones"),
         )
-        .arg(
-            Arg::new("patience")
-                .long("patience")
-                .value_name("DURATION")
-                .value_parser(parse_patience)
-                .help("End a session in which the far side acknowledges nothing for this long, and ask again [default: 30s]"),
-        )
+        .arg(duration(
+            "patience",
+            "End a session in which the far side acknowledges nothing for this long, and ask again [default: 30s]",
+        ))
         .arg(
             file("password-file", "The file with the password of the user in URL")
                 .conflicts_with_all(["creds", "nkey"]),
@@ -133,11 +130,13 @@ fn choice(id: &'static str, among: &[&'static str]) -> Arg {
     Arg::new(id).long(id).value_name("WHAT").value_parser(PossibleValuesParser::new(among.to_vec()))
 }
 
-fn parse_patience(text: &str) -> Result<Duration, String> {
-    match units::parse_duration(text)? {
-        patience if patience < Duration::from_secs(1) => Err("the least is 1s".to_owned()),
-        patience => Ok(patience),
-    }
+/// A second at least.
+fn duration(id: &'static str, help: &'static str) -> Arg {
+    let parsed = |text: &str| match units::parse_duration(text)? {
+        parsed if parsed < Duration::from_secs(1) => Err("the least is 1s".to_owned()),
+        parsed => Ok(parsed),
+    };
+    text(id, "DURATION", help).value_parser(parsed)
 }
 
 pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
