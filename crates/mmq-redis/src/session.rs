@@ -267,16 +267,16 @@ impl Thread {
 
     /// Reads the answer to what was written first.
     fn hear(&mut self, connection: &mut Connection) -> Result<(), Trouble> {
-        let place = self.about.place();
         let found: String =
             read(connection).map_err(|error| self.trouble(&error, self.patience()))?;
         self.is_full = false;
         let Some((_, from, to)) = self.under_way.pop_front() else {
-            return Err(again(&place, "it answered what nobody asked"));
+            return Err(again(&self.about.place(), "it answered what nobody asked"));
         };
         if found != from.to_string() {
             // A write of an earlier session arrived late, or the stream has another writer.
-            return Err(again(&place, format!("it ends in {found}, not in {from}: asking again")));
+            let why = format!("it ends in {found}, not in {from}: asking again");
+            return Err(again(&self.about.place(), why));
         }
         self.hear_replicas(connection)?;
         let _ = self.report.send(Ok(News::Stored(to)));

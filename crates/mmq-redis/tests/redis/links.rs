@@ -122,6 +122,16 @@ fn an_attempt_that_failed_meanwhile_is_told_and_another_one_begins() {
     check(&server.entries(KEY), 5);
 }
 
+/// An idle session asks now and then, so that it does not pass for one for ever.
+#[test]
+fn an_idle_session_finds_out_that_the_server_has_died() {
+    let mut server = Server::start(&[]);
+    let mut far = RedisStream::new(&server.url(), KEY).unwrap();
+    assert_eq!(far.resume(&source(), None).unwrap(), Held::Nothing);
+    server.kill();
+    assert!(far.acknowledged(Duration::from_secs(60)).is_err());
+}
+
 /// An idle forwarder sends nothing, so only the connection itself can tell.
 #[test]
 fn the_end_of_an_idle_session_is_found_at_the_next_send() {

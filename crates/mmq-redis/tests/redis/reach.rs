@@ -221,6 +221,13 @@ fn a_cluster_is_refused_with_advice() {
     assert!(why.contains("name a server by itself, or one with sentinels"), "{why}");
 }
 
+#[test]
+#[cfg(not(feature = "tls"))]
+fn tls_is_named_where_it_was_left_out() {
+    let why = RedisStream::new("rediss://host", KEY).unwrap_err().to_string();
+    assert!(why.contains("was built without TLS"), "{why}");
+}
+
 /// Whatever a later minute mends is waited out.
 #[test]
 fn a_server_that_must_not_write_now_is_waited_for() {
