@@ -98,7 +98,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         queue.enqueue(format!("event {number}"))?;
     }
     let path = dir.join("events.jsonl");
-    let forwarder = Forwarder::new(&queue, "forward", Lines::open(&path)?)?;
+    let mut forwarder = Forwarder::new(&queue, "forward", Lines::open(&path)?)?;
     let watch = forwarder.watch();
     forwarder.once()?;
     println!("{}; see {}", watch.progress(), path.display());

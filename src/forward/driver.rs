@@ -90,7 +90,8 @@ pub(super) struct Driver<'a, L, D> {
     backoff: Backoff,
     link_rate: LinkRate,
     session: Option<Session>,
-    /// Whether any session of this driver has begun: then only a person's choice ends it.
+    /// Whether the far side has acknowledged something, or had nothing to acknowledge: then only a
+    /// person's choice ends the forwarder.
     has_worked: bool,
     /// The driver begins no session before this moment.
     not_before: Duration,
@@ -251,7 +252,6 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
         }
         self.local.read_from(at)?;
         self.trouble = None;
-        self.has_worked = true;
         let last = match held {
             Held::Until { seq, sum: Some(sum) } => Some((seq, sum)),
             _ => None,
@@ -285,6 +285,7 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
         // An idle session asks as well: the far side may have gone.
         let until = self.destination.acknowledged(wait)?;
         if is_idle {
+            self.has_worked |= !sends;
             return Ok(if sends { Worked::Busy } else { Worked::Idle });
         }
         if until > session.unsent {
@@ -315,6 +316,7 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
             return Ok(());
         }
         let until = arrived.until;
+        self.has_worked = true;
         self.backoff.reset();
         let most = session.limits.in_flight_bytes;
         self.link_rate.note_acknowledged(arrived.bytes, arrived.after, most);

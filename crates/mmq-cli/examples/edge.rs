@@ -31,7 +31,7 @@ pub(crate) fn store_and_forward(
     far: Box<dyn Destination>,
     count: u64,
 ) -> Result<(), Box<dyn Error>> {
-    let forwarder = Forwarder::new(queue, "forward", far)?;
+    let mut forwarder = Forwarder::new(queue, "forward", far)?;
     let (stop, watch, began) = (forwarder.stop(), forwarder.watch(), Instant::now());
     std::thread::scope(|scope| {
         let forwarding = scope.spawn(move || forwarder.run());

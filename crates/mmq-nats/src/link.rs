@@ -22,6 +22,7 @@ const WORD: Duration = Duration::from_millis(300);
 /// A message that is ready but for its conditions.
 pub(super) struct ReadyMessage {
     pub(super) seq: u64,
+    pub(super) sum: u32,
     pub(super) kind: OutgoingKind,
     pub(super) headers: HeaderMap,
     pub(super) bytes: Vec<u8>,
@@ -184,6 +185,7 @@ impl Link {
             let may_be_last = !is_batch || at + 1 == messages.len();
             ReadyMessage {
                 seq: message.seq,
+                sum: message.sum,
                 kind: message.kind,
                 headers: self.letterhead.headers(message, may_be_last, self.longest),
                 bytes: message.bytes.to_vec(),

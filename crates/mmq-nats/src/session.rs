@@ -215,10 +215,10 @@ impl<'a> Session<'a> {
                 }
             }
             if self.mode != NatsMode::Batch {
-                headers.insert(ID, self.id(message.seq, message.kind));
+                headers.insert(ID, self.id(message.seq, message.sum, message.kind));
             }
             if self.mode == NatsMode::Chain {
-                let id = self.id(message.seq, message.kind);
+                let id = self.id(message.seq, message.sum, message.kind);
                 if let Some(last_id) = self.last_id.replace(id) {
                     headers.insert(LAST_ID, last_id);
                 }
@@ -278,12 +278,13 @@ impl<'a> Session<'a> {
 
     /// A message's id, which a stream knows for a while. Word of a gap has the number of the
     /// message before it, and may be sent again meanwhile, so it has its position in it.
-    fn id(&self, seq: u64, kind: OutgoingKind) -> String {
+    /// (The sum tells it from the same message in another chain, which an earlier session sent.)
+    fn id(&self, seq: u64, sum: u32, kind: OutgoingKind) -> String {
         // In the mode `chain` no other queue writes to the stream.
         let queue = if self.mode == NatsMode::Chain { "" } else { &self.letterhead.queue };
         match kind {
-            OutgoingKind::Message => format!("{queue}{seq}"),
-            OutgoingKind::Gap => format!("{queue}{seq}-{}", self.tail),
+            OutgoingKind::Message => format!("{queue}{seq}-{sum:x}"),
+            OutgoingKind::Gap => format!("{queue}{seq}-{sum:x}-{}", self.tail),
         }
     }
 

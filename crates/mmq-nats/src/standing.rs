@@ -18,9 +18,11 @@ pub(super) struct Standing {
 }
 
 impl Standing {
-    /// Whether the queue's message at the mark is not there.
+    /// Whether the stream no longer has the last message that it stored: what it has says less than
+    /// the positions since the mark. (Another writer's positions say nothing.)
     pub(super) fn has_lost_the_mark(&self) -> bool {
-        self.mark.is_some_and(|mark| self.last.is_none_or(|(at, _)| at < mark))
+        let least = |mark| if self.is_own { self.end } else { mark };
+        self.mark.is_some_and(|mark| self.last.is_none_or(|(at, _)| at < least(mark)))
     }
 
     /// What the stream holds, and the position where it ends behind that. (Without messages of the
@@ -35,13 +37,13 @@ impl Standing {
             return (Held::Removed { stored }, Some(behind(mark)));
         }
         match (last, mark) {
-            (Some((at, held)), _) => (held, Some(behind(at))),
+            (Some((at, held)), mark) if !is_own || mark.is_none() => (held, Some(behind(at))),
             // Each message that was lost had a position of its own behind the end.
-            (None, Some(mark)) => {
+            (_, Some(mark)) => {
                 let lost = (mark > end).then(|| mark - end);
                 (Held::SetBack { lost }, is_own.then_some(end))
             }
-            (None, None) => (Held::Nothing, is_own.then_some(end)),
+            (_, None) => (Held::Nothing, is_own.then_some(end)),
         }
     }
 }
@@ -77,10 +79,12 @@ mod tests {
             (50, None, Some(50), removed(Some(0))),
             (57, None, Some(50), removed(Some(7))),
             (57, Some(49), Some(50), removed(Some(7))),
+            (57, Some(52), Some(50), removed(Some(7))),
             // Set back.
             (40, None, Some(50), set_back(Some(10))),
             (0, None, Some(50), set_back(Some(50))),
             (40, Some(40), Some(50), LAST),
+            (45, Some(40), Some(50), set_back(Some(5))),
         ] {
             let said = standing(true, end, last, mark).held();
             assert_eq!(said, (held, Some(end)), "{end} {last:?} {mark:?}");

@@ -27,7 +27,8 @@ end
 return {last, newest[1], queue, sum}";
 
 /// KEYS: the stream. ARGV: the id that must be the last, the queue's id, the last message's sum,
-/// what is uncommon, how long the stream may get, then the messages. Most have the next number, and
+/// what is uncommon, how long the stream may get, the sum that the entry of that id must have if it
+/// is there, then the messages. Most have the next number, and
 /// nothing missing before; uncommon is `INDEX ID MISSING;` for each other one. Answers the last id
 /// there was.
 pub(crate) const ADD: &str = "
@@ -36,12 +37,18 @@ local info = redis.pcall('XINFO', 'STREAM', key)
 if info.err and not string.find(info.err, 'no such key') then return info end
 for at = 1, #info, 2 do if info[at] == 'last-generated-id' then last = info[at + 1] end end
 if last ~= ARGV[1] then return last end
+local newest = redis.call('XREVRANGE', key, '+', '-', 'COUNT', 1)[1]
+if ARGV[6] ~= '' and newest and newest[1] == last then
+  for at = 1, #newest[2], 2 do
+    if newest[2][at] == 'sum' and newest[2][at + 1] ~= ARGV[6] then return last .. '-other' end
+  end
+end
 local odd = {}
 for at, id, missing in string.gmatch(ARGV[4], '(%d+) (%S+) ([^;]*);') do
   odd[tonumber(at)] = {id, missing}
 end
 local number = tonumber(string.match(last, '^%d+'))
-local count, words = #ARGV - 5
+local count, words = #ARGV - 6
 local function add(...) for _, word in ipairs({...}) do words[#words + 1] = word end end
 for at = 1, count do
   number, words = number + 1, {}
@@ -53,7 +60,7 @@ for at = 1, count do
   if at == count and ARGV[5] ~= '' then add('MAXLEN', '~', ARGV[5]) end
   add(id)
   if missing ~= '' then add('missing', missing) end
-  if string.sub(id, -2) == '-0' then add('data', ARGV[at + 5]) end
+  if string.sub(id, -2) == '-0' then add('data', ARGV[at + 6]) end
   if at == count then add('queue', ARGV[2], 'sum', ARGV[3]) end
   redis.call('XADD', key, unpack(words))
 end
@@ -150,11 +157,12 @@ pub(crate) struct Parcel {
 }
 
 impl Parcel {
-    /// The call that stores these messages behind `from`; `hash` is the script's.
+    /// The call that stores these messages behind the entry `from`, which has the sum `before`;
+    /// `hash` is the script's.
     pub(crate) fn new(
         about: &About,
         hash: &str,
-        from: EntryId,
+        (from, before): (EntryId, Option<u32>),
         messages: &[Outgoing<'_>],
     ) -> Parcel {
         let (mut to, mut uncommon) = (from, String::new());
@@ -170,11 +178,13 @@ impl Parcel {
         }
         let sum = messages.last().map_or(0, |message| message.sum);
         let payload: usize = messages.iter().map(|message| message.bytes.len() + 16).sum();
-        let mut call = Words::new(9 + messages.len(), payload + uncommon.len() + 320);
+        let mut call = Words::new(10 + messages.len(), payload + uncommon.len() + 320);
         let (from_id, sum) = (from.to_string(), format!("{sum:08x}"));
+        let before = before.map(|sum| format!("{sum:08x}")).unwrap_or_default();
         let max_len = about.max_len.map(|len| len.to_string()).unwrap_or_default();
         let About { key, queue, .. } = about;
-        for word in ["EVALSHA", hash, "1", key, &from_id, queue, &sum, &uncommon, &max_len] {
+        for word in ["EVALSHA", hash, "1", key, &from_id, queue, &sum, &uncommon, &max_len, &before]
+        {
             call.add(word.as_bytes());
         }
         for message in messages {

@@ -66,6 +66,8 @@ pub struct RedisStream {
     session: Option<Session>,
     /// The last id of the stream behind what was handed over.
     last: EntryId,
+    /// The sum of the message with that id, where it is known.
+    last_sum: Option<u32>,
 }
 
 impl fmt::Debug for RedisStream {
@@ -127,6 +129,7 @@ impl RedisStream {
             replicas: 0,
             session: None,
             last: EntryId::ZERO,
+            last_sum: None,
         })
     }
 
@@ -271,13 +274,14 @@ impl Destination for RedisStream {
     }
 
     fn send(&mut self, messages: &[Outgoing<'_>]) -> Result<(), Trouble> {
-        let from = self.last;
+        let from = (self.last, self.last_sum);
         let session = self.live()?;
         let hash = session.begun.as_ref().map_or("", |begun| &begun.hash);
         let parcel = Parcel::new(&session.about, hash, from, messages);
         let to = parcel.to;
         session.send(parcel)?;
         self.last = to;
+        self.last_sum = messages.last().map(|last| last.sum);
         Ok(())
     }
 
@@ -293,6 +297,10 @@ impl Destination for RedisStream {
 impl RedisStream {
     fn begun(&mut self, session: Session, held: Held) -> Held {
         self.last = session.begun.as_ref().map_or(EntryId::ZERO, |begun| begun.last);
+        self.last_sum = match held {
+            Held::Until { sum, .. } => sum,
+            _ => None,
+        };
         self.session = Some(session);
         held
     }

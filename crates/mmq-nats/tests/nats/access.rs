@@ -29,7 +29,7 @@ fn forward(far: NatsStream) -> Result<(), String> {
     let dir = crate::support::tempdir().unwrap();
     let queue = Queue::open(dir.path()).unwrap();
     put(&queue, 50);
-    let forwarder = Forwarder::new(&queue, "forward", far).unwrap();
+    let mut forwarder = Forwarder::new(&queue, "forward", far).unwrap();
     forwarder.once().map_err(|halt| halt.to_string())?;
     assert!(queue.consumer("forward").unwrap().is_empty());
     Ok(())
@@ -185,7 +185,7 @@ fn both_sides_show_certificates() {
     let dir = crate::support::tempdir().unwrap();
     let queue = Queue::open(dir.path()).unwrap();
     for far in [ours(), far().root_certificates(file("ca.pem"))] {
-        let forwarder = Forwarder::new(&queue, "forward", far).unwrap();
+        let mut forwarder = Forwarder::new(&queue, "forward", far).unwrap();
         let (stop, watch) = (forwarder.stop(), forwarder.watch());
         std::thread::scope(|scope| {
             let running = scope.spawn(|| forwarder.run());

@@ -27,7 +27,7 @@ fn the_forwarder_that_is_killed() {
         _ => NatsMode::Window,
     };
     let far = far(&std::env::var("MMQ_CHILD_URL").unwrap(), mode);
-    let forwarder = Forwarder::new(&queue, "forward", far).unwrap();
+    let mut forwarder = Forwarder::new(&queue, "forward", far).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for _ in 0..100_000 {

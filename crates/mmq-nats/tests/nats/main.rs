@@ -83,7 +83,7 @@ fn check(entries: &[Entry], count: u64) {
 }
 
 /// Why the forwarder stopped.
-fn halted(forwarder: Forwarder<NatsStream>) -> String {
+fn halted(mut forwarder: Forwarder<NatsStream>) -> String {
     forwarder.once().expect_err("it is to stop").to_string()
 }
 
@@ -222,7 +222,7 @@ fn a_stream_that_was_purged_is_reported_and_sent_again_when_asked_to() {
         assert!(
             halted(forwarder(&queue, &server, mode)).contains("somebody purged or recreated it")
         );
-        let again = forwarder(&queue, &server, mode).if_forgotten(IfForgotten::Resend);
+        let mut again = forwarder(&queue, &server, mode).if_forgotten(IfForgotten::Resend);
         again.once().unwrap();
         check(&server.entries(STREAM, SUBJECT), 50);
     }
@@ -256,7 +256,7 @@ fn a_message_that_the_stream_refuses_is_found_among_others() {
     for mode in MODES {
         let (dir, server) = (crate::support::tempdir().unwrap(), server_for(mode));
         let queue = Queue::open(dir.path()).unwrap();
-        let forwarder = forwarder(&queue, &server, mode).on_refused(OnRefused::Skip);
+        let mut forwarder = forwarder(&queue, &server, mode).on_refused(OnRefused::Skip);
         let (stop, watch) = (forwarder.stop(), forwarder.watch());
         std::thread::scope(|scope| {
             let running = scope.spawn(|| forwarder.run());

@@ -17,7 +17,7 @@ use super::{
 };
 
 /// Runs the forwarder until `is_so` of its last trouble, and `then`; it is to drain after that.
-fn waits_for(forwarder: Forwarder<NatsStream>, trouble: &str, then: impl FnOnce()) {
+fn waits_for(mut forwarder: Forwarder<NatsStream>, trouble: &str, then: impl FnOnce()) {
     let watch = forwarder.watch();
     std::thread::scope(|scope| {
         let running = scope.spawn(|| forwarder.once());
@@ -260,7 +260,7 @@ fn another_writer_of_the_subject_ends_it() {
         let (dir, server) = (crate::support::tempdir().unwrap(), server_for(mode));
         let queue = Queue::open(dir.path()).unwrap();
         put(&queue, 5);
-        let forwarder = forwarder(&queue, &server, mode);
+        let mut forwarder = forwarder(&queue, &server, mode);
         let watch = forwarder.watch();
         std::thread::scope(|scope| {
             let running = scope.spawn(|| forwarder.run());

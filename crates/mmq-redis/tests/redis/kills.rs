@@ -16,7 +16,7 @@ fn the_forwarder_that_is_killed() {
     let Ok(dir) = std::env::var("MMQ_TEST_DIR") else { return };
     let queue = Queue::open(dir).unwrap();
     let far = RedisStream::new(&std::env::var("MMQ_CHILD_URL").unwrap(), KEY).unwrap();
-    let forwarder = Forwarder::new(&queue, "forward", far).unwrap();
+    let mut forwarder = Forwarder::new(&queue, "forward", far).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for _ in 0..1_000 {

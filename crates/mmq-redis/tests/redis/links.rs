@@ -117,7 +117,7 @@ fn an_attempt_that_failed_meanwhile_is_told_and_another_one_begins() {
     assert!(trouble(&mut far).contains("no answer yet"));
     server.kill();
     server.restart();
-    let forwarder = Forwarder::new(&queue, "forward", far).unwrap();
+    let mut forwarder = Forwarder::new(&queue, "forward", far).unwrap();
     forwarder.once().unwrap();
     check(&server.entries(KEY), 5);
 }
@@ -138,7 +138,7 @@ fn the_end_of_an_idle_session_is_found_at_the_next_send() {
     let (dir, mut server) = (crate::support::tempdir().unwrap(), Server::start(&[]));
     let queue = Queue::open(dir.path()).unwrap();
     put(&queue, 5);
-    let forwarder =
+    let mut forwarder =
         Forwarder::new(&queue, "forward", RedisStream::new(&server.url(), KEY).unwrap()).unwrap();
     let (stop, watch) = (forwarder.stop(), forwarder.watch());
     std::thread::scope(|scope| {
