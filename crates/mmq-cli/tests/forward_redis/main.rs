@@ -12,5 +12,6 @@ mod server;
 #[path = "../../../../tests/support/mod.rs"]
 mod support;
 mod tool;
+mod walks;
 
 const KEY: &str = "mmq:test";
