@@ -241,7 +241,8 @@ impl<D: Destination> Forwarder<D> {
                 return Ok(ForwardEnd::Stopped);
             }
             let stepped = driver.step(now().saturating_duration_since(began), TICK)?;
-            self.watch.note(&driver.local, &driver.counts, driver.trouble.as_deref(), &stepped);
+            let (trouble, warning) = (driver.trouble.as_deref(), || driver.destination.warning());
+            self.watch.note(&driver.local, &driver.counts, trouble, warning, &stepped);
             match stepped {
                 Worked::Busy => {}
                 Worked::Idle if until == Until::Drained => {

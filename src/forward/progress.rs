@@ -37,9 +37,13 @@ impl ForwardWatch {
         local: &QueueLocal,
         counts: &Counts,
         trouble: Option<&str>,
+        warning: impl FnOnce() -> Option<String>,
         stepped: &Worked,
     ) {
         let mut progress = self.0.lock();
+        if progress.sessions != counts.sessions {
+            progress.warning = warning();
+        }
         progress.sent = counts.sent;
         progress.acknowledged = counts.acknowledged;
         progress.refused = counts.refused;
@@ -100,6 +104,9 @@ pub struct ForwardProgress {
     pub kept: u64,
     /// Why there is no session; `None` when there is one.
     pub trouble: Option<String>,
+    /// What a person should know of the far side's settings:
+    /// [`Destination::warning`](super::Destination::warning).
+    pub warning: Option<String>,
 }
 
 /// The activity of a forwarder.
