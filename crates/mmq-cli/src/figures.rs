@@ -120,6 +120,8 @@ pub(crate) fn consumer(consumer: &ConsumerSnapshot) -> Object {
         .with_json("handed_out", &consumer.handed_out.map_or("null".into(), handed_out))
         .with_time("oldest_time", consumer.oldest_time)
         .with("oldest_age_seconds", consumer.oldest_age.map(|age| age.as_millis() as f64 / 1000.0))
+        .with("kept", consumer.kept)
+        .with_time("acknowledged_at", consumer.acknowledged_at)
 }
 
 fn handed_out(handed: HandedOut) -> String {

@@ -1,6 +1,7 @@
 //! `consumers`: lists, makes, moves and removes consumers.
 
 use std::path::Path;
+use std::time::SystemTime;
 
 use clap::{Arg, ArgMatches, Command};
 use mmq::{ConsumerSnapshot, Queue, Start};
@@ -138,7 +139,16 @@ fn row(consumer: &ConsumerSnapshot) -> String {
     let age = consumer.oldest_age.map(units::duration);
     let age = age.map(|age| format!(", the oldest at most {age} old")).unwrap_or_default();
     let handed = human::handed_out(consumer);
-    format!("{name:<20} at {}: {waits}, {bytes}{age}{handed}", consumer.next_seq)
+    let forwards = forwarder(consumer);
+    format!("{name:<20} at {}: {waits}, {bytes}{age}{handed}{forwards}", consumer.next_seq)
+}
+
+/// What a forwarder keeps that reads as this consumer, and when it last moved.
+fn forwarder(consumer: &ConsumerSnapshot) -> String {
+    let Some(at) = consumer.acknowledged_at else { return String::new() };
+    let kept = count(consumer.kept, "message");
+    let ago = units::duration(SystemTime::now().duration_since(at).unwrap_or_default());
+    format!("; a forwarder: moved {ago} ago, keeps {kept}")
 }
 
 fn work(queue: &Queue, verb: &str, matches: &ArgMatches, console: Console) -> Tried<()> {

@@ -53,12 +53,23 @@ fn what_is_there_goes_on_once() {
     check(&server.entries(KEY), 3);
     let figures = std::fs::read_to_string(&metrics).unwrap();
     let path = queue.display();
-    let sample = format!("mmq_forward_acknowledged_total{{queue=\"{path}\"}} ");
-    assert!(figures.contains(&sample), "{figures}");
+    let url = server.url();
+    let labels = format!("{{queue=\"{path}\",consumer=\"forward\",destination=\"{url}\"}}");
+    for sample in ["acknowledged_total", "acknowledged_bytes_total", "lost_there_total", "up"] {
+        assert!(figures.contains(&format!("mmq_forward_{sample}{labels} ")), "{figures}");
+    }
+    let bytes = format!("mmq_forward_acknowledged_bytes_total{labels} 9\n");
+    assert!(figures.contains(&bytes), "{figures}");
+    assert!(figures.contains("mmq_forward_last_acknowledgement_timestamp_seconds{"), "{figures}");
+    assert!(!figures.contains("reason="), "{figures}");
+    let listed = command(&["consumers", queue.to_str().unwrap()]).output().unwrap();
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    assert!(listed.contains("a forwarder: moved "), "{listed}");
+    assert!(listed.contains("ago, keeps 3 messages"), "{listed}");
     let labelled = [&to_file[..], &["--label", "jobs"]].concat();
     ends(forward(&queue, &server.url(), &labelled), 0);
     let figures = std::fs::read_to_string(&metrics).unwrap();
-    assert!(figures.contains("mmq_forward_lag_messages{queue=\"jobs\"} 0"), "{figures}");
+    assert!(figures.contains("mmq_forward_lag_messages{queue=\"jobs\",consumer="), "{figures}");
     let output = forward(&queue, &server.url(), &["--once", "--json"]).output().unwrap();
     let line = String::from_utf8(output.stdout).unwrap();
     assert!(line.starts_with(r#"{"state":"ended","sent":0,"#), "{line}");
@@ -101,7 +112,7 @@ fn an_older_copy_is_refused() {
     put(&queue, "message 1\n");
     ends(forward(&queue, &server.url(), &["--once", "--name", "q"]), 0);
     let said = ends(forward(&copy, &server.url(), &["--once", "--name", "q"]), 6);
-    assert!(said.contains("older copy"), "{said}");
+    assert!(said.contains("older copy") && said.contains("mmq copy"), "{said}");
     check(&server.entries(KEY), 2);
 }
 
@@ -113,8 +124,14 @@ fn what_is_wrong_is_said() {
     let said = ends(forward(&queue, nobody, &["--once"]), 5);
     assert!(said.contains("does not exist"), "{said}");
     put(&queue, "message 0\n");
-    let said = ends(forward(&queue, nobody, &["--once"]), 7);
+    let metrics = dir.path().join("mmq.prom");
+    let words = ["--once", "--metrics", metrics.to_str().unwrap()];
+    let said = ends(forward(&queue, nobody, &words), 7);
     assert!(said.contains("did not take all messages"), "{said}");
+    let figures = std::fs::read_to_string(metrics).unwrap();
+    let trouble = figures.lines().find(|line| line.starts_with("mmq_forward_trouble_info{"));
+    assert!(trouble.is_some_and(|line| line.contains("refused") && line.ends_with(" 1")));
+    assert!(figures.contains("destination=\"redis://127.0.0.1:1\"} 0"), "{figures}");
     ends(forward(&queue, "kafka://host", &[]), 2);
     ends(forward(&queue, nobody, &["--stream", "S"]), 2);
     ends(forward(&queue, nobody, &["--on-refused", "dead"]), 2);
@@ -161,6 +178,8 @@ fn a_password_comes_from_a_file_or_the_environment() {
     let metrics = dir.path().join("mmq.prom");
     let words = ["--once", "--password-file", file.to_str().unwrap(), "--metrics"];
     ends(forward(&queue, &url, &[&words[..], &[metrics.to_str().unwrap()]].concat()), 0);
+    let figures = std::fs::read_to_string(metrics).unwrap();
+    assert!(figures.contains(&format!("destination=\"{url}\"")), "{figures}");
     put(&queue, "message 1\n");
     let mut from_environment = forward(&queue, &url, &["--once"]);
     from_environment.env("MMQ_FORWARD_PASSWORD", "s @/:%");

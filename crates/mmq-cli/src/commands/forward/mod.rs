@@ -49,16 +49,18 @@ messages in all the time runs a `Forwarder` itself (docs/forward.md).
 
 A queue keeps each message until all its consumers have read it. `mmq put` gives a new queue its own
 consumer. If nobody reads as that one, the queue keeps everything. Then remove it once, after the
-first run of `mmq forward` has made its consumer: `mmq consumers DIR rm '' --yes`. A second
-consumer, forward.kept, marks the messages that are kept to be sent again.
+first run of `mmq forward` has made its consumer: `mmq consumers DIR rm '' --yes`.
 
 URL is nats://HOST or tls://HOST (with --stream), or redis://HOST (with --key). Other users of the
 machine can see a password in the URL. Put it in --password-file or the variable
 MMQ_FORWARD_PASSWORD; without a user in the URL it is a token of NATS. A stream of NATS must exist.
 Once a minute a line on standard error says how many messages were sent.
 
-Status 6: the far side refuses a message, or the directory is an older copy of the queue. Status 7:
-the far side failed or has forgotten the queue, or --once had no session for 10 s.";
+It waits out what a later minute may mend: servers that are away, full or refuse the user, a stream
+that has gone. What ends it for good: status 6, the far side refuses a message, or the directory is
+an older copy of the queue; status 7, the stream was made anew, the queue itself failed, or the very
+first session met a refused login or a missing stream; also if --once had no session for 10 s. A
+signal ends it within a second.";
 
 pub(crate) fn command() -> Command {
     let forward = arguments::command(
@@ -158,7 +160,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     if let Some(name) = text_of(matches, "name") {
         forwarder = forwarder.name(name);
     }
-    let report = Report::new(call, &forwarder, queue.consumer(consumer)?)?;
+    let report = Report::new(call, &forwarder, queue.consumer(consumer)?, &address)?;
     let outcome = forward(call, forwarder, report);
     let closed = queue.close();
     // Each dead letter was flushed. Dropping closes that queue, unless a thread was left behind.

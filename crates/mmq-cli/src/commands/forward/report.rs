@@ -1,11 +1,12 @@
 //! How a forwarder gets on: a line a minute, and figures for Prometheus.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use mmq::Consumer;
 use mmq::forward::{Destination, ForwardProgress, ForwardState, ForwardWatch, Forwarder};
 
+use super::address::Address;
 use crate::arguments::{dir_of, path_of, text_of};
 use crate::commands::Call;
 use crate::console::Form;
@@ -24,10 +25,11 @@ pub(super) struct Report<'a> {
     watch: ForwardWatch,
     consumer: Consumer,
     metrics: Option<&'a Path>,
-    /// The value of the label `queue`.
-    label: String,
+    /// The labels of all figures.
+    labels: String,
     next_line: Instant,
     trouble: Option<String>,
+    warning: Option<String>,
     /// When the far side last acknowledged something or had a session.
     heard: Instant,
     acknowledged: u64,
@@ -38,18 +40,24 @@ impl<'a> Report<'a> {
         call: &'a Call<'a>,
         forwarder: &Forwarder<D>,
         consumer: Consumer,
+        address: &Address,
     ) -> Tried<Report<'a>> {
         let now = Instant::now();
         let path = || dir_of(call.matches).to_string_lossy().into_owned();
+        let queue = text_of(call.matches, "label").map_or_else(path, str::to_owned);
+        let address = address.to_string();
+        let labels = [("queue", &*queue), ("consumer", consumer.name()), ("destination", &address)];
+        let labels = labels.map(|(name, value)| format!("{name}=\"{}\"", metrics::escaped(value)));
         let report = Report {
             call,
             output: Output::new(call.signals, Out::Written)?,
             watch: forwarder.watch(),
             consumer,
             metrics: path_of(call.matches, "metrics"),
-            label: text_of(call.matches, "label").map_or_else(path, str::to_owned),
+            labels: labels.join(","),
             next_line: now + LINE,
             trouble: None,
+            warning: None,
             heard: now,
             acknowledged: 0,
         };
@@ -65,6 +73,12 @@ impl<'a> Report<'a> {
         let has_session = progress.trouble.is_none() && progress.state != ForwardState::Beginning;
         if has_session || progress.acknowledged > self.acknowledged {
             (self.heard, self.acknowledged) = (now, progress.acknowledged);
+        }
+        if progress.warning != self.warning {
+            self.warning.clone_from(&progress.warning);
+            if let Some(warning) = &self.warning {
+                self.call.console.note(warning);
+            }
         }
         let is_new = progress.trouble != self.trouble;
         self.trouble.clone_from(&progress.trouble);
@@ -108,7 +122,12 @@ impl<'a> Report<'a> {
                 .with("lag", progress.lag)
                 .with("kept", progress.kept)
                 .with("oldest_age_seconds", age.map(|age| age.as_secs_f64()))
-                .with("trouble", progress.trouble.clone());
+                .with("trouble", progress.trouble.clone())
+                .with("sent_bytes", progress.sent_bytes)
+                .with("acknowledged_bytes", progress.acknowledged_bytes)
+                .with("lost_there", progress.lost_there)
+                .with_time("acknowledged_at", progress.acknowledged_at)
+                .with("warning", progress.warning.clone());
             self.output.push(format!("{}\n", line.text()).as_bytes())?;
             return self.output.flush();
         }
@@ -122,33 +141,73 @@ impl<'a> Report<'a> {
     fn write_metrics(&self, progress: &ForwardProgress) -> Tried<()> {
         let Some(file) = self.metrics else { return Ok(()) };
         let up = u64::from(progress.trouble.is_none() && progress.sessions > 0);
+        let since_1970 = |at: SystemTime| at.duration_since(SystemTime::UNIX_EPOCH).ok();
+        let acknowledged_at = progress.acknowledged_at.and_then(since_1970);
+        let whole = |figure: u64| Some(figure.to_string());
+        let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64().to_string());
         let figures = [
-            ("up", "gauge", "1: there is a session with the far side", up),
-            ("sent_total", "counter", "Messages sent, repetitions included", progress.sent),
-            ("acknowledged_total", "counter", "Messages acknowledged", progress.acknowledged),
-            ("refused_total", "counter", "Messages that the far side refused", progress.refused),
-            ("sessions_total", "counter", "Sessions begun or tried", progress.sessions),
-            ("lag_messages", "gauge", "Sequence numbers that wait", progress.lag),
+            ("up", "gauge", "1: there is a session with the far side", whole(up)),
+            ("sent_total", "counter", "Messages sent, repetitions included", whole(progress.sent)),
+            ("sent_bytes_total", "counter", "Their bytes", whole(progress.sent_bytes)),
+            (
+                "acknowledged_total",
+                "counter",
+                "Messages acknowledged",
+                whole(progress.acknowledged),
+            ),
+            (
+                "acknowledged_bytes_total",
+                "counter",
+                "Their bytes",
+                whole(progress.acknowledged_bytes),
+            ),
+            (
+                "last_acknowledgement_timestamp_seconds",
+                "gauge",
+                "When the far side last acknowledged a message",
+                seconds(acknowledged_at),
+            ),
+            (
+                "refused_total",
+                "counter",
+                "Messages that the far side refused",
+                whole(progress.refused),
+            ),
+            (
+                "lost_there_total",
+                "counter",
+                "Sequence numbers that the far side acknowledged and lost, and the queue had not kept",
+                whole(progress.lost_there),
+            ),
+            ("sessions_total", "counter", "Sessions begun or tried", whole(progress.sessions)),
+            ("lag_messages", "gauge", "Sequence numbers that wait", whole(progress.lag)),
             (
                 "kept_messages",
                 "gauge",
                 "Acknowledged sequence numbers that the queue keeps",
-                progress.kept,
+                whole(progress.kept),
+            ),
+            (
+                "oldest_age_seconds",
+                "gauge",
+                "Age of the oldest message that waits",
+                seconds(self.oldest_age()),
             ),
         ];
-        let queue = metrics::escaped(&self.label);
         let mut text = String::new();
+        let mut add = |name: &str, kind: &str, help: &str, labels: &str, value: &str| {
+            let name = format!("mmq_forward_{name}");
+            text += &format!("# HELP {name} {help}\n# TYPE {name} {kind}\n");
+            text += &format!("{name}{{{labels}}} {value}\n");
+        };
         for (name, kind, help, value) in figures {
-            text +=
-                &format!("# HELP mmq_forward_{name} {help}\n# TYPE mmq_forward_{name} {kind}\n");
-            text += &format!("mmq_forward_{name}{{queue=\"{queue}\"}} {value}\n");
+            if let Some(value) = value {
+                add(name, kind, help, &self.labels, &value);
+            }
         }
-        if let Some(age) = self.oldest_age() {
-            let name = "mmq_forward_oldest_age_seconds";
-            text += &format!(
-                "# HELP {name} Age of the oldest message that waits\n# TYPE {name} gauge\n"
-            );
-            text += &format!("{name}{{queue=\"{queue}\"}} {}\n", age.as_secs_f64());
+        if let Some(trouble) = &progress.trouble {
+            let labels = format!("{},reason=\"{}\"", self.labels, metrics::escaped(trouble));
+            add("trouble_info", "gauge", "Why there is no session", &labels, "1");
         }
         metrics::replace(file, &text)
     }
