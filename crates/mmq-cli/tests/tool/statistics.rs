@@ -80,13 +80,6 @@ fn limits_make_the_status_1_and_are_named() {
     assert_eq!(stat(&["--max-lag", "0", "--max-age", "0", "--consumer", "fast"], 0), "");
     stat(&["--consumer", "none", "--max-lag", "1"], 5);
     assert!(stat(&["--max-lag", "2", "--json"], 1).starts_with("{\"error\":{\"code\":\"limit\","));
-    // What a forwarder keeps counts only by its name.
-    queue.consumer("slow.kept").unwrap();
-    queue.consumer("other.kept").unwrap();
-    queue.consumer("slow").unwrap().seek(3).unwrap();
-    let passed = stat(&["--max-lag", "2"], 1);
-    assert!(passed.contains("\"other.kept\"") && !passed.contains("slow"), "{passed}");
-    stat(&["--max-lag", "2", "--consumer", "slow.kept"], 1);
     // Before anybody has read, everything waits.
     let other = dir.path().join("other");
     check(given(on("put", &other, &[]), b"x\ny\n"), 0);
