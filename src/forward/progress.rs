@@ -9,7 +9,7 @@ use crate::forward::local::Local;
 use crate::forward::over_queue::QueueLocal;
 use crate::threads::Mutex;
 
-/// Reports the progress of a forwarder: [`Forwarder::watch`].
+/// Reports the progress of a forwarder: [`Forwarder::watch`](super::Forwarder::watch).
 ///
 /// ```
 /// use mmq::forward::ForwardWatch;
