@@ -117,8 +117,7 @@ fn an_attempt_that_failed_meanwhile_is_told_and_another_one_begins() {
     assert!(trouble(&mut far).contains("no answer yet"));
     server.kill();
     server.restart();
-    let mut forwarder = Forwarder::new(&queue, "forward", far).unwrap();
-    forwarder.once().unwrap();
+    Forwarder::new(&queue, "forward", far).unwrap().once().unwrap();
     check(&server.entries(KEY), 5);
 }
 

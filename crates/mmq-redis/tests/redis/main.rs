@@ -14,7 +14,9 @@ mod tls;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use mmq::forward::{ForwardEnd, ForwardState, Forwarder, Halt, IfForgotten, TellGaps};
+use mmq::forward::{
+    ForwardEnd, ForwardProgress, ForwardState, Forwarder, Halt, IfForgotten, TellGaps,
+};
 use mmq::{CopiedId, OnFull, Options, Queue};
 use mmq_redis::RedisStream;
 use server::{Entry, Server, check};
@@ -208,9 +210,10 @@ fn a_server_that_is_away_full_or_read_by_others_is_waited_for() {
     check(&server.entries(KEY), 200);
 }
 
-/// Another client that adds to the stream is found out before anything is stored behind it.
+/// Another client that adds to the stream is found out before anything is stored behind it. A
+/// forwarder that has worked names it, and waits until somebody has put it right.
 #[test]
-fn another_writer_is_told_and_nothing_is_sent_meanwhile() {
+fn another_writer_is_named_and_waited_for() {
     let (dir, server) = (crate::support::tempdir().unwrap(), Server::start(&[]));
     let queue = Queue::open(dir.path()).unwrap();
     put(&queue, 5);
@@ -218,21 +221,23 @@ fn another_writer_is_told_and_nothing_is_sent_meanwhile() {
     let (stop, watch) = (forwarder.stop(), forwarder.watch());
     std::thread::scope(|scope| {
         let running = scope.spawn(|| forwarder.run());
-        while watch.progress().acknowledged < 5 {
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let until = |is_so: &dyn Fn(ForwardProgress) -> bool| {
+            while !is_so(watch.progress()) {
+                assert_ne!(watch.progress().state, ForwardState::Ended);
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        };
+        until(&|progress| progress.acknowledged == 5);
         let _: String = server.call(&["XADD", KEY, "8-0", "field", "value"]);
         put(&queue, 5);
-        let is_told = || {
-            let trouble = watch.progress().trouble.unwrap_or_default();
-            trouble.contains("ends in 8-0, which no queue wrote")
-        };
-        while !is_told() {
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let named = "ends in 8-0, which no queue wrote";
+        until(&|progress| progress.trouble.is_some_and(|trouble| trouble.contains(named)));
+        assert_eq!(server.entries(KEY).len(), 6);
+        let _: u64 = server.call(&["XDEL", KEY, "8-0"]);
+        let _: String = server.call(&["XSETID", KEY, "5-0"]);
+        until(&|progress| progress.acknowledged == 10);
         stop.stop();
         running.join().unwrap().unwrap();
     });
-    assert_eq!(server.entries(KEY).len(), 6);
-    assert_eq!(queue.consumer("forward").unwrap().len(), 5);
+    check(&server.entries(KEY), 10);
 }
