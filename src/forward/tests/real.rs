@@ -8,7 +8,10 @@ use crate::error::GapCause;
 use crate::forward::destination::{MissingCause, OutgoingKind};
 use crate::forward::local::{Acknowledged, Local, NextRead};
 use crate::forward::over_queue::QueueLocal;
-use crate::forward::{ForwardEnd, Forwarder, Halt, IfForgotten, Limits, OnRefused, TellGaps};
+use crate::forward::{
+    Destination, ForwardEnd, Forwarder, Halt, Held, IfForgotten, Limits, Mark, OnRefused, Outgoing,
+    Source, TellGaps, Trouble,
+};
 use crate::options::{OnFull, Options};
 use crate::queue::Queue;
 
@@ -237,4 +240,36 @@ fn moving_the_places_costs_no_sync() {
     driven.set_acknowledged(until(100)).unwrap();
     driven.move_kept(90).unwrap();
     assert_eq!((driven.place(), driven.kept(), queue.stats().flushes), (100, 90, flushes));
+}
+
+/// A far side whose settings a person should know.
+struct Warns(FarHandle);
+
+impl Destination for Warns {
+    fn resume(&mut self, source: &Source, mark: Option<Mark>) -> Result<Held, Trouble> {
+        self.0.resume(source, mark)
+    }
+    fn send(&mut self, messages: &[Outgoing<'_>]) -> Result<(), Trouble> {
+        self.0.send(messages)
+    }
+    fn acknowledged(&mut self, wait: Duration) -> Result<u64, Trouble> {
+        self.0.acknowledged(wait)
+    }
+    fn limits(&self) -> Limits {
+        self.0.limits()
+    }
+    fn warning(&self) -> Option<String> {
+        Some("it forgets".to_owned())
+    }
+}
+
+#[test]
+fn what_the_far_side_warns_of_is_in_the_progress() {
+    let dir = crate::tests::guard::tempdir().unwrap();
+    let queue = Queue::open(dir.path()).unwrap();
+    let mut forwarder = Forwarder::new(&queue, "forward", Warns(far())).unwrap().name("near");
+    let watch = forwarder.watch();
+    assert_eq!(watch.progress().warning, None);
+    forwarder.once().unwrap();
+    assert_eq!(watch.progress().warning.as_deref(), Some("it forgets"));
 }
