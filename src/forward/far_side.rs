@@ -19,8 +19,8 @@ pub enum Held {
     Until {
         /// The last one's number.
         seq: u64,
-        /// Its sum ([`Outgoing::sum`](super::Outgoing::sum)); `None` where the number alone outlives
-        /// the message.
+        /// Its sum ([`Outgoing::sum`](super::Outgoing::sum)); `None` where the number alone
+        /// outlives the message.
         sum: Option<u32>,
     },
     /// The far side has stored all messages below the [mark](Mark) and lost none of them, but no

@@ -96,8 +96,8 @@ impl<D: Destination> Forwarder<D> {
     /// # Errors
     ///
     /// [`Halt`]: a person must decide something. What a later minute may mend is no error. After
-    /// the first session this includes a login that the far side refuses and a stream that has gone.
-    /// The forwarder and its destination stay: call this again once the cause is removed.
+    /// the first session this includes a login that the far side refuses and a stream that has
+    /// gone. The forwarder and its destination stay: call this again once the cause is removed.
     pub fn run(&mut self) -> Result<ForwardEnd, Halt> {
         self.run_until(Until::Stopped)
     }

@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::ask::StreamAnswer;
 use super::session;
-use super::words::Letterhead;
+use super::words::{InBatch, Letterhead};
 use crate::{NatsMode, NatsOrder, ZERO};
 use mmq::forward::{Mark, Outgoing, OutgoingKind, Trouble};
 use parking_lot::{Condvar, Mutex};
@@ -182,12 +182,13 @@ impl Link {
     pub(super) fn send(&mut self, messages: &[Outgoing<'_>]) -> Result<(), Trouble> {
         let is_batch = self.mode == Some(NatsMode::Batch);
         let ready = messages.iter().enumerate().map(|(at, message)| {
-            let may_be_last = !is_batch || at + 1 == messages.len();
+            let is_before = is_batch && at + 1 < messages.len();
+            let within = if is_before { InBatch::Before } else { InBatch::MayBeLast };
             ReadyMessage {
                 seq: message.seq,
                 sum: message.sum,
                 kind: message.kind,
-                headers: self.letterhead.headers(message, may_be_last, self.longest),
+                headers: self.letterhead.headers(message, within, self.longest),
                 bytes: message.bytes.to_vec(),
             }
         });

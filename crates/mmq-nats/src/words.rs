@@ -35,6 +35,14 @@ pub(super) const BATCH_ID: HeaderName = HeaderName::from_static("Nats-Batch-Id")
 pub(super) const BATCH_SEQ: HeaderName = HeaderName::from_static("Nats-Batch-Sequence");
 pub(super) const COMMIT: HeaderName = HeaderName::from_static("Nats-Batch-Commit");
 
+/// Whether a message may become the last one of its subject.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum InBatch {
+    /// Others of its batch follow it: the stream stores them as one.
+    Before,
+    MayBeLast,
+}
+
 /// What all messages of a session have in common.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Letterhead {
@@ -60,7 +68,7 @@ impl Letterhead {
     pub(super) fn headers(
         &self,
         message: &Outgoing<'_>,
-        may_be_last: bool,
+        within: InBatch,
         longest: u64,
     ) -> HeaderMap {
         let mut headers = HeaderMap::new();
@@ -68,7 +76,10 @@ impl Letterhead {
         let queue = &self.queue;
         headers.insert(
             MESSAGE,
-            if may_be_last { format!("{seq} {sum:08x} {queue}") } else { seq.to_string() },
+            match within {
+                InBatch::MayBeLast => format!("{seq} {sum:08x} {queue}"),
+                InBatch::Before => seq.to_string(),
+            },
         );
         if let Some(ttl) = self.ttl {
             headers.insert(TTL, ttl.as_secs().max(1).to_string());

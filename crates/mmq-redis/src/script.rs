@@ -7,8 +7,8 @@ use mmq::forward::{Held, Outgoing, OutgoingKind};
 use crate::about::About;
 
 /// KEYS: the stream. ARGV: how many replicas count. Answers its last id, the newest entry's id, and
-/// of that the queue and the sum; empty is what there is not. (WAIT is about what its own connection
-/// wrote: so where replicas count the script writes what is there already.)
+/// of that the queue and the sum; empty is what there is not. (WAIT is about what its own
+/// connection wrote: so where replicas count the script writes what is there already.)
 pub(crate) const ASK: &str = "
 local info, last = redis.pcall('XINFO', 'STREAM', KEYS[1]), '0-0'
 if info.err then

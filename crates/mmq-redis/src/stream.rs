@@ -24,8 +24,8 @@ const SEND_BYTES: u64 = 16 << 10;
 ///
 /// An entry's id is `<number + 1>-0`, and its field `data` is the message. `missing` stands only
 /// behind a gap: `7-9 damaged, 12-12 dropped`; an entry without `data` says only that. The last
-/// entry of each send also has `queue` (the queue's id, 32 hexadecimal digits) and `sum` (eight), by
-/// which the forwarder knows the stream again.
+/// entry of each send also has `queue` (the queue's id, 32 hexadecimal digits) and `sum` (eight),
+/// by which the forwarder knows the stream again.
 ///
 /// The stream belongs to one queue: what another client adds to it ends the forwarding. Trimming
 /// and deleting entries is anybody's right, while removing the key makes the far side forget
@@ -158,7 +158,8 @@ impl RedisStream {
     }
 
     /// Trims the stream with each send to its newest entries: about so many, and never fewer
-    /// (`MAXLEN ~`). A reader that is further behind loses messages. 0 does not trim, as by default.
+    /// (`MAXLEN ~`). A reader that is further behind loses messages. 0 does not trim, as by
+    /// default.
     ///
     /// ```
     /// let far = mmq_redis::RedisStream::new("redis://broker", "mmq:agent")?.max_len(1_000_000);

@@ -423,7 +423,6 @@ fn again(why: &str) -> Trouble {
     Trouble::Again(why.into(), Duration::ZERO)
 }
 
-/// The driver's end of the connection.
 #[derive(Debug, Clone)]
 pub(super) struct FarHandle(pub(super) Arc<Mutex<Far>>);
 

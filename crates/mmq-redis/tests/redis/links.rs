@@ -45,8 +45,8 @@ fn a_message_of_many_seconds_arrives_and_goes_over_the_link_once() {
     assert!(proxy.up() < 1_000_000 * 105 / 100, "{} bytes for a million", proxy.up());
 }
 
-/// Acknowledgements come while there is more to write, and a session that is dropped writes no more:
-/// both show in what has gone over the link by then.
+/// Acknowledgements come while there is more to write, and a session that is dropped writes no
+/// more: both show in what has gone over the link by then.
 #[test]
 fn a_slow_link_is_heard_meanwhile_and_left_at_once() {
     let server = Server::start(&[]);
