@@ -87,6 +87,20 @@ fn halted(mut forwarder: Forwarder<NatsStream>) -> String {
     forwarder.once().expect_err("it is to stop").to_string()
 }
 
+/// Runs until a trouble is reported that has this in it, and stops then.
+fn reports(mut forwarder: Forwarder<NatsStream>, trouble: &str) {
+    let (stop, watch) = (forwarder.stop(), forwarder.watch());
+    std::thread::scope(|scope| {
+        let running = scope.spawn(move || forwarder.run());
+        while !watch.progress().trouble.is_some_and(|reported| reported.contains(trouble)) {
+            assert!(!running.is_finished(), "{:?}", watch.progress());
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        stop.stop();
+        running.join().unwrap().unwrap();
+    });
+}
+
 #[test]
 fn each_message_is_there_once_in_each_mode() {
     for mode in MODES {
@@ -208,23 +222,31 @@ fn an_older_copy_of_the_directory_stops() {
 }
 
 #[test]
-fn a_stream_that_was_purged_is_reported_and_sent_again_when_asked_to() {
+fn a_stream_that_was_purged_goes_on_and_one_that_was_made_anew_is_reported() {
     for mode in MODES {
         let (dir, server) = (crate::support::tempdir().unwrap(), Server::start(""));
-        server.make_stream(json!({
+        let config = json!({
             "name": STREAM, "subjects": [SUBJECT], "duplicate_window": 100_000_000,
             "allow_atomic": mode == NatsMode::Batch,
-        }));
+        });
+        server.make_stream(config.clone());
         let queue = Queue::open(dir.path()).unwrap();
         put(&queue, 50);
         forwarder(&queue, &server, mode).once().unwrap();
         server.api(&format!("STREAM.PURGE.{STREAM}"), json!({}));
-        assert!(
-            halted(forwarder(&queue, &server, mode)).contains("somebody purged or recreated it")
-        );
+        put(&queue, 5);
+        forwarder(&queue, &server, mode).once().unwrap();
+        let entries = server.entries(STREAM, SUBJECT);
+        let numbers: Vec<_> = entries.iter().map(Entry::seq).collect();
+        assert_eq!(numbers, [50, 51, 52, 53, 54], "{mode:?}");
+        assert_eq!(entries[0].text("Mmq-Missing"), "");
+        server.api(&format!("STREAM.DELETE.{STREAM}"), json!({}));
+        server.make_stream(config);
+        let reported = halted(forwarder(&queue, &server, mode));
+        assert!(reported.contains("somebody purged or recreated it"), "{reported}");
         let mut again = forwarder(&queue, &server, mode).if_forgotten(IfForgotten::Resend);
         again.once().unwrap();
-        check(&server.entries(STREAM, SUBJECT), 50);
+        check(&server.entries(STREAM, SUBJECT), 55);
     }
 }
 

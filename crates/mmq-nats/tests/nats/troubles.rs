@@ -13,7 +13,7 @@ use super::late::{WAIT, source};
 use super::proxy::Proxy;
 use super::server::{Server, Wire};
 use super::{
-    MODES, STREAM, SUBJECT, check, far, far_of, forwarder, halted, put, resume, server_for,
+    MODES, STREAM, SUBJECT, check, far, far_of, forwarder, halted, put, reports, resume, server_for,
 };
 
 /// Runs the forwarder until `is_so` of its last trouble, and `then`; it is to drain after that.
@@ -260,19 +260,21 @@ fn another_writer_of_the_subject_ends_it() {
         let (dir, server) = (crate::support::tempdir().unwrap(), server_for(mode));
         let queue = Queue::open(dir.path()).unwrap();
         put(&queue, 5);
-        let mut forwarder = forwarder(&queue, &server, mode);
-        let watch = forwarder.watch();
+        let found = "ends in message 6, which no queue wrote";
+        let running = forwarder(&queue, &server, mode);
+        let watch = running.watch();
         std::thread::scope(|scope| {
-            let running = scope.spawn(|| forwarder.run());
+            scope.spawn(|| reports(running, found));
             while watch.progress().acknowledged < 5 {
                 std::thread::sleep(Duration::from_millis(5));
             }
             Wire::new(server.port(), json!({})).request(SUBJECT, "not of the queue");
             put(&queue, 5);
-            let halt = running.join().unwrap().expect_err("it is to stop").to_string();
-            assert!(halt.contains("ends in message 6, which no queue wrote"), "{halt}");
         });
-        assert_eq!(server.entries(STREAM, SUBJECT).len(), 6);
+        let reported = halted(forwarder(&queue, &server, mode));
+        assert!(reported.contains(found), "{reported}");
+        let info = server.api(&format!("STREAM.INFO.{STREAM}"), json!({}));
+        assert_eq!(info["state"]["messages"], 6);
         assert_eq!(queue.consumer("forward").unwrap().len(), 5);
     }
 }
