@@ -52,7 +52,7 @@ fn a_connection_with_tls_needs_the_authority_and_shows_its_own_certificate() {
     }
     let far = || RedisStream::new(&format!("rediss://127.0.0.1:{port}/"), KEY).unwrap();
     let tells = |far: RedisStream, what: &str| {
-        let forwarder = Forwarder::new(&queue, "forward", far).unwrap();
+        let mut forwarder = Forwarder::new(&queue, "forward", far).unwrap();
         let (stop, watch) = (forwarder.stop(), forwarder.watch());
         std::thread::scope(|scope| {
             let running = scope.spawn(|| forwarder.run());
