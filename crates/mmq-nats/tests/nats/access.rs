@@ -8,7 +8,7 @@ use mmq_nats::NatsStream;
 use serde_json::json;
 
 use super::server::{Server, Wire};
-use super::{STREAM, SUBJECT, far, put, reports};
+use super::{STREAM, SUBJECT, far, put};
 
 const SEED: &str = "SUAPQDEECYLD5YTYWPGRHVZOTDOS3BLYCXW7D64GHDJGLY5PNZO3Y6BBBI";
 const ITS_KEY: &str = "UALOWWT4BKUSPPZSSMQTDINTG53MV2FXCO23NOSA3STT7E64XFI64OBL";
@@ -148,13 +148,8 @@ fn permissions_that_are_missing_are_named() {
     };
     let server = Server::start(&users("\"$JS.API.>\""));
     make_stream(&server, json!({ "user": "root", "pass": "root" }));
-    let dir = crate::support::tempdir().unwrap();
-    let queue = Queue::open(dir.path()).unwrap();
-    put(&queue, 5);
-    // It hears so only when it sends: the session had begun, so it waits for the person.
-    let far = with(&server, "agent:open");
-    let forwarder = Forwarder::new(&queue, "forward", far).unwrap();
-    reports(forwarder, "Permissions Violation for Publish to \"mmq.test\"; the user needs");
+    let reported = forward(with(&server, "agent:open")).unwrap_err();
+    assert!(reported.contains("Permissions Violation for Publish to \"mmq.test\""), "{reported}");
     let server = Server::start(&users("\"mmq.>\""));
     let reported = forward(with(&server, "agent:open")).unwrap_err();
     assert!(reported.contains("$JS.API.STREAM.INFO.EVENTS"), "{reported}");
