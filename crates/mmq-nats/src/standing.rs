@@ -38,9 +38,9 @@ impl Standing {
         }
         match (last, mark) {
             (Some((at, held)), mark) if !is_own || mark.is_none() => (held, Some(behind(at))),
-            // Each message that was lost had a position of its own behind the end.
+            // In a stream of our own each message that was lost had a position behind the end.
             (_, Some(mark)) => {
-                let lost = (mark > end).then(|| mark - end);
+                let lost = (is_own && mark > end).then(|| mark - end);
                 (Held::SetBack { lost }, is_own.then_some(end))
             }
             (_, None) => (Held::Nothing, is_own.then_some(end)),
@@ -100,7 +100,7 @@ mod tests {
             (57, None, Some(50), removed(None), Some(50)),
             (50, None, Some(50), removed(Some(0)), Some(50)),
             (57, Some(30), Some(50), removed(None), Some(50)),
-            (40, None, Some(50), set_back(Some(10)), None),
+            (40, None, Some(50), set_back(None), None),
             (40, Some(30), Some(50), LAST, Some(30)),
         ] {
             let said = standing(false, end, last, mark).held();
