@@ -8,6 +8,7 @@ use crate::memory::checksum::checksum;
 pub(crate) const FORWARD_SLOT_LEN: usize = SECTOR / 2;
 pub(crate) const FORWARD_ROW_LEN: usize = 2 * FORWARD_SLOT_LEN;
 /// Rows in an extent of such rows.
+#[cfg(feature = "forward")]
 pub(crate) const FORWARD_ROWS: usize = 8;
 
 /// Offsets in one slot of a forwarder's row, in bytes.

@@ -1,9 +1,10 @@
 //! The rows of forwarders: how far the far side of each has acknowledged.
 
+#[cfg(feature = "forward")]
 use crate::error::{Error, Result};
-use crate::format::{
-    ExtentKind, FORWARD_ROW_LEN, FORWARD_ROWS, FORWARD_SLOT_LEN, ForwardSlot, Place,
-};
+#[cfg(feature = "forward")]
+use crate::format::FORWARD_ROWS;
+use crate::format::{ExtentKind, FORWARD_ROW_LEN, FORWARD_SLOT_LEN, ForwardSlot, Place};
 use crate::index::Index;
 use crate::index::image::IndexImage;
 use crate::index::index_extents::{Extents, find_row, row_of, rows_of};
@@ -11,6 +12,7 @@ use crate::storage::sheet::Sheet;
 use crate::storage::{Storage, StorageFile};
 
 /// One forwarder's row. The forwarder owns it.
+#[cfg(feature = "forward")]
 #[derive(Debug)]
 pub(crate) struct ForwardRow<F> {
     sheet: Sheet<F>,
@@ -19,6 +21,7 @@ pub(crate) struct ForwardRow<F> {
     stored: ForwardSlot,
 }
 
+#[cfg(feature = "forward")]
 impl<F: StorageFile> ForwardRow<F> {
     /// What was stored last.
     pub(crate) fn stored(&self) -> &ForwardSlot {
@@ -45,6 +48,7 @@ impl<F> Extents<F> {
 impl<S: Storage> Index<S> {
     /// Returns the row of the forwarder of the consumer `name` in `row`: its own, or a free one in
     /// which it begins at `began`. The file may grow by `room` bytes.
+    #[cfg(feature = "forward")]
     pub(crate) fn forward_row(
         &self,
         row: u32,

@@ -51,6 +51,7 @@ use std::sync::atomic::Ordering;
 pub(crate) use acks::{AcksRow, AcksRowIs};
 pub(crate) use attempts_rows::AttemptsRow;
 pub(crate) use consumer_rows::{DEFAULT_ROW, PlaceRow};
+#[cfg(feature = "forward")]
 pub(crate) use forward_rows::ForwardRow;
 use index_extents::{Extents, clear_consumer};
 use index_file::LARGEST_REST;

@@ -61,6 +61,7 @@ impl Address {
     }
 
     /// What an engine says of the address, without its secrets.
+    #[cfg(any(feature = "nats", feature = "redis"))]
     pub(super) fn wrong(&self, why: &str) -> Failure {
         Failure::usage(why.replace(&self.url, &self.shown))
     }
