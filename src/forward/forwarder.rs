@@ -276,7 +276,7 @@ enum Until {
 /// ```
 /// use mmq::forward::{Destination, ForwardEnd, Forwarder, Halt};
 ///
-/// fn run<D: Destination>(forwarder: Forwarder<D>) -> Result<(), Halt> {
+/// fn run<D: Destination>(mut forwarder: Forwarder<D>) -> Result<(), Halt> {
 ///     match forwarder.run()? {
 ///         ForwardEnd::Stopped => println!("stopped as told"),
 ///         end => println!("ended: {end:?}"),

@@ -9,7 +9,7 @@ use crate::forward::destination::FarError;
 /// ```
 /// use mmq::forward::{Destination, Forwarder, Halt};
 ///
-/// fn run<D: Destination>(forwarder: Forwarder<D>) {
+/// fn run<D: Destination>(mut forwarder: Forwarder<D>) {
 ///     match forwarder.run() {
 ///         Ok(_) => {}
 ///         Err(Halt::OlderCopy { seq, .. }) => eprintln!("a restored backup? {seq} is there already"),
