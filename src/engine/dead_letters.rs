@@ -199,8 +199,12 @@ impl<S: Storage> Consumers<S> {
                 if !takes_more {
                     continue;
                 }
-                let origin =
-                    Origin { queue_id: core.index.queue_id, seq: *seq, attempts: *attempts };
+                let origin = Origin {
+                    queue_id: core.index.queue_id,
+                    seq: *seq,
+                    attempts: *attempts,
+                    sum: 0,
+                };
                 match dead.put(message, &origin) {
                     Ok(()) => {
                         sent.insert(*seq);

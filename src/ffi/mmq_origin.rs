@@ -36,7 +36,7 @@ unsafe fn give(origin: Option<Origin>, out: *mut mmq_origin) -> Answer {
     let unset = "struct_size was not set to sizeof(mmq_origin)";
     let none = "the message is no dead letter, so it has no origin";
     let value = |struct_size| {
-        let Origin { queue_id, seq, attempts } = origin.ok_or_else(|| not_found(none))?;
+        let Origin { queue_id, seq, attempts, .. } = origin.ok_or_else(|| not_found(none))?;
         Ok(mmq_origin { struct_size, queue_id, seq, attempts, reserved: 0 })
     };
     // SAFETY: the caller's promise. The fields take 8, 16, 8, 4 and 4 bytes: there is no padding.

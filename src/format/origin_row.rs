@@ -7,6 +7,7 @@ mod origin_at {
     pub(super) const ORIGIN_ID: usize = 0;
     pub(super) const ORIGIN_SEQ: usize = 16;
     pub(super) const ORIGIN_ATTEMPTS: usize = 24;
+    pub(super) const ORIGIN_SUM: usize = 28;
 }
 /// Bytes of the origin before the message in a dead letter's record.
 pub(crate) const ORIGIN_LEN: usize = 32;
@@ -32,6 +33,8 @@ pub struct Origin {
     pub seq: u64,
     /// How often that queue delivered it without an acknowledgement.
     pub attempts: u32,
+    /// The sum of a forwarder's chain up to this message; 0 in a dead letter.
+    pub(crate) sum: u32,
 }
 
 impl Origin {
@@ -40,6 +43,7 @@ impl Origin {
         bytes[origin_at::ORIGIN_ID..origin_at::ORIGIN_SEQ].copy_from_slice(&self.queue_id);
         LittleEndian::write_u64(&mut bytes[origin_at::ORIGIN_SEQ..], self.seq);
         LittleEndian::write_u32(&mut bytes[origin_at::ORIGIN_ATTEMPTS..], self.attempts);
+        LittleEndian::write_u32(&mut bytes[origin_at::ORIGIN_SUM..], self.sum);
         holds!(Origin::decode(&bytes) == *self, "an origin that is written can be read: {self:?}");
         bytes
     }
@@ -52,6 +56,7 @@ impl Origin {
             queue_id,
             seq: LittleEndian::read_u64(&bytes[origin_at::ORIGIN_SEQ..]),
             attempts: LittleEndian::read_u32(&bytes[origin_at::ORIGIN_ATTEMPTS..]),
+            sum: LittleEndian::read_u32(&bytes[origin_at::ORIGIN_SUM..]),
         }
     }
 

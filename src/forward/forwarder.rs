@@ -259,7 +259,8 @@ impl<D: Destination> Forwarder<D> {
 /// Returns a function that enqueues rejected messages in another queue, and flushes that.
 fn dead_letters(to: Arc<Queue>, queue_id: [u8; 16]) -> PutAway<'static> {
     Box::new(move |message: &Message, _: &str| {
-        let origin = Origin { queue_id, seq: message.seq(), attempts: super::driver::TRIES };
+        let origin =
+            Origin { queue_id, seq: message.seq(), attempts: super::driver::TRIES, sum: 0 };
         to.engine().enqueue_dead_letter(message, &origin)?;
         to.flush()
     })

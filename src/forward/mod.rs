@@ -52,11 +52,13 @@
 //! | `local`, `over_queue` | the driver's view of a queue, and the real one | reads, stores both places |
 //! | `keeping` | how much to keep | moves the kept place |
 //! | `link_rate` | how much may be in flight | grows with a quick far side |
+//! | `arrivals` | what a queue got from another queue's forwarder | stores each message once |
 //! | `backoff` | the next pause | chooses the pause between sessions |
 //!
 //! The driver takes the time as an argument and never waits longer than its caller allows, so a
 //! test runs it over a queue and a far side in memory, step by step (`src/forward/tests/`).
 
+mod arrivals;
 mod backoff;
 mod compare;
 mod destination;
@@ -75,6 +77,7 @@ mod session;
 #[cfg(test)]
 mod tests;
 
+pub use arrivals::Arrivals;
 pub use destination::{
     Destination, FarError, Limits, MissingCause, MissingNumbers, Outgoing, OutgoingKind, Source,
     SourceLane, Trouble,

@@ -7,7 +7,8 @@ use crate::memory::checksum;
 /// The bytes of format version 2 that differ from version 1.
 #[test]
 fn the_bytes_of_version_2_are_these() {
-    let origin = Origin { queue_id: *b"fedcba9876543210", seq: 0x0102_0304_0506, attempts: 7 };
+    let origin =
+        Origin { queue_id: *b"fedcba9876543210", seq: 0x0102_0304_0506, attempts: 7, sum: 0 };
     let bytes = origin.encode();
     let wanted = "66656463626139383736353433323130".to_owned()
         + "0605040302010000"

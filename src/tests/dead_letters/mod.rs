@@ -41,7 +41,7 @@ fn usual() -> Options {
 
 fn origin(number: u64) -> Origin {
     let attempts = u32::MAX - number as u32;
-    Origin { queue_id: *b"the other queue.", seq: u64::MAX / 3 + number, attempts }
+    Origin { queue_id: *b"the other queue.", seq: u64::MAX / 3 + number, attempts, sum: 0 }
 }
 
 fn payload(number: u64, len: usize) -> Vec<u8> {
@@ -362,7 +362,7 @@ fn the_fixture_holds_what_is_written_here() {
         let storage = FileStorage::create(&kept, None).unwrap();
         let engine = Engine::open(storage, &options).unwrap();
         engine.enqueue(b"before the first letter").unwrap();
-        let from = |seq, attempts| Origin { queue_id: *b"the other queue.", seq, attempts };
+        let from = |seq, attempts| Origin { queue_id: *b"the other queue.", seq, attempts, sum: 0 };
         engine.enqueue_dead_letter(b"a dead letter", &from(1_000_000_007, 5)).unwrap();
         engine.enqueue_batch(&[&b"one of two"[..], b"two of two"]).unwrap();
         engine.enqueue_dead_letter(b"", &from(0, 1)).unwrap();

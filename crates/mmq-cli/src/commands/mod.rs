@@ -1,5 +1,6 @@
 //! The commands. Each is one file: `command` says what its command line is, `run` does it.
 
+mod accept;
 mod bench;
 mod cat;
 mod completions;
@@ -56,7 +57,7 @@ struct Entry {
 }
 
 /// In the order of the help.
-const COMMANDS: [Entry; 21] = [
+const COMMANDS: [Entry; 22] = [
     Entry { command: stat::command, run: stat::run },
     Entry { command: cat::command, run: cat::run },
     Entry { command: tail::command, run: tail::run },
@@ -67,6 +68,7 @@ const COMMANDS: [Entry; 21] = [
     Entry { command: each::command, run: each::run },
     Entry { command: redrive::command, run: redrive::run },
     Entry { command: forward::command, run: forward::run },
+    Entry { command: accept::command, run: accept::run },
     Entry { command: consumers::command, run: consumers::run },
     Entry { command: purge::command, run: purge::run },
     Entry { command: copy::command, run: copy::run },

@@ -13,6 +13,7 @@ mod turns;
 #[path = "../../../../tests/support/flipped.rs"]
 mod flipped;
 
+mod accepting;
 mod claiming;
 mod copying;
 mod dead_letters;

@@ -4,6 +4,7 @@ use std::fmt;
 
 use clap::ArgMatches;
 
+use super::child;
 use crate::arguments::{path_of, text_of};
 use crate::failure::{Failure, Tried};
 
@@ -28,6 +29,10 @@ impl Address {
     /// The address of the command line, with the password of `--password-file` or the environment.
     pub(super) fn of(matches: &ArgMatches) -> Tried<Address> {
         let given = text_of(matches, "url").unwrap_or_default();
+        if child::SCHEMES.iter().any(|scheme| given.starts_with(scheme)) {
+            // It holds no secret: ssh has its own keys.
+            return Ok(Address { url: given.to_owned(), shown: given.to_owned(), login: None });
+        }
         let mut address =
             Address { url: given.to_owned(), shown: without_secrets(given), login: None };
         let Some(password) = password(matches)? else { return Ok(address) };

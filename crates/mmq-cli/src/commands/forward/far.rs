@@ -12,6 +12,7 @@ use mmq::forward::Halt;
 use mmq_redis::RedisStream;
 
 use super::address::Address;
+use super::child::{self, AnotherQueue};
 use super::{choice, duration, file, text};
 #[cfg(any(feature = "nats", feature = "redis-tls"))]
 use crate::arguments::path_of;
@@ -30,7 +31,7 @@ struct FarEngine {
     options: &'static [&'static str],
 }
 
-const ENGINES: [FarEngine; 2] = [
+const ENGINES: [FarEngine; 3] = [
     FarEngine {
         schemes: &["nats://", "tls://"],
         feature: "nats",
@@ -54,6 +55,7 @@ const ENGINES: [FarEngine; 2] = [
         feature: "redis",
         options: &["key", "max-len", "replicas", "sentinel", "ca", "cert", "cert-key"],
     },
+    FarEngine { schemes: &child::SCHEMES, feature: "mmq", options: &[] },
 ];
 
 /// The options of each engine, under a heading of their own.
@@ -112,13 +114,15 @@ pub(super) fn destination(address: &Address, matches: &ArgMatches) -> Tried<Box<
             schemes.join(", ")
         )));
     };
-    for option in ENGINES.iter().flat_map(|other| other.options) {
+    let others = ["password-file"].iter().filter(|_| engine.feature == "mmq");
+    for option in ENGINES.iter().flat_map(|other| other.options).chain(others) {
         let is_given = matches.value_source(option) == Some(ValueSource::CommandLine);
         if is_given && !engine.options.contains(option) {
             return Err(Failure::usage(format!("--{option} does not apply to {address}")));
         }
     }
     match engine.feature {
+        "mmq" => Ok(Box::new(AnotherQueue::at(address.url())?)),
         #[cfg(feature = "nats")]
         "nats" => nats(address, matches),
         #[cfg(feature = "redis")]

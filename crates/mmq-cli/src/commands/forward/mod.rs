@@ -1,8 +1,10 @@
 //! `forward`: sends a queue's messages on to another engine.
 
 mod address;
+mod child;
 mod far;
 mod report;
+pub(super) mod wire;
 
 use std::io;
 use std::os::fd::AsFd;
@@ -39,7 +41,7 @@ const STOPPING: Duration = Duration::from_millis(800);
 const CONSUMER: &str = "forward";
 
 const AFTER: &str = "\
-The far side (NATS or Redis) gets each message once and in order, even if this program, the server
+The far side (NATS, Redis or another queue) gets each message once and in order, even if this program, the server
 or both die in between, and however often. When the far side has acknowledged messages, the queue
 removes them, except the newest (--keep): those it can send again if the far side forgets them. Each
 session begins with the question which messages the far side has.
@@ -51,7 +53,9 @@ A queue keeps each message until all its consumers have read it. `mmq put` gives
 consumer. If nobody reads as that one, the queue keeps everything. Then remove it once, after the
 first run of `mmq forward` has made its consumer: `mmq consumers DIR rm '' --yes`.
 
-URL is nats://HOST or tls://HOST (with --stream), or redis://HOST (with --key). Other users of the
+URL is nats://HOST or tls://HOST (with --stream), redis://HOST (with --key), ssh://HOST/DIR2 (runs
+`ssh HOST mmq accept DIR2`; HOST/~/DIR2 begins at the home directory; ssh asks no questions), or
+exec:COMMAND for a shell command that runs `mmq accept DIR2` in some other way. Other users of the
 machine can see a password in the URL. Put it in --password-file or the variable
 MMQ_FORWARD_PASSWORD; without a user in the URL it is a token of NATS. A stream of NATS must exist.
 Once a minute a line on standard error says how many messages were sent.
@@ -65,15 +69,16 @@ signal ends it within a second.";
 pub(crate) fn command() -> Command {
     let forward = arguments::command(
         "forward",
-        "Send messages to NATS JetStream or to a Redis stream, each once",
+        "Send messages to NATS JetStream, a Redis stream or another queue, each once",
         "Examples:\n  \
          mmq forward q nats://localhost --stream EVENTS\n  \
          mmq forward q redis://localhost --key events --once\n  \
+         mmq forward q ssh://user@host/var/spool/q\n  \
          mmq forward q tls://broker --stream EVENTS --creds edge.creds --metrics mmq.prom",
     );
     let forward = forward
         .arg(arguments::dir())
-        .arg(Arg::new("url").value_name("URL").required(true).help("Where to: nats:// or redis://"))
+        .arg(Arg::new("url").value_name("URL").required(true).help("Where to: nats://, redis://, ssh://HOST/DIR2 or exec:COMMAND"))
         .arg(flag("once", "End when the far side has all messages [default: end at a signal]"))
         .arg(text("consumer", "NAME", "Read as this consumer; it is made if it is missing [default: forward]"))
         .arg(text("name", "NAME", "The queue's name on the far side [default: the name of its directory]"))
@@ -229,7 +234,10 @@ fn forward(
     let forwarding = thread::spawn(move || {
         // It is closed behind the outcome, and so wakes the wait below.
         let _ends = ends;
-        let _ = tell.send(if once { forwarder.once() } else { forwarder.run() });
+        let outcome = if once { forwarder.once() } else { forwarder.run() };
+        // A command behind it ends first.
+        drop(forwarder);
+        let _ = tell.send(outcome);
     });
     let mut gave_up = None;
     let looked = loop {

@@ -1,0 +1,195 @@
+//! `forward` to `accept`: two queues, no server.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use mmq::Queue;
+
+use crate::run::{Running, check, ends, given, mmq, on, said};
+use crate::support::{Random, seed};
+
+fn exec(far: &Path) -> String {
+    format!("exec:'{}' accept '{}'", env!("CARGO_BIN_EXE_mmq"), far.display())
+}
+
+fn fill(dir: &Path, numbers: std::ops::Range<u64>) {
+    let queue = Queue::open(dir).unwrap();
+    queue.enqueue_batch(numbers.map(|number| format!("{number:0>500}"))).unwrap();
+    queue.close().unwrap();
+}
+
+fn once(dir: &Path, url: &str) -> Command {
+    on("forward", dir, &[url, "--once"])
+}
+
+/// The far queue's own consumer gets each number once and in order, with its origin.
+fn takes(far: &Path, id: [u8; 16], numbers: std::ops::Range<u64>) {
+    let queue = Queue::open(far).unwrap();
+    for number in numbers {
+        let message = queue.dequeue().unwrap().expect("a message");
+        assert_eq!(message.as_str().unwrap(), format!("{number:0>500}"));
+        let origin = message.origin().expect("an origin");
+        assert_eq!((origin.queue_id, origin.seq), (id, number));
+    }
+    assert!(queue.dequeue().unwrap().is_none());
+    queue.close().unwrap();
+}
+
+fn id(dir: &Path) -> [u8; 16] {
+    Queue::open(dir).unwrap().id()
+}
+
+#[test]
+fn numbers_arrive_once_after_readers_have_taken_all() {
+    let dir = crate::support::tempdir().unwrap();
+    let (near, far) = (dir.path().join("near"), dir.path().join("it's far"));
+    let url = format!("exec:{} accept \"{}\"", env!("CARGO_BIN_EXE_mmq"), far.display());
+    for round in 0..3 {
+        fill(&near, round * 1000..(round + 1) * 1000);
+        ends(once(&near, &url), 0);
+        ends(once(&near, &url), 0);
+        takes(&far, id(&near), round * 1000..(round + 1) * 1000);
+    }
+}
+
+#[test]
+fn two_sources_go_to_one_queue() {
+    let dir = crate::support::tempdir().unwrap();
+    let [a, b, far] = ["a", "b", "far"].map(|name| dir.path().join(name));
+    for round in 0..3 {
+        fill(&a, round * 10..(round + 1) * 10);
+        fill(&b, round * 10..(round + 1) * 10);
+        ends(once(&a, &exec(&far)), 0);
+        ends(once(&b, &exec(&far)), 0);
+    }
+    let queue = Queue::open(&far).unwrap();
+    let origins: Vec<_> = std::iter::from_fn(|| queue.dequeue().unwrap())
+        .map(|message| message.origin().unwrap())
+        .collect();
+    for id in [id(&a), id(&b)] {
+        let numbers = origins.iter().filter(|it| it.queue_id == id).map(|it| it.seq);
+        assert!(numbers.eq(0..30));
+    }
+}
+
+/// Each side is killed 20 times.
+#[test]
+fn sigkill_of_either_side_doubles_and_loses_nothing() {
+    let mut random = Random::new(seed("accept_killed"));
+    let dir = crate::support::tempdir().unwrap();
+    let [near, far, pid] = ["near", "far", "pid"].map(|name| dir.path().join(name));
+    let each = 500;
+    fill(&near, 0..0);
+    let id = id(&near);
+    // The shell becomes `mmq accept`, so this is its number.
+    let url =
+        exec(&far).replacen("exec:", &format!("exec:echo $$ > '{}'; exec ", pid.display()), 1);
+    for round in 0..40 {
+        fill(&near, round * each..(round + 1) * each);
+        let _ = fs::remove_file(&pid);
+        let mut forward = on("forward", &near, &[&url, "--wait-lock"]);
+        let forward = forward.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let mut forward = Running(forward);
+        std::thread::sleep(Duration::from_millis(30 + random.below(120)));
+        let accept = fs::read_to_string(&pid).unwrap_or_default();
+        if round % 2 == 0 && !accept.trim().is_empty() {
+            let kill = Command::new("kill").args(["-9", accept.trim()]).status();
+            kill.unwrap();
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        forward.0.kill().unwrap();
+        forward.0.wait().unwrap();
+    }
+    // An `accept` whose forwarder was killed still stores what it has got.
+    let url = exec(&far).replacen(" accept ", " accept --wait-lock=60s ", 1);
+    ends(once(&near, &url), 0);
+    takes(&far, id, 0..40 * each);
+}
+
+/// The text of a forwarder that ended without a session.
+fn fails(near: &Path, url: &str, status: i32) -> String {
+    said(&ends(once(near, url), status))
+}
+
+#[test]
+fn what_is_wrong_at_the_other_side_is_told_in_its_words() {
+    let dir = crate::support::tempdir().unwrap();
+    let near = dir.path().join("near");
+    fill(&near, 0..10);
+    let text = fails(&near, "exec:no-such-command accept q", 7);
+    assert!(text.contains("not found"), "{text}");
+    let text = fails(&near, "exec:echo Welcome to this host; cat > /dev/null", 7);
+    assert!(text.contains("not from an mmq") && text.contains("Welc"), "{text}");
+    // The frame of a later release.
+    let later = r"exec:printf '\014\000\000\000\002mmqaccpt\011\000\000\000'; cat > /dev/null";
+    let text = fails(&near, later, 7);
+    assert!(text.contains("version 9"), "{text}");
+    let text = fails(&near, "exec:echo Permission denied, publickey >&2; exit 255", 7);
+    assert!(text.contains("Permission denied, publickey"), "{text}");
+    fails(&near, "exec:", 2);
+    fails(&near, "ssh://host", 2);
+    // Nothing was lost by all that.
+    let far = dir.path().join("far");
+    ends(once(&near, &exec(&far)), 0);
+    takes(&far, id(&near), 0..10);
+}
+
+#[test]
+fn an_address_of_ssh_runs_ssh() {
+    let dir = crate::support::tempdir().unwrap();
+    let [near, far, ssh] = ["near", "far", "ssh"].map(|name| dir.path().join(name));
+    let tool = Path::new(env!("CARGO_BIN_EXE_mmq")).parent().unwrap().display().to_string();
+    let script = "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done\nexec sh -c \"$3\"\n";
+    fs::write(&ssh, script).unwrap();
+    Command::new("chmod").arg("755").arg(&ssh).status().unwrap();
+    fill(&near, 0..10);
+    let mut forward = once(&near, &format!("ssh://edge@host:22{}", far.display()));
+    let path = std::env::var("PATH").unwrap();
+    forward.env("PATH", format!("{}:{tool}:{path}", dir.path().display()));
+    ends(forward, 0);
+    takes(&far, id(&near), 0..10);
+}
+
+#[test]
+fn garbage_on_standard_input_makes_no_queue() {
+    let dir = crate::support::tempdir().unwrap();
+    let far = dir.path().join("far");
+    let accept =
+        |input: &[u8]| -> Output { given(mmq(["accept".as_ref(), far.as_os_str()]), input) };
+    for input in [&b""[..], b"GET / HTTP/1.1\r\n\r\n", &[0xff; 100]] {
+        let output = check(accept(input), 2);
+        assert!(said(&output).contains("standard input"), "{}", said(&output));
+        assert!(!far.exists());
+    }
+}
+
+#[test]
+fn missing_numbers_are_told_on_standard_error() {
+    let dir = crate::support::tempdir().unwrap();
+    let far = dir.path().join("far");
+    let frame = |kind: u8, body: &[u8]| {
+        [&u32::try_from(body.len()).unwrap().to_le_bytes()[..], &[kind], body].concat()
+    };
+    let message = [&10_u64.to_le_bytes()[..], &1_u32.to_le_bytes(), b"ten"].concat();
+    let hello = [&b"mmqaccpt\x01\0\0\0"[..], &[7; 16]].concat();
+    let input = [frame(1, &hello), frame(3, b"7-9 damaged"), frame(4, &message), frame(5, b"")];
+    let output = check(given(mmq(["accept".as_ref(), far.as_os_str()]), &input.concat()), 0);
+    assert!(said(&output).contains("missing: 7-9 damaged"), "{}", said(&output));
+    assert!(said(&output).contains("accepted 1 message, told of 1 gap"), "{}", said(&output));
+    assert!(output.stdout.ends_with(&frame(6, &11_u64.to_le_bytes())));
+    // The same message again: refused, and not stored twice.
+    given(mmq(["accept".as_ref(), far.as_os_str()]), &input.concat());
+    assert_eq!(Queue::open(&far).unwrap().len(), 1);
+}
+
+#[test]
+fn a_slow_pipe_passes_everything() {
+    let dir = crate::support::tempdir().unwrap();
+    let [near, far] = ["near", "far"].map(|name| dir.path().join(name));
+    fill(&near, 0..300);
+    let slow = "i=0; while [ $i -lt 100 ]; do dd bs=1000 count=1 2>/dev/null; sleep 0.01; i=$((i+1)); done; cat";
+    ends(once(&near, &format!("exec:({slow}) | {}", &exec(&far)[5..])), 0);
+    takes(&far, id(&near), 0..300);
+}
