@@ -47,6 +47,19 @@ fn child(dir: &std::path::Path, proxy: &Proxy, mode: NatsMode) -> Child {
     child.stdout(Stdio::null()).spawn().unwrap()
 }
 
+/// How long the stream keeps messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Age {
+    Any,
+    /// It has no other writer, and a mirror that keeps them for ever.
+    TwoSeconds,
+}
+
+const AGE: Duration = Duration::from_secs(2);
+const MIRROR: &str = "MIRROR";
+/// The round in which the forwarder is away for longer than that.
+const OUTAGE: u32 = 5;
+
 #[derive(Debug, Default)]
 struct Done {
     killed: u32,
@@ -58,16 +71,23 @@ struct Done {
 /// Rounds in turn: the server is killed, the session is cut (every other time what was on its way
 /// arrives late), the forwarder is killed, all three, the server is set back to what it held two
 /// rounds before (keeping more than that is what `keep` is for). The process that forwards goes on
-/// where it is not killed itself.
-fn rounds(mode: NatsMode, kinds: &[u32], between: &dyn Fn(&Server)) {
+/// where it is not killed itself. In an outage the forwarder is away until the stream has forgotten
+/// everything.
+fn rounds(mode: NatsMode, kinds: &[u32], age: Age, between: &dyn Fn(&Server)) {
     let rounds = 20 * crate::support::effort() as usize;
     let (dir, mut server) = (crate::support::tempdir().unwrap(), Server::start(""));
     let proxy = Proxy::start(server.port());
-    let subjects = if mode == NatsMode::Chain { &[SUBJECT][..] } else { &[SUBJECT, "other.*"] };
+    let is_own = mode == NatsMode::Chain || age == Age::TwoSeconds;
+    let subjects = if is_own { &[SUBJECT][..] } else { &[SUBJECT, "other.*"] };
     server.make_stream(json!({
         "name": STREAM, "subjects": subjects, "storage": "file",
         "allow_atomic": mode == NatsMode::Batch, "duplicate_window": 100_000_000,
+        "max_age": if age == Age::Any { 0 } else { AGE.as_nanos() as u64 },
     }));
+    let whole = if age == Age::Any { STREAM } else { MIRROR };
+    if age == Age::TwoSeconds {
+        server.make_stream(json!({ "name": MIRROR, "mirror": { "name": STREAM } }));
+    }
     let copies = crate::support::tempdir().unwrap();
     let copy = copies.path().join("copy");
     let mut running = child(dir.path(), &proxy, mode);
@@ -85,7 +105,7 @@ fn rounds(mode: NatsMode, kinds: &[u32], between: &dyn Fn(&Server)) {
             proxy.cut(Duration::from_millis(late));
             done.cut += 1;
         }
-        if matches!(kind, 2 | 3) {
+        if matches!(kind, 2 | 3 | OUTAGE) {
             running.kill().unwrap();
             running.wait().unwrap();
             done.forwarders += 1;
@@ -103,7 +123,10 @@ fn rounds(mode: NatsMode, kinds: &[u32], between: &dyn Fn(&Server)) {
             std::thread::sleep(Duration::from_millis((random >> 40) % 200));
             server.restart();
         }
-        if matches!(kind, 2 | 3) {
+        if kind == OUTAGE {
+            std::thread::sleep(AGE + Duration::from_millis(500));
+        }
+        if matches!(kind, 2 | 3 | OUTAGE) {
             running = child(dir.path(), &proxy, mode);
         }
         let ended = running.try_wait().unwrap();
@@ -114,7 +137,7 @@ fn rounds(mode: NatsMode, kinds: &[u32], between: &dyn Fn(&Server)) {
     let queue = Queue::open(dir.path()).unwrap();
     Forwarder::new(&queue, "forward", far(&server.url(), mode)).unwrap().once().unwrap();
     let count = queue.stats().next_seq;
-    check(&server.entries(STREAM, SUBJECT), count);
+    check(&server.entries(whole, SUBJECT), count);
     let Done { killed, set_back, cut, forwarders } = done;
     println!(
         "{mode:?}, {count} messages; the server was killed {killed} times and set back {set_back} \
@@ -126,7 +149,7 @@ fn rounds(mode: NatsMode, kinds: &[u32], between: &dyn Fn(&Server)) {
 /// Another writer of the stream has subjects of its own.
 #[test]
 fn batches_are_there_once_and_in_order() {
-    rounds(NatsMode::Batch, &[0, 1, 2, 3, 4], &|server| {
+    rounds(NatsMode::Batch, &[0, 1, 2, 3, 4], Age::Any, &|server| {
         let mut wire = Wire::new(server.port(), json!({}));
         for _ in 0..5 {
             let answer = wire.request("other.a", "not of the queue");
@@ -137,10 +160,18 @@ fn batches_are_there_once_and_in_order() {
 
 #[test]
 fn chains_are_there_once_and_in_order() {
-    rounds(NatsMode::Chain, &[0, 1, 2, 3, 4], &|_| {});
+    rounds(NatsMode::Chain, &[0, 1, 2, 3, 4], Age::Any, &|_| {});
 }
 
 #[test]
 fn messages_one_at_a_time_are_there_once_and_in_order() {
-    rounds(NatsMode::Window, &[1], &|_| {});
+    rounds(NatsMode::Window, &[1], Age::Any, &|_| {});
+}
+
+/// The mirror forgets nothing.
+#[test]
+fn what_a_stream_forgets_was_there_once_and_in_order() {
+    for mode in [NatsMode::Batch, NatsMode::Chain] {
+        rounds(mode, &[OUTAGE, 0, 1, 2, 1], Age::TwoSeconds, &|_| {});
+    }
 }
