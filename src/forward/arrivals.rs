@@ -73,8 +73,8 @@ impl<'a> Arrivals<'a> {
     /// # Errors
     ///
     /// [`Error::Full`], whatever the queue does when it is full; [`Error::MessageTooLarge`];
-    /// [`Error::InvalidArgument`] for a number that is not above the last one: it is here already; the
-    /// errors of any write.
+    /// [`Error::InvalidArgument`] for a number that is not above the last one: it is here already;
+    /// the errors of any write.
     pub fn store(&mut self, seq: u64, sum: u32, message: &[u8]) -> Result<()> {
         if self.last.is_some_and(|(last, _)| seq <= last) {
             let reason = format!("{seq}: the queue has that message already");

@@ -8,7 +8,7 @@ use std::time::Duration;
 use mmq::Queue;
 
 use crate::run::{Running, check, ends, given, mmq, on, said};
-use crate::support::{Random, seed};
+use crate::support::{Random, eventually, seed};
 
 fn exec(far: &Path) -> String {
     format!("exec:'{}' accept '{}'", env!("CARGO_BIN_EXE_mmq"), far.display())
@@ -74,7 +74,7 @@ fn two_sources_go_to_one_queue() {
     }
 }
 
-/// Each side is killed 20 times.
+/// `accept` is killed 20 times, the forwarder 40 times.
 #[test]
 fn sigkill_of_either_side_doubles_and_loses_nothing() {
     let mut random = Random::new(seed("accept_killed"));
@@ -92,11 +92,12 @@ fn sigkill_of_either_side_doubles_and_loses_nothing() {
         let mut forward = on("forward", &near, &[&url, "--wait-lock"]);
         let forward = forward.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let mut forward = Running(forward);
-        std::thread::sleep(Duration::from_millis(30 + random.below(120)));
-        let accept = fs::read_to_string(&pid).unwrap_or_default();
-        if round % 2 == 0 && !accept.trim().is_empty() {
-            let kill = Command::new("kill").args(["-9", accept.trim()]).status();
-            kill.unwrap();
+        let accept = || fs::read_to_string(&pid).unwrap_or_default().trim().to_owned();
+        eventually("a session begins", || !accept().is_empty());
+        std::thread::sleep(Duration::from_millis(random.below(150)));
+        if round % 2 == 0 {
+            // It may be the next one already: the forwarder ends sessions, too.
+            Command::new("kill").args(["-9", &accept()]).status().unwrap();
             std::thread::sleep(Duration::from_millis(50));
         }
         forward.0.kill().unwrap();
