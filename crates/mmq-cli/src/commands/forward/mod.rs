@@ -41,10 +41,10 @@ const STOPPING: Duration = Duration::from_millis(800);
 const CONSUMER: &str = "forward";
 
 const AFTER: &str = "\
-The far side (NATS, Redis or another queue) gets each message once and in order, even if this program, the server
-or both die in between, and however often. When the far side has acknowledged messages, the queue
-removes them, except the newest (--keep): those it can send again if the far side forgets them. Each
-session begins with the question which messages the far side has.
+The far side (NATS, Redis or another queue) gets each message once and in order, even if this
+program, the server or both die in between, and however often. When the far side has acknowledged
+messages, the queue removes them, except the newest (--keep): those it can send again if the far
+side forgets them. Each session begins with the question which messages the far side has.
 
 This program has the queue open, so no other process can put messages in. A program that puts
 messages in all the time runs a `Forwarder` itself (docs/forward.md).

@@ -1,5 +1,6 @@
 //! What `forward` and `accept` say to each other: frames, each a length of four bytes, a kind of
-//! one byte, and a body. All numbers are little-endian. The first frame of each side has the version.
+//! one byte, and a body. All numbers are little-endian. The first frame of each side has the
+//! version.
 
 use std::io::{self, Read, Write};
 
