@@ -4,8 +4,12 @@ use crate::format::{
     self, ACKS_ROW_LEN, ACKS_SLOT_LEN, Acks, ConsumerAt, Extent, ExtentKind, Place,
     SEGMENT_ROW_LEN, index_at,
 };
-use crate::index::image::{IndexImage, extent_row, first_extents};
+use crate::index::image::{ConsumerRow, IndexImage, extent_row, first_extents};
 use crate::index::index_extents::find_row;
+
+fn write_part(bytes: &mut [u8], at: usize, part: &[u8]) {
+    bytes[at..at + part.len()].copy_from_slice(part);
+}
 
 impl IndexImage {
     /// The bytes of an index file of the queue `queue_id`, created at the time `created`
@@ -14,7 +18,7 @@ impl IndexImage {
     /// image may be another queue's.
     pub(crate) fn encode(&self, queue_id: &[u8; 16], created: u64) -> Vec<u8> {
         let mut bytes = vec![0; self.used() as usize];
-        let mut put = |at: usize, part: &[u8]| bytes[at..at + part.len()].copy_from_slice(part);
+        let put: &mut dyn FnMut(usize, &[u8]) = &mut |at, part| write_part(&mut bytes, at, part);
         let header = format::encode_index_header(queue_id, created, self.version);
         put(index_at::INDEX_HEADER, &header);
         if let Some(checkpoint) = &self.checkpoint {
@@ -22,7 +26,7 @@ impl IndexImage {
             put(index_at::CHECKPOINT_A, &checkpoint.encode(queue_id));
             put(index_at::CHECKPOINT_B, &checkpoint.encode(queue_id));
         }
-        self.live.encode(queue_id, &mut put);
+        self.live.encode(queue_id, put);
         for (row, extent) in self.extents.iter().skip(first_extents().len()).enumerate() {
             for at in extent_row(row) {
                 put(at, &extent.encode(queue_id));
@@ -47,8 +51,7 @@ impl IndexImage {
         }
         for (row, owner) in (0..).zip(&self.acks_rows) {
             let consumer = owner.and_then(|owner| {
-                let consumer = self.consumers.iter().find(|known| known.row == owner.consumer)?;
-                Some((owner, consumer, self.row_of(ExtentKind::Acks, row)?))
+                Some((owner, self.owner(owner.consumer)?, self.row_of(ExtentKind::Acks, row)?))
             });
             let Some((owner, consumer, (extent, row))) = consumer else {
                 continue;
@@ -61,7 +64,7 @@ impl IndexImage {
             let at = row as usize * ACKS_ROW_LEN + (owner.number & 1) as usize * ACKS_SLOT_LEN;
             put(extent.offset as usize + at, &slot);
         }
-        self.encode_attempts(queue_id, &mut put);
+        self.encode_attempts(queue_id, put);
         self.encode_forwards(queue_id, put);
         bytes
     }
@@ -71,7 +74,12 @@ impl IndexImage {
         self.extents.iter().map(Extent::end).max().unwrap_or(0).max(index_at::END as u64)
     }
 
-    fn row_of(&self, kind: ExtentKind, row: u32) -> Option<(&Extent, u32)> {
+    /// The consumer in `row`.
+    pub(super) fn owner(&self, row: u32) -> Option<&ConsumerRow> {
+        self.consumers.iter().find(|consumer| consumer.row == row)
+    }
+
+    pub(super) fn row_of(&self, kind: ExtentKind, row: u32) -> Option<(&Extent, u32)> {
         let (at, row) = find_row(self.extents.iter(), kind, row)?;
         Some((self.extents.get(at)?, row))
     }

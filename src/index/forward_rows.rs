@@ -7,7 +7,7 @@ use crate::format::FORWARD_ROWS;
 use crate::format::{ExtentKind, FORWARD_ROW_LEN, FORWARD_SLOT_LEN, ForwardSlot, Place};
 use crate::index::Index;
 use crate::index::image::IndexImage;
-use crate::index::index_extents::{Extents, find_row, row_of, rows_of};
+use crate::index::index_extents::{Extents, row_of, rows_of};
 use crate::storage::sheet::Sheet;
 use crate::storage::{Storage, StorageFile};
 
@@ -146,43 +146,39 @@ impl IndexImage {
     /// Reads the rows of forwarders; needs the consumers.
     pub(super) fn read_forwards(&mut self, bytes: &[u8], queue_id: &[u8; 16]) {
         let extents = self.extents.iter().filter(|extent| extent.kind == ExtentKind::Forwards);
-        for extent in extents {
-            for row in 0..extent.rows as usize {
-                let offset = extent.offset as usize + row * FORWARD_ROW_LEN;
-                let slots = [offset, offset + FORWARD_SLOT_LEN];
-                let found = self.consumers.iter().flat_map(|consumer| {
-                    let seed = Place::seed(queue_id, consumer.name.as_bytes());
-                    slots.into_iter().filter_map(move |slot| {
-                        ForwardSlot::decode(bytes.get(slot..)?, consumer.row, seed)
-                    })
-                });
-                let newest = found.max_by_key(|slot| slot.number);
-                self.forward_rows.push(newest);
-                let is_owner = |row: u32| newest.is_some_and(|slot| slot.owner == row);
-                if let Some(owner) = self.consumers.iter_mut().find(|it| is_owner(it.row)) {
-                    owner.forward = newest;
+        let slots = extents.flat_map(|extent| {
+            let rows = extent.rows as usize;
+            (0..rows).map(|row| extent.offset as usize + row * FORWARD_ROW_LEN)
+        });
+        for offset in slots {
+            let mut newest: Option<ForwardSlot> = None;
+            for consumer in &mut self.consumers {
+                let seed = Place::seed(queue_id, consumer.name.as_bytes());
+                for slot in [offset, offset + FORWARD_SLOT_LEN] {
+                    let part = bytes.get(slot..).unwrap_or_default();
+                    let slot = ForwardSlot::decode(part, consumer.row, seed);
+                    if slot.map(|slot| slot.number) > newest.map(|slot| slot.number) {
+                        newest = slot;
+                        consumer.forward = slot;
+                    }
                 }
             }
+            self.forward_rows.push(newest);
         }
     }
 
     /// Encodes the rows of forwarders into an index file.
-    pub(super) fn encode_forwards(&self, queue_id: &[u8; 16], mut put: impl FnMut(usize, &[u8])) {
+    pub(super) fn encode_forwards(&self, queue_id: &[u8; 16], put: &mut dyn FnMut(usize, &[u8])) {
         for (row, stored) in (0..).zip(&self.forward_rows) {
-            let consumer = |stored: &ForwardSlot| {
-                self.consumers.iter().find(|consumer| consumer.row == stored.owner)
-            };
-            let found = find_row(self.extents.iter(), ExtentKind::Forwards, row);
-            let (Some((stored, consumer)), Some((extent, row))) = (
-                stored.as_ref().and_then(|stored| Some((stored, consumer(stored)?))),
-                found.and_then(|(at, row)| Some((self.extents.get(at)?, row))),
-            ) else {
-                continue;
-            };
-            let seed = Place::seed(queue_id, consumer.name.as_bytes());
-            let slot = (stored.number & 1) as usize * FORWARD_SLOT_LEN;
-            let at = extent.offset as usize + row as usize * FORWARD_ROW_LEN + slot;
-            put(at, &stored.encode(seed));
+            let consumer = stored.as_ref().and_then(|stored| self.owner(stored.owner));
+            if let (Some(stored), Some(consumer), Some((extent, row))) =
+                (stored, consumer, self.row_of(ExtentKind::Forwards, row))
+            {
+                let seed = Place::seed(queue_id, consumer.name.as_bytes());
+                let slot = (stored.number & 1) as usize * FORWARD_SLOT_LEN;
+                let at = extent.offset as usize + row as usize * FORWARD_ROW_LEN + slot;
+                put(at, &stored.encode(seed));
+            }
         }
     }
 }

@@ -67,10 +67,13 @@ impl<F> Extents<F> {
         sheets: Vec<(Extent, Sheet<F>)>,
         file_len: u64,
     ) -> Extents<F> {
+        // (Collecting would sort first, which takes 7 KB of code.)
+        let mut consumers = BTreeSet::new();
+        consumers.extend(image.consumers.iter().map(|consumer| consumer.row));
         Extents {
             sheets,
             file_len,
-            consumers: image.consumers.iter().map(|consumer| consumer.row).collect(),
+            consumers,
             removed: BTreeMap::new(),
             acks_rows: image.acks_rows.clone(),
             attempts_rows: image.attempts_rows.clone(),
