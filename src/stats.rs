@@ -138,7 +138,8 @@ pub struct ConsumerStats {
     /// in flight included.
     pub messages: u64,
     /// Bytes of the segments from the oldest of these messages on, headers and what is acknowledged
-    /// between them included.
+    /// between them included. For a forwarder they count from the beginning of that message's
+    /// segment.
     pub bytes: u64,
     /// Messages received, neither acknowledged nor given back. A rejected message counts until it
     /// is in the queue for dead letters, or a read has reported it as a gap.

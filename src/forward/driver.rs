@@ -246,7 +246,8 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
             // acknowledged something, nobody knows which chain its messages are in.
             false => Acknowledged { chain: None, ..acknowledged },
         })?;
-        if !has_all || acknowledged.position.is_none() {
+        let is_first = acknowledged.position.is_none() && self.destination.position().is_some();
+        if !has_all || is_first {
             // A power cut must not bring back a chain that ended here, or a row without a position.
             self.flush()?;
         }

@@ -314,7 +314,8 @@ pub struct Stop(Arc<(Mutex<bool>, Condvar)>);
 
 impl Stop {
     /// Makes the forwarder end within a moment, without an error. It does not wait for messages in
-    /// flight: the next forwarder asks the far side whether they arrived.
+    /// flight: the next forwarder asks the far side whether they arrived. A later run of this one
+    /// ends at once.
     pub fn stop(&self) {
         *self.0.0.lock() = true;
         self.0.1.notify_all();

@@ -160,7 +160,7 @@ impl IndexImage {
     }
 
     /// Encodes the rows of attempts into an index file.
-    pub(super) fn encode_attempts(&self, queue_id: &[u8; 16], put: &mut dyn FnMut(usize, &[u8])) {
+    pub(super) fn encode_attempts(&self, queue_id: &[u8; 16], mut put: impl FnMut(usize, &[u8])) {
         for (row, stored) in self.attempts_rows.iter().enumerate() {
             let Some((stored, consumer)) =
                 stored.as_ref().and_then(|stored| Some((stored, self.owner(stored.owner)?)))

@@ -7,10 +7,6 @@ use crate::format::{
 use crate::index::image::{ConsumerRow, IndexImage, extent_row, first_extents};
 use crate::index::index_extents::find_row;
 
-fn write_part(bytes: &mut [u8], at: usize, part: &[u8]) {
-    bytes[at..at + part.len()].copy_from_slice(part);
-}
-
 impl IndexImage {
     /// The bytes of an index file of the queue `queue_id`, created at the time `created`
     /// (milliseconds since 1970), with all of this image except its holder's token: so no opening
@@ -18,7 +14,7 @@ impl IndexImage {
     /// image may be another queue's.
     pub(crate) fn encode(&self, queue_id: &[u8; 16], created: u64) -> Vec<u8> {
         let mut bytes = vec![0; self.used() as usize];
-        let put: &mut dyn FnMut(usize, &[u8]) = &mut |at, part| write_part(&mut bytes, at, part);
+        let mut put = |at: usize, part: &[u8]| bytes[at..at + part.len()].copy_from_slice(part);
         let header = format::encode_index_header(queue_id, created, self.version);
         put(index_at::INDEX_HEADER, &header);
         if let Some(checkpoint) = &self.checkpoint {
@@ -26,7 +22,7 @@ impl IndexImage {
             put(index_at::CHECKPOINT_A, &checkpoint.encode(queue_id));
             put(index_at::CHECKPOINT_B, &checkpoint.encode(queue_id));
         }
-        self.live.encode(queue_id, put);
+        self.live.encode(queue_id, &mut put);
         for (row, extent) in self.extents.iter().skip(first_extents().len()).enumerate() {
             for at in extent_row(row) {
                 put(at, &extent.encode(queue_id));
@@ -64,7 +60,7 @@ impl IndexImage {
             let at = row as usize * ACKS_ROW_LEN + (owner.number & 1) as usize * ACKS_SLOT_LEN;
             put(extent.offset as usize + at, &slot);
         }
-        self.encode_attempts(queue_id, put);
+        self.encode_attempts(queue_id, &mut put);
         self.encode_forwards(queue_id, put);
         bytes
     }

@@ -152,23 +152,26 @@ impl IndexImage {
         });
         for offset in slots {
             let mut newest: Option<ForwardSlot> = None;
-            for consumer in &mut self.consumers {
+            for consumer in &self.consumers {
                 let seed = Place::seed(queue_id, consumer.name.as_bytes());
                 for slot in [offset, offset + FORWARD_SLOT_LEN] {
                     let part = bytes.get(slot..).unwrap_or_default();
                     let slot = ForwardSlot::decode(part, consumer.row, seed);
                     if slot.map(|slot| slot.number) > newest.map(|slot| slot.number) {
                         newest = slot;
-                        consumer.forward = slot;
                     }
                 }
+            }
+            let is_owner = |row: u32| newest.is_some_and(|slot| slot.owner == row);
+            if let Some(owner) = self.consumers.iter_mut().find(|it| is_owner(it.row)) {
+                owner.forward = newest;
             }
             self.forward_rows.push(newest);
         }
     }
 
     /// Encodes the rows of forwarders into an index file.
-    pub(super) fn encode_forwards(&self, queue_id: &[u8; 16], put: &mut dyn FnMut(usize, &[u8])) {
+    pub(super) fn encode_forwards(&self, queue_id: &[u8; 16], mut put: impl FnMut(usize, &[u8])) {
         for (row, stored) in (0..).zip(&self.forward_rows) {
             let consumer = stored.as_ref().and_then(|stored| self.owner(stored.owner));
             if let (Some(stored), Some(consumer), Some((extent, row))) =

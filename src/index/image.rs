@@ -32,7 +32,7 @@ pub(crate) struct Live {
 impl Live {
     /// Encodes these parts for an index of the queue `queue_id`, except the token and the process
     /// id.
-    pub(super) fn encode(&self, queue_id: &[u8; 16], put: &mut dyn FnMut(usize, &[u8])) {
+    pub(super) fn encode(&self, queue_id: &[u8; 16], mut put: impl FnMut(usize, &[u8])) {
         let mut put = |at: usize, part: &[u8]| put(index_at::LIVE + at, part);
         for at in [live_at::RUN_A, live_at::RUN_B] {
             self.run.iter().for_each(|run| put(at, &run.encode(queue_id)));
