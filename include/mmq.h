@@ -215,6 +215,16 @@ enum mmq_status
    * please report mmq_last_error's text.
    */
   MMQ_PANIC = 31,
+  /**
+   * No owner of the queue answers: no process has it open, or it serves enough clients already,
+   * or not this user. mmq_last_error says which.
+   */
+  MMQ_NOT_SHARED = 32,
+  /**
+   * The connection to the queue's owner has ended, because its process died or closed the queue.
+   * mmq_last_error says whether the call may have been done.
+   */
+  MMQ_DISCONNECTED = 33,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L

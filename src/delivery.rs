@@ -13,6 +13,7 @@ use crate::engine::reading::AsMessage;
 use crate::error::{Error, Gap, Result, past_gaps};
 use crate::format::Origin;
 use crate::message::Message;
+use crate::share::remote_delivery::RemoteDelivery;
 use crate::storage::FileStorage;
 use crate::threads::now;
 
@@ -54,11 +55,13 @@ pub struct Delivery {
     receiver: Option<Receiver>,
 }
 
-/// Where an acknowledgement goes: the queue, and the consumer that received the message.
+/// Where an acknowledgement goes.
 #[derive(Debug)]
-struct Receiver {
-    engine: Arc<Engine<FileStorage>>,
-    consumer: Arc<ConsumerState<FileStorage>>,
+enum Receiver {
+    /// The queue, and the consumer that received the message.
+    Here(Arc<Engine<FileStorage>>, Arc<ConsumerState<FileStorage>>),
+    /// The owner of the queue, in another process.
+    Owner(Box<RemoteDelivery>),
 }
 
 impl Delivery {
@@ -103,7 +106,8 @@ impl Delivery {
         // The arena is released first, so that the acknowledgement can give the segment back.
         self.message = Message::owned(seq, Vec::new());
         match self.receiver.take() {
-            Some(receiver) => receiver.engine.ack(&receiver.consumer, seq, self.handed),
+            Some(Receiver::Here(engine, consumer)) => engine.ack(&consumer, seq, self.handed),
+            Some(Receiver::Owner(owner)) => owner.ack(),
             None => Ok(()),
         }
     }
@@ -127,20 +131,30 @@ impl Delivery {
     /// Those of [`ack`](Self::ack), whose durability it has: the first one. The other deliveries
     /// are acknowledged all the same, except where the queue was closed or the consumer removed.
     pub fn ack_batch(deliveries: impl IntoIterator<Item = Delivery>) -> Result<()> {
-        let ack = |to: Receiver, pending: &[_]| to.engine.ack_batch(&to.consumer, pending);
         let mut outcome = Ok(());
         let mut pending: Vec<(u64, DeliveryToken)> = Vec::new();
-        let mut receiver: Option<Receiver> = None;
+        let mut receiver: Option<(Arc<Engine<_>>, Arc<ConsumerState<_>>)> = None;
+        let mut remote = Vec::new();
         for mut delivery in deliveries {
-            let Some(own) = delivery.receiver.take() else { continue };
-            if receiver.as_ref().is_none_or(|it| !Arc::ptr_eq(&it.consumer, &own.consumer))
-                && let Some(other) = receiver.replace(own)
+            let own = match delivery.receiver.take() {
+                Some(Receiver::Here(engine, consumer)) => (engine, consumer),
+                Some(Receiver::Owner(owner)) => {
+                    remote.push(*owner);
+                    continue;
+                }
+                None => continue,
+            };
+            if receiver.as_ref().is_none_or(|(_, consumer)| !Arc::ptr_eq(consumer, &own.1))
+                && let Some((engine, consumer)) = receiver.replace(own)
             {
-                outcome = outcome.and(ack(other, &std::mem::take(&mut pending)));
+                outcome = outcome.and(engine.ack_batch(&consumer, &std::mem::take(&mut pending)));
             }
             pending.push((delivery.seq(), delivery.handed));
         }
-        receiver.map_or(Ok(()), |receiver| outcome.and(ack(receiver, &pending)))
+        if let Some((engine, consumer)) = receiver {
+            outcome = outcome.and(engine.ack_batch(&consumer, &pending));
+        }
+        outcome.and(RemoteDelivery::ack_all(remote))
     }
 
     /// Gives the message back: the work was not done, and the message goes to the front of the
@@ -203,9 +217,10 @@ impl Delivery {
     /// [`Error::Expired`] when the lease has ended already; those of [`ack`](Self::ack).
     pub fn extend(&self, by: Duration) -> Result<()> {
         match &self.receiver {
-            Some(Receiver { engine, consumer }) => {
+            Some(Receiver::Here(engine, consumer)) => {
                 engine.extend(consumer, self.seq(), self.handed, by)
             }
+            Some(Receiver::Owner(owner)) => owner.extend(by),
             None => Ok(()),
         }
     }
@@ -242,7 +257,8 @@ impl Delivery {
         let seq = self.seq();
         self.message = Message::owned(seq, Vec::new());
         match self.receiver.take() {
-            Some(receiver) => receiver.engine.reject(&receiver.consumer, seq, self.handed),
+            Some(Receiver::Here(engine, consumer)) => engine.reject(&consumer, seq, self.handed),
+            Some(Receiver::Owner(owner)) => owner.reject(),
             None => Ok(()),
         }
     }
@@ -354,14 +370,29 @@ impl Delivery {
         consumer: &Arc<ConsumerState<FileStorage>>,
     ) -> Delivery {
         let (engine, consumer) = (Arc::clone(engine), Arc::clone(consumer));
-        Delivery { message, handed, receiver: Some(Receiver { engine, consumer }) }
+        Delivery { message, handed, receiver: Some(Receiver::Here(engine, consumer)) }
+    }
+
+    /// A delivery by the owner of the queue, in another process.
+    pub(crate) fn of_owner(message: Message, attempts: u32, owner: RemoteDelivery) -> Delivery {
+        let handed = DeliveryToken::new(attempts, 0, 0);
+        Delivery { message, handed, receiver: Some(Receiver::Owner(Box::new(owner))) }
+    }
+
+    /// Gives up the bytes, and with them the memory of the queue that they may lie in.
+    pub(crate) fn release_bytes(&mut self) {
+        self.message = Message::owned(self.seq(), Vec::new());
     }
 
     fn go_back(&mut self, delay: Option<Duration>) {
-        if let Some(Receiver { engine, consumer }) = self.receiver.take() {
-            let (seq, handed) = (self.seq(), self.handed);
-            self.message = Message::owned(seq, Vec::new());
-            engine.nack(&consumer, seq, handed, delay);
+        match self.receiver.take() {
+            Some(Receiver::Here(engine, consumer)) => {
+                let (seq, handed) = (self.seq(), self.handed);
+                self.message = Message::owned(seq, Vec::new());
+                engine.nack(&consumer, seq, handed, delay);
+            }
+            Some(Receiver::Owner(owner)) => owner.nack(delay),
+            None => {}
         }
     }
 }

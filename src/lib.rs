@@ -39,7 +39,8 @@
 //! [words](guide#words).
 //!
 //! The other documents stand below it: what is [guaranteed](guide::guarantees), with the tests that
-//! show it; [operating](guide::operating) a queue; [sizing](guide::sizing) for small machines;
+//! show it; [sharing](guide::sharing) a queue between processes; [operating](guide::operating) it;
+//! [sizing](guide::sizing) for small machines;
 //! [forwarding](guide::forwarding) to another engine; [coming from](guide::coming_from) another
 //! queue; the [files](guide::format), and their [recovery](guide::recovery) after a crash.
 //!
@@ -208,6 +209,7 @@ mod message_batch;
 mod options;
 mod redelivery;
 mod salvage;
+mod share;
 mod stats;
 
 pub use consumer::Consumer;
@@ -231,6 +233,9 @@ pub use options::{OnFull, Options, Start};
 pub use queue::Queue;
 pub use redelivery::Redelivery;
 pub use salvage::{Salvage, SalvageReport, Salvaged, SalvagedFile, SalvagedMessages};
+pub use share::{
+    Client, ClientConsumer, ClientWriter, ConnectedClient, Handle, HandleConsumer, open_or_connect,
+};
 pub use stats::{ConsumerStats, Stats};
 
 #[cfg(any(doc, doctest))]
@@ -258,6 +263,7 @@ pub mod guide {
         guarantees: "../docs/guarantees.md",
         operating: "../docs/operating.md",
         recovery: "../docs/recovery.md",
+        sharing: "../docs/share.md",
         sizing: "../docs/sizing.md",
     }
 }

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use crate::consume::redelivery_state::{DeadLetters, Rules};
 use crate::engine::Engine;
-use crate::error::{Error, Result};
+#[cfg(doc)]
+use crate::error::Error;
+use crate::error::Result;
 use crate::format::Origin;
 use crate::queue::Queue;
 use crate::storage::{FileStorage, Storage};
@@ -192,24 +194,11 @@ impl Redelivery {
 
     /// The rules for a consumer of the queue that `engine` runs.
     pub(crate) fn rules(self, engine: &Engine<FileStorage>) -> Result<Rules> {
-        let refuse = |what, reason: &str| {
-            Err(Error::invalid_argument(engine.core.storage.path(), what, reason))
-        };
-        if self.lease.is_some_and(|lease| lease < Duration::from_millis(1)) {
-            return refuse(
-                "lease",
-                "shorter than a millisecond: no delivery could be acknowledged",
-            );
-        }
-        if self.backoff.is_some_and(|(first, max)| first > max) {
-            return refuse("backoff", "the first delay is longer than the longest one");
-        }
-        if self.max_attempts == Some(0) {
-            return refuse("max_attempts", "0 would hand out nothing: at least 1");
-        }
         let dead_letters = self.dead_letters.map(|to| to as Arc<dyn DeadLetters>);
         let Redelivery { lease, backoff, max_attempts, .. } = self;
-        Ok(Rules { lease, backoff, max_attempts, dead_letters })
+        let rules = Rules { lease, backoff, max_attempts, dead_letters };
+        rules.check(engine.core.storage.path())?;
+        Ok(rules)
     }
 }
 

@@ -13,11 +13,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::consume::ranges::Ranges;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::{Attempts, IN_FLIGHT, Origin, REJECTED};
 use crate::index::AttemptsRow;
 use crate::storage::StorageFile;
@@ -50,6 +51,26 @@ pub(crate) struct Rules {
     pub(crate) backoff: Option<(Duration, Duration)>,
     pub(crate) max_attempts: Option<u32>,
     pub(crate) dead_letters: Option<Arc<dyn DeadLetters>>,
+}
+
+impl Rules {
+    /// Refuses rules by which no message could be handed out, or acknowledged.
+    pub(crate) fn check(&self, path: &Path) -> Result<()> {
+        let refuse = |what, reason: &str| Err(Error::invalid_argument(path, what, reason));
+        if self.lease.is_some_and(|lease| lease < Duration::from_millis(1)) {
+            return refuse(
+                "lease",
+                "shorter than a millisecond: no delivery could be acknowledged",
+            );
+        }
+        if self.backoff.is_some_and(|(first, max)| first > max) {
+            return refuse("backoff", "the first delay is longer than the longest one");
+        }
+        if self.max_attempts == Some(0) {
+            return refuse("max_attempts", "0 would hand out nothing: at least 1");
+        }
+        Ok(())
+    }
 }
 
 impl fmt::Debug for Rules {

@@ -11,13 +11,14 @@ mod own_reads;
 
 mod own_waits;
 
-use std::path::Path;
 use std::sync::Arc;
 
 use crate::consume::consumer_state::ConsumerState;
 use crate::engine::Engine;
-use crate::error::{Error, Result};
-use crate::format::MAX_NAME_LEN;
+use crate::engine::consumer_life::check_name;
+#[cfg(doc)]
+use crate::error::Error;
+use crate::error::Result;
 use crate::lanes::{LaneOptions, Lanes};
 use crate::redelivery::Redelivery;
 use crate::stats::ConsumerStats;
@@ -295,13 +296,4 @@ impl Consumer {
     pub(crate) fn parts(&self) -> (&Arc<Engine<FileStorage>>, &Arc<ConsumerState<FileStorage>>) {
         (&self.engine, &self.consumer)
     }
-}
-
-/// Refuses a name that is not 1 to 255 bytes of UTF-8.
-pub(crate) fn check_name(queue: &Path, name: &str) -> Result<()> {
-    if name.is_empty() || name.len() > MAX_NAME_LEN {
-        let reason = format!("{} bytes long: 1 to {MAX_NAME_LEN} are allowed", name.len());
-        return Err(Error::invalid_argument(queue, "consumer name", reason));
-    }
-    Ok(())
 }

@@ -1,6 +1,7 @@
 //! Creates, moves and removes consumers.
 
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -11,7 +12,7 @@ use crate::consume::ledger::Ledger;
 use crate::consume::step::BeginsDefault;
 use crate::error::{Error, Result};
 use crate::events;
-use crate::format::{NumberRange, Place, Spot};
+use crate::format::{MAX_NAME_LEN, NumberRange, Place, Spot};
 use crate::options::Start;
 use crate::read::Cursor;
 use crate::state::PlaceCell;
@@ -299,4 +300,13 @@ impl<S: Storage> BeginsDefault for Engine<S> {
     fn begin_default(&self) -> Result<()> {
         self.consumer(DEFAULT).map(drop)
     }
+}
+
+/// Refuses a name that is not 1 to 255 bytes of UTF-8.
+pub(crate) fn check_name(queue: &Path, name: &str) -> Result<()> {
+    if name.is_empty() || name.len() > MAX_NAME_LEN {
+        let reason = format!("{} bytes long: 1 to {MAX_NAME_LEN} are allowed", name.len());
+        return Err(Error::invalid_argument(queue, "consumer name", reason));
+    }
+    Ok(())
 }

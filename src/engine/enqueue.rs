@@ -20,11 +20,16 @@ use crate::write::{Writer, check_fits};
 /// How long a dead letter waits for the producers' lock; after that it is tried again later.
 const DEAD_LETTER_WAITS: Duration = Duration::from_millis(100);
 
+/// How long a write for another process waits for room before it asks whether to go on.
+const AWHILE: Duration = Duration::from_millis(250);
+
 /// What a write may wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WaitsFor {
     /// Locks, and room.
     Room,
+    /// Locks, and a while for room ([`AWHILE`]).
+    Awhile,
     /// Locks, but not for room.
     #[cfg_attr(not(feature = "async"), allow(dead_code, reason = "only futures do not wait"))]
     Locks,
@@ -187,6 +192,55 @@ impl<S: Storage> Engine<S> {
         Ok((first..end.seq, result))
     }
 
+    /// As [`write`](Self::write), for a caller that may go away meanwhile: while it waits for room
+    /// it asks from time to time, and gives up when the caller is no longer there.
+    pub(crate) fn write_while<R>(
+        &self,
+        is_there: impl Fn() -> bool,
+        count: u64,
+        mut push: impl FnMut(&mut Writer<S::File>, &Core<S>) -> Result<R>,
+    ) -> Result<Range<u64>> {
+        let _events = events::at_end();
+        let began = now();
+        let (first, end, waiters, _) = loop {
+            let error = match self.write_and_commit(WaitsFor::Awhile, &mut push) {
+                Err(error) if error.is_full() => error,
+                written => break written.map_err(|error| self.refused(error))?,
+            };
+            let OnFull::Wait(limit) = self.options.on_full else {
+                return Err(self.refused(error));
+            };
+            let waited = now().saturating_duration_since(began);
+            if limit.is_some_and(|limit| waited >= limit) || !is_there() {
+                return Err(self.refused(error));
+            }
+        };
+        self.written(end, count, waiters)?;
+        Ok(first..end.seq)
+    }
+
+    /// As [`enqueue`](Self::enqueue), for a caller that [may go away](Self::write_while).
+    pub(crate) fn enqueue_while(&self, is_there: impl Fn() -> bool, payload: &[u8]) -> Result<u64> {
+        if !matches!(self.options.on_full, OnFull::Wait(_)) {
+            return self.enqueue(payload);
+        }
+        let push = |writer: &mut Writer<S::File>, core: &Core<S>| {
+            writer.push(core, payload, Batch::default())
+        };
+        Ok(self.write_while(is_there, 1, push)?.start)
+    }
+
+    /// As [`enqueue_batch`](Self::enqueue_batch), for a caller that [may go
+    /// away](Self::write_while).
+    pub(crate) fn enqueue_batch_while<M: AsRef<[u8]>>(
+        &self,
+        is_there: impl Fn() -> bool,
+        messages: &[M],
+    ) -> Result<Range<u64>> {
+        let count = messages.len() as u64;
+        self.write_while(is_there, count, |writer, core| writer.push_batch(core, messages))
+    }
+
     /// Enqueues a message without waiting for room. Returns its sequence number, and if a flush is
     /// due, how many operations that flush [covers](Self::note_flushed). The caller passes its
     /// final error to [`refused`](Self::refused).
@@ -275,7 +329,7 @@ impl<S: Storage> Engine<S> {
         loop {
             let mut writer = match waits_for {
                 WaitsFor::Moment => self.writer_in_a_moment()?,
-                WaitsFor::Room | WaitsFor::Locks => self.writer()?,
+                WaitsFor::Room | WaitsFor::Awhile | WaitsFor::Locks => self.writer()?,
             };
             if writer.take_refused() {
                 self.begin_search(&mut writer, &mut search)?;
@@ -312,9 +366,11 @@ impl<S: Storage> Engine<S> {
                     let OnFull::Wait(limit) = self.options.on_full else {
                         return Err(error);
                     };
-                    if waits_for != WaitsFor::Room {
-                        return Err(error);
-                    }
+                    let limit = match waits_for {
+                        WaitsFor::Room => limit,
+                        WaitsFor::Awhile => Some(limit.unwrap_or(AWHILE).min(AWHILE)),
+                        WaitsFor::Locks | WaitsFor::Moment => return Err(error),
+                    };
                     drop(writer);
                     events::report();
                     let until = *deadline

@@ -19,7 +19,7 @@
 //! | `waited_for` | threads that carry dead letters | keeps closing threads from waiting for each other |
 
 pub(crate) mod ahead;
-mod consumer_life;
+pub(crate) mod consumer_life;
 mod consumer_table;
 pub(crate) mod copy_queue;
 mod dead_letters;

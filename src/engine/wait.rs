@@ -8,6 +8,7 @@ use std::time::Instant;
 use super::Engine;
 use crate::consume::consumer_state::ConsumerState;
 use crate::error::{Error, Result};
+use crate::events;
 use crate::state::Began;
 use crate::storage::Storage;
 use crate::threads::ready::Ready;
@@ -23,6 +24,29 @@ pub(crate) struct WaitBegan {
 }
 
 impl<S: Storage> Engine<S> {
+    /// Returns the first number that is not known to be durable.
+    pub(crate) fn durable_seq(&self) -> u64 {
+        if self.core.forked() { 0 } else { self.core.durable.lock().spot.seq }
+    }
+
+    /// Waits until the message `seq` is durable; flushes where nobody else does.
+    pub(crate) fn wait_durable(&self, seq: u64) -> Result<()> {
+        let core = &*self.core;
+        let began = core.began();
+        let _events = events::at_end();
+        core.check_not_forked()?;
+        if self.durable_seq() > seq && !core.has_unsynced_files() {
+            return Ok(());
+        }
+        core.check_writable()?;
+        let tail = core.committed_spot();
+        if seq >= tail.seq {
+            let oldest = core.oldest(tail).seq;
+            return Err(Error::no_message(core.storage.path(), seq, oldest..tail.seq));
+        }
+        core.flush_or_wait(tail, Some(began))
+    }
+
     /// Returns the beginning of a wait for the consumer's next message.
     pub(crate) fn wait_began(&self, consumer: &ConsumerState<S>) -> WaitBegan {
         WaitBegan { interrupts: self.core.began(), removals: consumer.removals() }

@@ -6,6 +6,7 @@
 //! | `gap` | [`Gap`], [`GapCause`] | reads past gaps |
 //! | `held_by` | [`HeldBy`]: the consumer that keeps the oldest segment | |
 //! | `text` | parts of error texts | |
+//! | `status` | | the number of an error; an error of the standard library |
 //! | `in_full`, `refused` | the text of an error for C | adds the queue's path |
 
 mod gap;
@@ -13,6 +14,7 @@ mod held_by;
 #[cfg(feature = "capi")]
 mod in_full;
 mod refused;
+mod status;
 mod text;
 
 #[cfg(doc)]
@@ -27,7 +29,7 @@ pub use held_by::HeldBy;
 #[cfg(feature = "capi")]
 pub(crate) use in_full::InFull;
 use refused::refused_by;
-use text::{Absent, Holder, Longest, Of, Passed, Since};
+use text::{Absent, Doubt, Holder, Longest, Of, Passed, Since};
 
 /// The result of every call that can fail.
 ///
@@ -227,6 +229,22 @@ pub enum Error {
         /// The invariant that does not hold.
         what: &'static str,
     },
+    /// No owner of the queue answers this process: [`Client::connect`](crate::Client::connect).
+    #[error("queue {}: no owner to ask: {reason}", path.display())]
+    NotShared {
+        /// The queue's directory.
+        path: PathBuf,
+        /// Why not, and what to do.
+        reason: String,
+    },
+    /// The connection to the queue's owner has ended: its process died, or closed the queue.
+    #[error("queue {}: the connection to its owner has ended; {}", path.display(), Doubt(*in_doubt))]
+    Disconnected {
+        /// The queue's directory.
+        path: PathBuf,
+        /// Whether the owner may have done what the call asked; otherwise it has not.
+        in_doubt: bool,
+    },
 }
 
 /// The source of an [`io::Error`] for a file of a later version, from code that can only return an
@@ -425,26 +443,4 @@ impl Error {
 /// Returns whether the error is ENOSPC or EDQUOT, which only more space can cure.
 fn no_space(source: &io::Error) -> bool {
     matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
-}
-
-impl From<Error> for io::Error {
-    fn from(error: Error) -> Self {
-        let kind = match &error {
-            Error::Io { source, .. } => source.kind(),
-            Error::Full { .. } => io::ErrorKind::StorageFull,
-            Error::Gap(_) => io::ErrorKind::InvalidData,
-            Error::MessageTooLarge { .. }
-            | Error::InvalidOption { .. }
-            | Error::InvalidArgument { .. } => io::ErrorKind::InvalidInput,
-            Error::Locked { .. } => io::ErrorKind::ResourceBusy,
-            Error::NotFound { .. } => io::ErrorKind::NotFound,
-            Error::NotAQueue { .. } => io::ErrorKind::InvalidData,
-            Error::UnsupportedFormat { .. } => io::ErrorKind::Unsupported,
-            Error::Closed => io::ErrorKind::BrokenPipe,
-            Error::Interrupted => io::ErrorKind::Interrupted,
-            Error::Expired => io::ErrorKind::TimedOut,
-            Error::Poisoned { .. } | Error::Forked | Error::Internal { .. } => io::ErrorKind::Other,
-        };
-        io::Error::new(kind, error)
-    }
 }

@@ -157,3 +157,15 @@ impl fmt::Display for Absent<'_> {
         }
     }
 }
+
+/// Whether a call whose connection ended may have been done.
+pub(super) struct Doubt(pub(super) bool);
+
+impl fmt::Display for Doubt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            true => "what was asked may or may not have been done",
+            false => "nothing was done",
+        })
+    }
+}

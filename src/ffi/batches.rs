@@ -2,8 +2,8 @@
 
 use std::ffi::c_void;
 
+use super::c_handle::{CHandle, body};
 use super::guard::{Answer, guard};
-use super::handle::{Handle, body};
 use super::mmq_consumer::mmq_consumer;
 use super::mmq_delivery::{give_delivery, mmq_delivery};
 use super::mmq_message::{give_message, mmq_message};
@@ -179,7 +179,7 @@ unsafe fn take<H, R>(
     count_out: *mut usize,
 ) -> Answer
 where
-    H: Handle<Body = ReaderBody<R>>,
+    H: CHandle<Body = ReaderBody<R>>,
     R: Reader,
 {
     // SAFETY: the caller's promise.
@@ -251,7 +251,7 @@ unsafe fn take_into<H, R>(
     len_out: *mut usize,
 ) -> Answer
 where
-    H: Handle<Body = ReaderBody<R>>,
+    H: CHandle<Body = ReaderBody<R>>,
     R: Reader,
 {
     // SAFETY: the caller's promise.
@@ -285,7 +285,7 @@ unsafe fn receive<H, R>(
     count_out: *mut usize,
 ) -> Answer
 where
-    H: Handle<Body = ReaderBody<R>>,
+    H: CHandle<Body = ReaderBody<R>>,
     R: Reader,
 {
     // SAFETY: the caller's promise.

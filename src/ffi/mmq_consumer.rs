@@ -2,8 +2,8 @@
 
 use std::ffi::{CString, c_char, c_int, c_void};
 
+use super::c_handle::{CHandle, Retired, RetiredShared, body, free, give};
 use super::guard::{Answer, guard, guard_or, invalid};
-use super::handle::{Handle, Retired, RetiredShared, body, free, give};
 use super::mmq_gap::mmq_gap;
 use super::mmq_message::mmq_message;
 use super::mmq_status::mmq_status;
@@ -21,7 +21,7 @@ pub struct mmq_consumer {
     _opaque: (),
 }
 
-impl Handle for mmq_consumer {
+impl CHandle for mmq_consumer {
     type Body = ReaderBody<Consumer>;
     const MAGIC: u64 = 0x6d6d_7120_636f_6e73;
     const NAME: &'static str = "consumer";

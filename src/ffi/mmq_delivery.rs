@@ -1,7 +1,7 @@
 //! Deliveries: messages received for work that may fail, until they are acknowledged.
 
+use super::c_handle::{CHandle, Retired, RetiredShared, body, free, give, take};
 use super::guard::{guard, guard_or};
-use super::handle::{Handle, Retired, RetiredShared, body, free, give, take};
 use super::mmq_status::mmq_status;
 use super::pointers::array;
 use crate::delivery::Delivery;
@@ -29,7 +29,7 @@ impl DeliveryBody {
     }
 }
 
-impl Handle for mmq_delivery {
+impl CHandle for mmq_delivery {
     type Body = DeliveryBody;
     const MAGIC: u64 = 0x6d6d_7120_6465_6c69;
     const NAME: &'static str = "delivery";

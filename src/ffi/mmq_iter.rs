@@ -2,8 +2,8 @@
 
 use parking_lot::Mutex;
 
+use super::c_handle::{CHandle, Retired, RetiredShared, body, free};
 use super::guard::guard;
-use super::handle::{Handle, Retired, RetiredShared, body, free};
 use super::mmq_gap::{ReportedGaps, mmq_gap};
 use super::mmq_message::{give_message, mmq_message};
 use super::mmq_status::mmq_status;
@@ -28,7 +28,7 @@ impl IterBody {
     }
 }
 
-impl Handle for mmq_iter {
+impl CHandle for mmq_iter {
     type Body = IterBody;
     const MAGIC: u64 = 0x6d6d_7120_6974_6572;
     const NAME: &'static str = "iterator";

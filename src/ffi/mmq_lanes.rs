@@ -3,8 +3,8 @@
 use std::ffi::c_int;
 use std::time::Duration;
 
+use super::c_handle::{CHandle, Retired, RetiredShared, body, free, give};
 use super::guard::{Answer, guard, invalid};
-use super::handle::{Handle, Retired, RetiredShared, body, free, give};
 use super::mmq_consumer::mmq_consumer;
 use super::mmq_delivery::{give_delivery, mmq_delivery};
 use super::mmq_gap::{ReportedGaps, mmq_gap};
@@ -39,7 +39,7 @@ pub(super) struct LanesBody {
     gaps: ReportedGaps,
 }
 
-impl Handle for mmq_lanes {
+impl CHandle for mmq_lanes {
     type Body = LanesBody;
     const MAGIC: u64 = 0x6d6d_7120_6c61_6e65;
     const NAME: &'static str = "lanes";

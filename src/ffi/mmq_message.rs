@@ -2,8 +2,8 @@
 
 use std::cell::RefCell;
 
+use super::c_handle::{CHandle, Empty, Retired, body, free, give};
 use super::guard::{guard, guard_or};
-use super::handle::{Empty, Handle, Retired, body, free, give};
 use crate::engine::reading;
 use crate::format::Origin;
 use crate::message::Message;
@@ -36,7 +36,7 @@ thread_local! {
     static RETIRED: RefCell<Retired<MessageBody>> = const { RefCell::new(Retired::new()) };
 }
 
-impl Handle for mmq_message {
+impl CHandle for mmq_message {
     type Body = MessageBody;
     const MAGIC: u64 = 0x6d6d_7120_6d65_7373;
     const EXCHANGED: bool = false;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use super::c_handle::{CHandle, Retired, RetiredShared, body, free, give};
 use super::guard::{Answer, guard, guard_or, invalid};
-use super::handle::{Handle, Retired, RetiredShared, body, free, give};
 use super::mmq_status::mmq_status;
 use crate::options::{OnFull, Options};
 
@@ -16,7 +16,7 @@ pub struct mmq_options {
     _opaque: (),
 }
 
-impl Handle for mmq_options {
+impl CHandle for mmq_options {
     type Body = Mutex<Options>;
     const MAGIC: u64 = 0x6d6d_7120_6f70_7473;
     const NAME: &'static str = "options";

@@ -1,7 +1,7 @@
 //! The origin of dead letters.
 
+use super::c_handle::body;
 use super::guard::{Answer, guard, not_found};
-use super::handle::body;
 use super::mmq_delivery::mmq_delivery;
 use super::mmq_message::mmq_message;
 use super::mmq_status::mmq_status;

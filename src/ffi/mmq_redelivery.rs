@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use super::c_handle::{CHandle, body, take};
 use super::guard::{Answer, guard};
-use super::handle::{Handle, body, take};
 use super::mmq_consumer::mmq_consumer;
 use super::mmq_delivery::mmq_delivery;
 use super::mmq_status::mmq_status;
@@ -27,7 +27,7 @@ unsafe fn set<H, R>(
     dead: *const mmq_queue,
 ) -> Answer
 where
-    H: Handle<Body = ReaderBody<R>>,
+    H: CHandle<Body = ReaderBody<R>>,
     R: Reader,
 {
     // SAFETY: the caller's promise.

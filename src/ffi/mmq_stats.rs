@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use super::c_handle::body;
 use super::guard::guard;
-use super::handle::body;
 use super::mmq_consumer::mmq_consumer;
 use super::mmq_status::mmq_status;
 use super::pointers::{out, out_sized};

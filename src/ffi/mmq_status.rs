@@ -61,13 +61,19 @@ pub enum mmq_status {
     /// A bug in mmq: a panic, or an invariant that does not hold. The queue can still be used;
     /// please report mmq_last_error's text.
     MMQ_PANIC = 31,
+    /// No owner of the queue answers: no process has it open, or it serves enough clients already,
+    /// or not this user. mmq_last_error says which.
+    MMQ_NOT_SHARED = 32,
+    /// The connection to the queue's owner has ended, because its process died or closed the queue.
+    /// mmq_last_error says whether the call may have been done.
+    MMQ_DISCONNECTED = 33,
 }
 
 /// An `mmq_status` from C, unchecked.
 pub(super) type raw_status = c_int;
 
 impl mmq_status {
-    pub(super) const ALL: [mmq_status; 20] = [
+    pub(super) const ALL: [mmq_status; 22] = [
         mmq_status::MMQ_OK,
         mmq_status::MMQ_EMPTY,
         mmq_status::MMQ_BUFFER_TOO_SMALL,
@@ -88,6 +94,8 @@ impl mmq_status {
         mmq_status::MMQ_INTERRUPTED,
         mmq_status::MMQ_NOT_A_QUEUE,
         mmq_status::MMQ_PANIC,
+        mmq_status::MMQ_NOT_SHARED,
+        mmq_status::MMQ_DISCONNECTED,
     ];
 
     pub(super) fn text(self) -> &'static std::ffi::CStr {
@@ -112,30 +120,15 @@ impl mmq_status {
             mmq_status::MMQ_INTERRUPTED => c"the wait was interrupted",
             mmq_status::MMQ_NOT_A_QUEUE => c"the directory holds files and is not a queue",
             mmq_status::MMQ_PANIC => c"a bug in mmq",
+            mmq_status::MMQ_NOT_SHARED => c"no owner of the queue answers",
+            mmq_status::MMQ_DISCONNECTED => c"the connection to the queue's owner has ended",
         }
     }
 
     /// Returns the status for an error. No wildcard: a new error needs a decision here.
     pub(super) fn of(error: &Error) -> mmq_status {
-        match error {
-            Error::Io { .. } if error.is_full() => mmq_status::MMQ_FULL,
-            Error::Io { .. } => mmq_status::MMQ_IO,
-            Error::Gap(_) => mmq_status::MMQ_GAP,
-            Error::MessageTooLarge { .. } => mmq_status::MMQ_MESSAGE_TOO_LARGE,
-            Error::Full { .. } => mmq_status::MMQ_FULL,
-            Error::InvalidOption { .. } => mmq_status::MMQ_INVALID_OPTION,
-            Error::InvalidArgument { .. } => mmq_status::MMQ_INVALID_ARGUMENT,
-            Error::Locked { .. } => mmq_status::MMQ_LOCKED,
-            Error::NotFound { .. } => mmq_status::MMQ_NOT_FOUND,
-            Error::UnsupportedFormat { .. } => mmq_status::MMQ_UNSUPPORTED_FORMAT,
-            Error::Poisoned { .. } => mmq_status::MMQ_POISONED,
-            Error::Closed => mmq_status::MMQ_CLOSED,
-            Error::Forked => mmq_status::MMQ_FORKED,
-            Error::Expired => mmq_status::MMQ_EXPIRED,
-            Error::Interrupted => mmq_status::MMQ_INTERRUPTED,
-            Error::Internal { .. } => mmq_status::MMQ_PANIC,
-            Error::NotAQueue { .. } => mmq_status::MMQ_NOT_A_QUEUE,
-        }
+        let has_number = |status: &mmq_status| *status as i32 == i32::from(error.status());
+        mmq_status::ALL.into_iter().find(has_number).unwrap_or(mmq_status::MMQ_PANIC)
     }
 }
 

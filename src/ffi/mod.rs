@@ -15,7 +15,7 @@
 //! | `mmq_status`, `errors` | status codes, the last error of each thread | turns errors into statuses and text |
 //! | `reads` | | the reads that queue and consumer share |
 //! | `guard` | | turns panics and errors into statuses |
-//! | `handle` | memory of live and closed handles | detects handles that are closed or of another kind |
+//! | `c_handle` | memory of live and closed handles | detects handles that are closed or of another kind |
 //! | `pointers`, `slices` | | turns the caller's pointers into references |
 //!
 //! The rules of this folder:
@@ -42,9 +42,9 @@
 )]
 
 mod batches;
+mod c_handle;
 mod errors;
 mod guard;
-mod handle;
 mod inspect;
 mod mmq_consumer;
 mod mmq_delivery;

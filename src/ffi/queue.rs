@@ -6,8 +6,8 @@ use std::io::IoSlice;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use super::c_handle::{CHandle, Retired, RetiredShared, body, give, take};
 use super::guard::{guard, guard_or};
-use super::handle::{Handle, Retired, RetiredShared, body, give, take};
 use super::mmq_gap::mmq_gap;
 use super::mmq_message::mmq_message;
 use super::mmq_options::mmq_options;
@@ -24,7 +24,7 @@ pub struct mmq_queue {
     _opaque: (),
 }
 
-impl Handle for mmq_queue {
+impl CHandle for mmq_queue {
     type Body = ReaderBody<Queue>;
     const MAGIC: u64 = 0x6d6d_7120_7175_6575;
     const NAME: &'static str = "queue";

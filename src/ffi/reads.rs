@@ -5,8 +5,8 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::c_handle::{CHandle, body, free, give};
 use super::guard::Answer;
-use super::handle::{Handle, body, free, give};
 use super::mmq_delivery::{give_delivery, mmq_delivery};
 use super::mmq_gap::{ReportedGaps, mmq_gap};
 use super::mmq_iter::{IterBody, mmq_iter};
@@ -133,7 +133,7 @@ pub(super) unsafe fn next<H, R>(
     message: *mut *mut mmq_message,
 ) -> Answer
 where
-    H: Handle<Body = ReaderBody<R>>,
+    H: CHandle<Body = ReaderBody<R>>,
     R: Reader,
 {
     // SAFETY: the caller's promise.
@@ -160,7 +160,7 @@ pub(super) unsafe fn next_waiting<H, R>(
     message: *mut *mut mmq_message,
 ) -> Answer
 where
-    H: Handle<Body = ReaderBody<R>>,
+    H: CHandle<Body = ReaderBody<R>>,
     R: Reader,
 {
     // SAFETY: the caller's promise.
@@ -203,7 +203,7 @@ pub(super) unsafe fn next_into<H, R>(
     seq_out: *mut u64,
 ) -> Answer
 where
-    H: Handle<Body = ReaderBody<R>>,
+    H: CHandle<Body = ReaderBody<R>>,
     R: Reader,
 {
     // SAFETY: the caller's promise.
@@ -238,7 +238,7 @@ where
 /// The arguments are valid for [`body`] and [`out`].
 pub(super) unsafe fn iter<H, R>(handle: *const H, iter: *mut *mut mmq_iter) -> Answer
 where
-    H: Handle<Body = ReaderBody<R>>,
+    H: CHandle<Body = ReaderBody<R>>,
     R: Reader,
 {
     // SAFETY: the caller's promise.
@@ -255,7 +255,7 @@ where
 #[inline]
 pub(super) unsafe fn skip<H, R>(handle: *const H, seq_out: *mut u64) -> Answer
 where
-    H: Handle<Body = ReaderBody<R>>,
+    H: CHandle<Body = ReaderBody<R>>,
     R: Reader,
 {
     // SAFETY: the caller's promise.
@@ -275,7 +275,7 @@ where
 /// The arguments are valid for [`body`] and [`out`].
 pub(super) unsafe fn last_gap<H, R>(handle: *const H, gap: *mut mmq_gap) -> Answer
 where
-    H: Handle<Body = ReaderBody<R>>,
+    H: CHandle<Body = ReaderBody<R>>,
 {
     // SAFETY: the caller's promise.
     let (body, gap) = unsafe { (body(handle)?, out(gap, "out")?) };
@@ -293,7 +293,7 @@ pub(super) fn timeout(ms: i64) -> Duration {
 /// The arguments are valid for [`body`] and [`out`].
 pub(super) unsafe fn receive<H, R>(handle: *const H, delivery: *mut *mut mmq_delivery) -> Answer
 where
-    H: Handle<Body = ReaderBody<R>>,
+    H: CHandle<Body = ReaderBody<R>>,
     R: Reader,
 {
     // SAFETY: the caller's promise.
@@ -315,7 +315,7 @@ pub(super) unsafe fn receive_waiting<H, R>(
     delivery: *mut *mut mmq_delivery,
 ) -> Answer
 where
-    H: Handle<Body = ReaderBody<R>>,
+    H: CHandle<Body = ReaderBody<R>>,
     R: Reader,
 {
     // SAFETY: the caller's promise.
@@ -334,7 +334,7 @@ where
 /// `handle` is valid for [`body`].
 pub(super) unsafe fn set_max_in_flight<H, R>(handle: *const H, messages: u32) -> Answer
 where
-    H: Handle<Body = ReaderBody<R>>,
+    H: CHandle<Body = ReaderBody<R>>,
     R: Reader,
 {
     // SAFETY: the caller's promise.
@@ -349,7 +349,7 @@ where
 /// The arguments are valid for [`body`] and [`out`].
 pub(super) unsafe fn ready_fd<H, R>(handle: *const H, descriptor: *mut c_int) -> Answer
 where
-    H: Handle<Body = ReaderBody<R>>,
+    H: CHandle<Body = ReaderBody<R>>,
     R: Reader,
 {
     // SAFETY: the caller's promise.

@@ -3,8 +3,8 @@
 
 use std::ffi::c_int;
 
+use super::c_handle::body;
 use super::guard::guard;
-use super::handle::body;
 use super::mmq_consumer::mmq_consumer;
 use super::mmq_delivery::mmq_delivery;
 use super::mmq_iter::mmq_iter;

@@ -5,9 +5,9 @@ use std::ffi::{CStr, c_char};
 use std::path::Path;
 use std::rc::Rc;
 
+use super::c_handle::{CHandle, Retired, body, free, give, take};
 use super::errors::{mmq_last_error, mmq_status_message};
 use super::guard::{guard, guard_or};
-use super::handle::{Handle, Retired, body, free, give, take};
 use super::mmq_status::{mmq_status, remember};
 use super::queue::{mmq_close, mmq_enqueue_parts, mmq_queue};
 use super::reads::ReaderBody;
@@ -99,7 +99,8 @@ fn every_number_has_a_text() {
     };
     assert_eq!(text(0), "success");
     assert_eq!(text(31), "a bug in mmq");
-    for unknown in [-1, 5, 15, 32, i32::MIN, i32::MAX] {
+    assert_eq!(text(33), "the connection to the queue's owner has ended");
+    for unknown in [-1, 5, 15, 30, 34, i32::MIN, i32::MAX] {
         assert_eq!(text(unknown), "unknown status");
     }
 }
@@ -113,7 +114,7 @@ thread_local! {
     static PROBES: RefCell<Retired<Rc<u64>>> = const { RefCell::new(Retired::new()) };
 }
 
-impl Handle for Probe {
+impl CHandle for Probe {
     type Body = Rc<u64>;
     const MAGIC: u64 = 7;
     const NAME: &'static str = "probe";
@@ -128,7 +129,7 @@ struct Other {
     _opaque: (),
 }
 
-impl Handle for Other {
+impl CHandle for Other {
     type Body = Rc<u64>;
     const MAGIC: u64 = 8;
     const NAME: &'static str = "other";

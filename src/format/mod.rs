@@ -70,6 +70,8 @@ pub(crate) const MAX_SEGMENT_LEN: u64 = MAX_ARENA;
 pub(crate) const MAX_SLOTS: u32 = 1 << 24;
 
 pub(crate) const INDEX_NAME: &str = "index";
+/// The socket of an owner that shares the queue. It holds nothing of the queue.
+pub(crate) const SOCKET_NAME: &str = "socket";
 
 /// Name of the new index file with which an opening replaces a damaged one, until it is durable.
 pub(crate) const INDEX_NEW_NAME: &str = "index.new";

@@ -2,6 +2,8 @@
 //! all values at once.
 
 mod choices;
+#[cfg(test)]
+mod tests;
 
 use std::path::Path;
 use std::time::Duration;
@@ -50,6 +52,8 @@ pub struct Options {
     pub(crate) max_age: Option<Duration>,
     pub(crate) mode: Option<u32>,
     pub(crate) create: bool,
+    pub(crate) shared: bool,
+    pub(crate) shared_mode: u32,
 }
 
 impl Default for Options {
@@ -78,6 +82,8 @@ impl Options {
             max_age: None,
             mode: None,
             create: true,
+            shared: false,
+            shared_mode: 0o600,
         }
     }
 }
@@ -315,6 +321,53 @@ impl Options {
     }
 }
 
+/// # Other processes
+impl Options {
+    /// Sets whether other processes may use the queue while this one has it open: by
+    /// [`Client::connect`](crate::Client::connect), [`open_or_connect`](crate::open_or_connect), or
+    /// the commands of `mmq`. Default `false`.
+    ///
+    /// The opening makes a socket in the queue's directory and starts a thread that listens there.
+    /// Each client that connects, up to 64, costs another thread and about 200 KiB; no client costs
+    /// the owner's own calls anything. See [`guide::sharing`](crate::guide::sharing).
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let dir = dir.path();
+    /// let owner = mmq::Options::new().shared(true).open(dir)?;
+    /// let other = mmq::Client::connect(dir)?; // in another process, as a rule
+    /// other.enqueue("a message")?;
+    /// assert_eq!(owner.dequeue()?.unwrap().as_str(), Ok("a message"));
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Opening fails with [`Error::Io`] where the file system knows no sockets.
+    pub const fn shared(mut self, shared: bool) -> Self {
+        self.shared = shared;
+        self
+    }
+
+    /// Sets the permission bits of the socket of a [shared](Self::shared) queue. Default 0600: only
+    /// processes of the same user, and of root, may use the queue. With 0660 the group may, with
+    /// 0666 everybody may who may go through the directory.
+    ///
+    /// ```
+    /// let options = mmq::Options::new().shared(true).shared_mode(0o660);
+    /// # _ = options;
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Opening fails with [`Error::InvalidOption`] for bits beyond 0666 and without the owner's
+    /// 0600.
+    pub const fn shared_mode(mut self, bits: u32) -> Self {
+        self.shared_mode = bits;
+        self
+    }
+}
+
 impl Options {
     /// Checks every value, for the queue in `dir`. Nothing else does.
     pub(crate) fn validate(&self, dir: &Path) -> Result<()> {
@@ -371,61 +424,21 @@ impl Options {
         {
             return invalid("max_age", "below one millisecond".into());
         }
-        if let Some(mode) = self.mode
-            && (mode & !0o666 != 0 || mode & 0o600 != 0o600)
-        {
-            let why = match mode {
-                0o1000.. => "has bits beyond 0666: write it in octal, as 0o640 (in C 0640)",
-                _ if mode & 0o600 != 0o600 => "lacks 0600: the owner reads and writes the files",
-                _ => "has x: name the bits of files; the directory gets x where files have r",
-            };
-            return invalid("mode", format!("0{mode:o} {why}"));
+        let modes = self.mode.map(|mode| ("mode", mode));
+        for (name, mode) in modes.into_iter().chain([("shared_mode", self.shared_mode)]) {
+            if mode & !0o666 != 0 || mode & 0o600 != 0o600 {
+                return invalid(name, format!("0{mode:o} {}", wrong_with(mode)));
+            }
         }
         Ok(())
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::memory::page_size;
-
-    fn name_of(options: Options) -> &'static str {
-        match options.validate(Path::new("queue")) {
-            Err(Error::InvalidOption { name, .. }) => name,
-            other => panic!("expected a refusal, got {other:?}"),
-        }
-    }
-
-    #[test]
-    fn every_bad_value_is_refused_by_its_name() {
-        assert_eq!(name_of(Options::new().arena_size(0)), "arena_size");
-        assert_eq!(name_of(Options::new().arena_size(4095)), "arena_size");
-        assert_eq!(name_of(Options::new().arena_size(4097)), "arena_size");
-        assert_eq!(name_of(Options::new().arena_size((1 << 30) + page_size())), "arena_size");
-        assert_eq!(name_of(Options::new().arena_size(u64::MAX)), "arena_size");
-        for arenas in 0..3 {
-            assert_eq!(name_of(Options::new().max_mapped_arenas(arenas)), "max_mapped_arenas");
-        }
-        assert_eq!(name_of(Options::new().flush_every_ops(0)), "flush_every_ops");
-        assert_eq!(name_of(Options::new().flush_every(Duration::ZERO)), "flush_every");
-        assert_eq!(name_of(Options::new().max_bytes(65535)), "max_bytes");
-        assert_eq!(name_of(Options::new().max_age(Duration::from_nanos(1))), "max_age");
-        for mode in [0, 0o400, 0o440, 0o755, 0o1600, 640, u32::MAX] {
-            assert_eq!(name_of(Options::new().mode(mode)), "mode", "{mode:o}");
-        }
-    }
-
-    #[test]
-    fn the_bounds_themselves_are_accepted() {
-        let smallest =
-            Options::new().arena_size(4096.max(page_size())).max_mapped_arenas(3).max_bytes(65536);
-        smallest.validate(Path::new("queue")).unwrap();
-        Options::new()
-            .arena_size(1 << 30)
-            .max_mapped_arenas(None)
-            .validate(Path::new("queue"))
-            .unwrap();
-        Options::new().validate(Path::new("queue")).unwrap();
+/// What is wrong with these permission bits.
+fn wrong_with(mode: u32) -> &'static str {
+    match mode {
+        0o1000.. => "has bits beyond 0666: write it in octal, as 0o640 (in C 0640)",
+        _ if mode & 0o600 != 0o600 => "lacks 0600: the owner reads and writes the files",
+        _ => "has x: name the bits of files; the directory gets x where files have r",
     }
 }

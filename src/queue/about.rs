@@ -5,8 +5,9 @@ use std::time::{Duration, SystemTime};
 
 #[cfg(doc)]
 use crate::consumer::Consumer;
-use crate::error::{Error, Result};
-use crate::events;
+#[cfg(doc)]
+use crate::error::Error;
+use crate::error::Result;
 use crate::queue::Queue;
 use crate::stats::Stats;
 use crate::storage::Storage;
@@ -26,10 +27,7 @@ impl Queue {
     /// ```
     #[must_use]
     pub fn durable_seq(&self) -> u64 {
-        if self.engine.core.forked() {
-            return 0;
-        }
-        self.engine.core.durable.lock().spot.seq
+        self.engine.durable_seq()
     }
 
     /// Makes sure that the message `seq` is durable: flushes if it is not yet. Threads that wait at
@@ -50,20 +48,7 @@ impl Queue {
     /// [`Error::Interrupted`] by [`interrupt`](Self::interrupt), while it waited for another
     /// thread's sync.
     pub fn wait_durable(&self, seq: u64) -> Result<()> {
-        let core = &*self.engine.core;
-        let began = core.began();
-        let _events = events::at_end();
-        core.check_not_forked()?;
-        if self.durable_seq() > seq && !core.has_unsynced_files() {
-            return Ok(());
-        }
-        core.check_writable()?;
-        let tail = core.committed_spot();
-        if seq >= tail.seq {
-            let oldest = core.oldest(tail).seq;
-            return Err(Error::no_message(core.storage.path(), seq, oldest..tail.seq));
-        }
-        core.flush_or_wait(tail, Some(began))
+        self.engine.wait_durable(seq)
     }
 }
 

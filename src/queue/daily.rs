@@ -6,7 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::consume::step::Read;
-use crate::consumer::{Consumer, check_name};
+use crate::consumer::Consumer;
+use crate::engine::consumer_life::check_name;
 use crate::engine::reading;
 #[cfg(doc)]
 use crate::error::Error;
@@ -225,7 +226,7 @@ impl Queue {
     /// As [`flush`](Self::flush). The files are closed whatever it returns.
     #[doc(alias = "Close")]
     pub fn close(self) -> Result<()> {
-        self.engine.close()
+        self.end()
     }
 }
 

@@ -32,6 +32,8 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::format::MAX_MESSAGE_LEN;
 use crate::options::Options;
+use crate::share::server::Server;
+use crate::share::socket;
 use crate::storage::FileStorage;
 
 /// An embedded, durable first-in first-out queue in a directory.
@@ -53,6 +55,8 @@ use crate::storage::FileStorage;
 #[derive(Debug)]
 pub struct Queue {
     engine: Arc<Engine<FileStorage>>,
+    /// Serves other processes, if the queue is shared.
+    server: Option<Server>,
 }
 
 impl Options {
@@ -116,7 +120,16 @@ impl Options {
             let changed = engine.core.storage.change_modes();
             changed.map_err(|error| Error::io("set the mode of", dir, error))?;
         }
-        Ok(Queue { engine: Arc::new(engine) })
+        let engine = Arc::new(engine);
+        let mode = self.shared_mode;
+        let server = if self.shared {
+            Some(Server::start(&engine, mode)?)
+        } else {
+            // A socket that a crash left would promise somebody who listens.
+            let _ = socket::remove(engine.core.storage.directory());
+            None
+        };
+        Ok(Queue { engine, server })
     }
 }
 
@@ -142,9 +155,19 @@ impl Queue {
     }
 }
 
+impl Queue {
+    /// Ends serving others, and closes the queue. Threads may be within calls of it, which end now.
+    pub(crate) fn end(&self) -> Result<()> {
+        match &self.server {
+            Some(server) => server.end(|| self.engine.close()),
+            None => self.engine.close(),
+        }
+    }
+}
+
 impl Drop for Queue {
     fn drop(&mut self) {
         // Handles of consumers may outlive the queue; they must not keep its files locked.
-        let _ = self.engine.close();
+        let _ = self.end();
     }
 }

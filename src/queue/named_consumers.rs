@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::consumer::{Consumer, check_name};
+use crate::consumer::Consumer;
+use crate::engine::consumer_life::check_name;
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::Result;

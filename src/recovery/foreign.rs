@@ -15,18 +15,18 @@
 //!   header, in the file or in a row, is proof by itself.)
 //!
 //! A file under a name that mmq gives to quarantined files is mmq's, too: an opening that
-//! quarantined everything may have died before it created a new index. Hidden files and
-//! `lost+found` do not count: a directory that holds nothing else is empty.
+//! quarantined everything may have died before it created a new index. Hidden files, `lost+found`
+//! and the socket of an owner do not count: a directory that holds nothing else is empty.
 
 use std::io;
 
 use crate::error::{Error, Result};
 use crate::format::{
     self, INDEX_MAGIC, INDEX_NAME, INDEX_NEW_NAME, MAX_SEGMENT_LEN, QUARANTINE_SUFFIX, SECTOR,
-    SEGMENT_HEADER_LEN, SEGMENT_MAGIC, SegmentHeader, index_at,
+    SEGMENT_HEADER_LEN, SEGMENT_MAGIC, SOCKET_NAME, SegmentHeader, index_at,
 };
 use crate::storage::read_full;
-use crate::storage::{Storage, StorageFile};
+use crate::storage::{Listed, Storage, StorageFile};
 
 /// How many bytes of a damaged magic number may be neither right nor zero.
 const OTHER_BYTES: usize = 2;
@@ -38,7 +38,9 @@ const PAGE: u64 = 4096;
 #[cold]
 pub(crate) fn refuse_foreign<S: Storage>(storage: &S) -> Result<()> {
     let mut listed = storage.list().map_err(|error| Error::io("list", storage.path(), error))?;
+    let is_socket = |listed: &Listed| listed.name == SOCKET_NAME && !listed.is_file;
     listed.retain(|listed| !listed.name.starts_with('.') && listed.name != "lost+found");
+    listed.retain(|listed| !is_socket(listed));
     for listed in &listed {
         let is_ours = listed.is_file
             && is_ours(storage, &listed.name)

@@ -42,3 +42,8 @@ fn an_edited_index_never_leads_astray() {
 fn whatever_is_done_the_queue_does_what_the_specification_says() {
     run("sequence", crate::fuzz_sequence::sequence, 80, 900);
 }
+
+#[test]
+fn whatever_a_client_sends_its_owner_goes_on() {
+    run("frames", crate::fuzz_frames::frames, 80, 300);
+}

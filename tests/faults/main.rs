@@ -16,6 +16,8 @@ mod readings;
 mod base;
 #[path = "../support/fuzz_bodies.rs"]
 mod fuzz_bodies;
+#[path = "../support/fuzz_frames.rs"]
+mod fuzz_frames;
 #[path = "../support/fuzz_sequence.rs"]
 mod fuzz_sequence;
 #[path = "../support/replica.rs"]

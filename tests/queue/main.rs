@@ -20,6 +20,7 @@ mod memory_cap;
 mod options;
 mod persistence;
 mod redelivery;
+mod sharing;
 #[cfg(target_os = "linux")]
 mod space;
 mod stats;

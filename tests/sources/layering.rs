@@ -32,6 +32,7 @@ const ROWS: &[&[&str]] = &[
         "lanes",
         "redelivery",
         "salvage",
+        "share",
     ],
     &["ffi"],
     &["bin"],
@@ -40,7 +41,7 @@ const ROWS: &[&[&str]] = &[
 const FFI_ROWS: &[&[&str]] = &[
     &["mmq_status"],
     &["guard"],
-    &["handle", "pointers"],
+    &["c_handle", "pointers"],
     &["errors", "mmq_gap", "inspect", "mmq_message", "mmq_options", "slices"],
     &["mmq_delivery", "mmq_iter"],
     &["reads"],

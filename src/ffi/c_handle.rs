@@ -95,7 +95,7 @@ impl<B: 'static> RetiredShared<B> {
 }
 
 /// A kind of handle: one of the opaque `struct mmq_...` of C.
-pub(super) trait Handle: Sized {
+pub(super) trait CHandle: Sized {
     type Body;
     const MAGIC: u64;
     /// Whether retiring exchanges the magic word atomically: then of two threads that retire the
@@ -111,9 +111,9 @@ pub(super) trait Handle: Sized {
 
 /// A shell without a body, for a new handle. Taking the shell before the body is made saves a move
 /// of the body.
-pub(super) struct Empty<H: Handle>(*mut Shell<H::Body>);
+pub(super) struct Empty<H: CHandle>(*mut Shell<H::Body>);
 
-impl<H: Handle> Empty<H> {
+impl<H: CHandle> Empty<H> {
     #[inline]
     pub(super) fn new() -> Empty<H> {
         match H::retired(Retired::again).flatten() {
@@ -145,7 +145,7 @@ impl<H: Handle> Empty<H> {
     }
 }
 
-impl<H: Handle> Drop for Empty<H> {
+impl<H: CHandle> Drop for Empty<H> {
     fn drop(&mut self) {
         // SAFETY: `self` alone owns the shell, and its body is empty.
         unsafe { put_by::<H>(self.0) };
@@ -154,7 +154,7 @@ impl<H: Handle> Drop for Empty<H> {
 
 /// Gives a new handle to C, which owns it from now on.
 #[inline]
-pub(super) fn give<H: Handle>(body: H::Body) -> *mut H {
+pub(super) fn give<H: CHandle>(body: H::Body) -> *mut H {
     Empty::new().fill(body)
 }
 
@@ -164,7 +164,7 @@ pub(super) fn give<H: Handle>(body: H::Body) -> *mut H {
 ///
 /// The caller owns the shell, and its body is empty.
 #[inline]
-unsafe fn put_by<H: Handle>(shell: *mut Shell<H::Body>) {
+unsafe fn put_by<H: CHandle>(shell: *mut Shell<H::Body>) {
     let surplus = H::retired(|retired| retired.push(shell)).unwrap_or(Some(shell));
     if let Some(surplus) = surplus {
         // SAFETY: the shell came from `Box::into_raw`, and has just left the list or never was on
@@ -181,7 +181,7 @@ unsafe fn put_by<H: Handle>(shell: *mut Shell<H::Body>) {
 /// freed. (It frees the shell of a closed handle once many others were closed, and C cannot know
 /// when: the header calls this check a help, not a promise.)
 #[inline]
-unsafe fn word<'a, H: Handle>(handle: *const H) -> Answer<&'a AtomicU64> {
+unsafe fn word<'a, H: CHandle>(handle: *const H) -> Answer<&'a AtomicU64> {
     if handle.is_null() {
         return Err(invalid(H::NAME, "NULL"));
     }
@@ -198,7 +198,7 @@ unsafe fn word<'a, H: Handle>(handle: *const H) -> Answer<&'a AtomicU64> {
 ///
 /// `handle` is valid for [`word`]. No thread retires the handle while the reference is used.
 #[inline]
-pub(super) unsafe fn body<'a, H: Handle>(handle: *const H) -> Answer<&'a H::Body> {
+pub(super) unsafe fn body<'a, H: CHandle>(handle: *const H) -> Answer<&'a H::Body> {
     // SAFETY: the caller's promise.
     if unsafe { word(handle) }?.load(Ordering::Acquire) != H::MAGIC {
         return Err(not_live::<H>());
@@ -216,7 +216,7 @@ pub(super) unsafe fn body<'a, H: Handle>(handle: *const H) -> Answer<&'a H::Body
 ///
 /// `handle` is valid for [`word`]. No other thread uses the handle at the same time.
 #[inline]
-unsafe fn retire<H: Handle>(handle: *mut H) -> Answer<*mut Shell<H::Body>> {
+unsafe fn retire<H: CHandle>(handle: *mut H) -> Answer<*mut Shell<H::Body>> {
     // SAFETY: the caller's promise.
     let word = unsafe { word(handle) }?;
     let live = if H::EXCHANGED {
@@ -236,7 +236,7 @@ unsafe fn retire<H: Handle>(handle: *mut H) -> Answer<*mut Shell<H::Body>> {
 /// # Safety
 ///
 /// `handle` is valid for [`retire`].
-pub(super) unsafe fn take<H: Handle>(handle: *mut H) -> Answer<H::Body> {
+pub(super) unsafe fn take<H: CHandle>(handle: *mut H) -> Answer<H::Body> {
     // SAFETY: the caller's promise.
     let shell = unsafe { retire(handle) }?;
     // SAFETY: the handle was live until now, so its body is there; it is retired, so nothing takes
@@ -253,7 +253,7 @@ pub(super) unsafe fn take<H: Handle>(handle: *mut H) -> Answer<H::Body> {
 ///
 /// `handle` is valid for [`retire`].
 #[inline]
-pub(super) unsafe fn free<H: Handle>(handle: *mut H) -> Answer {
+pub(super) unsafe fn free<H: CHandle>(handle: *mut H) -> Answer {
     if handle.is_null() {
         return Ok(mmq_status::MMQ_OK);
     }
@@ -269,6 +269,6 @@ pub(super) unsafe fn free<H: Handle>(handle: *mut H) -> Answer {
 
 #[cold]
 #[inline(never)]
-fn not_live<H: Handle>() -> Failed {
+fn not_live<H: CHandle>() -> Failed {
     invalid(H::NAME, "not a live handle (closed or freed already, or of another kind)")
 }

@@ -1,0 +1,71 @@
+//! The clients of an owner: who is connected, and who may be.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::fields::{put_u32, put_u64};
+use crate::engine::Engine;
+use crate::storage::FileStorage;
+use crate::threads::{Condvar, Mutex};
+
+/// Who is connected.
+#[derive(Debug)]
+pub(super) struct Connected {
+    pub(super) stream: Arc<UnixStream>,
+    pub(super) pid: u64,
+    pub(super) uid: u64,
+    pub(super) since: SystemTime,
+}
+
+/// What the listening thread and those of the clients share.
+#[derive(Debug)]
+pub(super) struct Clients {
+    pub(super) engine: Arc<Engine<FileStorage>>,
+    /// By numbers that are never used again.
+    pub(super) connected: Mutex<BTreeMap<u64, Connected>>,
+    pub(super) has_gone: Condvar,
+    /// Whether every user may connect whom the socket's bits let in.
+    is_for_others: bool,
+}
+
+impl Clients {
+    pub(super) fn new(engine: &Arc<Engine<FileStorage>>, mode: u32) -> Clients {
+        Clients {
+            engine: Arc::clone(engine),
+            connected: Mutex::default(),
+            has_gone: Condvar::new(),
+            is_for_others: mode & 0o077 != 0,
+        }
+    }
+
+    /// Writes who is connected: process, user and milliseconds since 1970 of each.
+    pub(super) fn put_connected(&self, body: &mut Vec<u8>) {
+        let connected = self.connected.lock();
+        put_u32(body, connected.len() as u32);
+        for client in connected.values() {
+            let since = client.since.duration_since(UNIX_EPOCH).unwrap_or_default();
+            let since = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
+            [client.pid, client.uid, since].into_iter().for_each(|count| put_u64(body, count));
+        }
+    }
+
+    /// Whether this process may use the queue, and if not, why.
+    pub(super) fn check(&self, stream: &UnixStream) -> io::Result<(u64, u64, Option<String>)> {
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        let (pid, uid) = {
+            let peer = rustix::net::sockopt::socket_peercred(stream)?;
+            (peer.pid.as_raw_nonzero().get() as u64, peer.uid.as_raw())
+        };
+        #[cfg(not(any(target_os = "linux", target_os = "android")))]
+        let (pid, uid) = (0, rustix::process::geteuid().as_raw());
+        let own = rustix::process::geteuid().as_raw();
+        let is_allowed = self.is_for_others || uid == own || uid == 0;
+        let reason = (!is_allowed).then(|| {
+            format!("its owner is user {own} and serves no user {uid}: see Options::shared_mode")
+        });
+        Ok((pid, uid.into(), reason))
+    }
+}

@@ -1,0 +1,298 @@
+//! A client's connection to the owner, for any number of threads: each waits for its own answers.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::fields::{Fields, TooShort, put_u32};
+use super::frame::{Call, Header, MAGIC, MAX_MESSAGE, VERSION};
+use super::input::Input;
+use super::output::{OK, send_both};
+use super::refusal::{read_error, unreadable};
+use super::socket;
+use crate::error::{Error, Result};
+use crate::index::holder;
+use crate::memory::ForkGuard;
+use crate::storage::{FileStorage, Storage};
+use crate::threads::{AtomicU64, Condvar, Mutex};
+
+/// How soon an owner has to answer the greeting. One that is stopped does not.
+const GREETED_IN: Duration = Duration::from_secs(10);
+/// Questions up to this length are copied behind their header.
+const SHORT: usize = 8 << 10;
+
+/// One frame of an answer.
+#[derive(Debug)]
+pub(super) struct AnswerFrame {
+    pub(super) status: u16,
+    pub(super) body: Vec<u8>,
+}
+
+/// The answer to a question, as far as it has come.
+#[derive(Debug, Default)]
+struct PartialAnswer {
+    frames: Vec<AnswerFrame>,
+    is_whole: bool,
+}
+
+/// What has been read. The thread that holds `input` reads for all.
+#[derive(Debug)]
+struct Incoming {
+    input: Option<Input>,
+    coming: BTreeMap<u64, PartialAnswer>,
+    has_ended: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Connection {
+    path: PathBuf,
+    stream: UnixStream,
+    /// What an owner said in its greeting.
+    pub(super) owner_pid: u32,
+    pub(super) queue_id: [u8; 16],
+    next: AtomicU64,
+    /// The frame that is being sent.
+    sending: Mutex<Vec<u8>>,
+    arrivals: Mutex<Incoming>,
+    has_come: Condvar,
+    fork: ForkGuard,
+}
+
+impl Connection {
+    /// Connects to the owner of the queue in `path`, and greets it.
+    pub(super) fn open(path: &Path) -> Result<Connection> {
+        let stream = socket::connect(path).map_err(|error| no_owner(path, error))?;
+        let failed = |error| Error::io("greet the owner of", path, error);
+        stream.set_read_timeout(Some(GREETED_IN)).map_err(failed)?;
+        let mut connection = Connection {
+            path: path.to_owned(),
+            stream,
+            owner_pid: 0,
+            queue_id: [0; 16],
+            next: AtomicU64::new(1),
+            sending: Mutex::default(),
+            arrivals: Mutex::new(Incoming {
+                input: Some(Input::new()),
+                coming: BTreeMap::new(),
+                has_ended: false,
+            }),
+            has_come: Condvar::new(),
+            fork: ForkGuard::new(),
+        };
+        let mut greeting = MAGIC.to_vec();
+        put_u32(&mut greeting, VERSION);
+        let answer = connection.greet(&greeting).map_err(|error| match error {
+            Error::Disconnected { path, .. } => {
+                let reason = "the owner has ended, or did not answer the greeting".into();
+                Error::NotShared { path, reason }
+            }
+            other => other,
+        })?;
+        connection.read_greeting(&answer.body).map_err(|TooShort| {
+            unreadable(path, "the answer to the greeting is too short".into())
+        })?;
+        connection.stream.set_read_timeout(None).map_err(failed)?;
+        Ok(connection)
+    }
+
+    /// Greets the owner. One that refuses a client may have hung up before; its answer says why.
+    fn greet(&self, greeting: &[u8]) -> Result<AnswerFrame> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        self.arrivals.lock().coming.insert(number, PartialAnswer::default());
+        let _ = self.send(number, Call::Hello, 0, greeting);
+        self.first(self.wait(number)?)
+    }
+
+    fn first(&self, mut frames: Vec<AnswerFrame>) -> Result<AnswerFrame> {
+        if frames.is_empty() {
+            return Err(unreadable(&self.path, "an answer without a frame".into()));
+        }
+        Ok(frames.swap_remove(0))
+    }
+
+    fn read_greeting(&mut self, body: &[u8]) -> Result<(), TooShort> {
+        let mut fields = Fields(body);
+        let _version = fields.u32()?;
+        self.owner_pid = fields.u32()?;
+        let _longest = fields.u64()?;
+        self.queue_id = *fields.rest().first_chunk().ok_or(TooShort)?;
+        Ok(())
+    }
+
+    /// Refuses a message that no owner takes from a client.
+    pub(super) fn check_len(&self, len: usize) -> Result<()> {
+        let (len, max) = (len as u64, MAX_MESSAGE);
+        if len > max {
+            return Err(Error::MessageTooLarge {
+                path: self.path.clone(),
+                len,
+                max,
+                max_bytes: None,
+            });
+        }
+        Ok(())
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Asks, and waits for the answer: its first frame, unless that is an error.
+    pub(super) fn ask(&self, call: Call, consumer: u16, body: &[u8]) -> Result<AnswerFrame> {
+        self.first(self.ask_for_all(call, consumer, body)?)
+    }
+
+    /// Asks, and waits for all frames of the answer.
+    pub(super) fn ask_for_all(
+        &self,
+        call: Call,
+        consumer: u16,
+        body: &[u8],
+    ) -> Result<Vec<AnswerFrame>> {
+        let number = self.begin(call, consumer, body)?;
+        self.wait(number)
+    }
+
+    /// Sends a question. The caller waits for the answer to the number that this returns.
+    pub(super) fn begin(&self, call: Call, consumer: u16, body: &[u8]) -> Result<u64> {
+        if self.fork.forked() {
+            return Err(Error::Forked);
+        }
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        self.arrivals.lock().coming.insert(number, PartialAnswer::default());
+        self.send(number, call, consumer, body).inspect_err(|_| {
+            self.arrivals.lock().coming.remove(&number);
+        })?;
+        Ok(number)
+    }
+
+    /// Tells the owner something that needs no answer. Where the owner has gone this changes
+    /// nothing.
+    pub(super) fn tell(&self, call: Call, consumer: u16, body: &[u8]) {
+        if !self.fork.forked() {
+            let _ = self.send(0, call, consumer, body);
+        }
+    }
+
+    fn send(&self, number: u64, call: Call, consumer: u16, body: &[u8]) -> Result<()> {
+        let len = body.len() as u64;
+        let header = Header { number, len, kind: call as u16, consumer, more: 0 };
+        let mut frame = self.sending.lock();
+        frame.clear();
+        frame.extend_from_slice(&header.encode());
+        let sent = if body.len() <= SHORT {
+            frame.extend_from_slice(body);
+            send_both(&self.stream, &frame, &[])
+        } else {
+            send_both(&self.stream, &frame, body)
+        };
+        sent.map_err(|_| {
+            // A part of the frame may have gone. Nothing can follow it.
+            let _ = self.stream.shutdown(Shutdown::Write);
+            Error::Disconnected { path: self.path.clone(), in_doubt: false }
+        })
+    }
+
+    /// Returns the socket, to the only caller that reads and writes.
+    pub(super) fn stream(&self) -> Result<&UnixStream> {
+        if self.fork.forked() { Err(Error::Forked) } else { Ok(&self.stream) }
+    }
+
+    /// Waits for the answer to the question of this number.
+    pub(super) fn wait(&self, number: u64) -> Result<Vec<AnswerFrame>> {
+        let mut arrivals = self.arrivals.lock();
+        loop {
+            let coming = arrivals.coming.get(&number);
+            if coming.is_some_and(|coming| coming.is_whole) {
+                break;
+            }
+            if arrivals.has_ended || coming.is_none() {
+                arrivals.coming.remove(&number);
+                return Err(Error::Disconnected { path: self.path.clone(), in_doubt: true });
+            }
+            let Some(mut input) = arrivals.input.take() else {
+                self.has_come.wait(&mut arrivals);
+                continue;
+            };
+            drop(arrivals);
+            let read = input.fill(&self.stream);
+            arrivals = self.arrivals.lock();
+            if !matches!(read, Ok(1..)) {
+                arrivals.has_ended = true;
+                let _ = self.stream.shutdown(Shutdown::Both);
+            }
+            while let Some((header, at)) = input.next() {
+                // Nobody waits for the answer to a question that was given up.
+                if let Some(coming) = arrivals.coming.get_mut(&header.number) {
+                    let body = input.body(at).to_vec();
+                    coming.frames.push(AnswerFrame { status: header.kind, body });
+                    coming.is_whole = header.more == 0;
+                }
+            }
+            arrivals.input = Some(input);
+            self.has_come.notify_all();
+        }
+        let frames = arrivals.coming.remove(&number).unwrap_or_default().frames;
+        drop(arrivals);
+        self.check(frames)
+    }
+
+    /// Turns an answer that is an error into one.
+    fn check(&self, frames: Vec<AnswerFrame>) -> Result<Vec<AnswerFrame>> {
+        match frames.first() {
+            Some(AnswerFrame { status, body }) if *status == 4 || *status >= 16 => {
+                Err(read_error(*status, body, &self.path))
+            }
+            _ => Ok(frames),
+        }
+    }
+
+    /// Reads the body of an answer.
+    pub(super) fn read<R>(
+        &self,
+        answer: &AnswerFrame,
+        read: impl FnOnce(Fields<'_>) -> Result<R, TooShort>,
+    ) -> Result<R> {
+        read(Fields(&answer.body)).map_err(|TooShort| {
+            unreadable(&self.path, format!("an answer {} is too short", answer.status))
+        })
+    }
+}
+
+impl AnswerFrame {
+    pub(super) fn is_ok(&self) -> bool {
+        self.status == OK
+    }
+}
+
+/// The error for an owner to whom nobody can connect.
+fn no_owner(path: &Path, error: io::Error) -> Error {
+    let not_shared =
+        |reason: &str| Error::NotShared { path: path.to_owned(), reason: reason.into() };
+    let has_socket = match error.kind() {
+        io::ErrorKind::NotFound => false,
+        io::ErrorKind::ConnectionRefused => true,
+        io::ErrorKind::PermissionDenied => {
+            return not_shared("this user may not use the socket: see Options::shared_mode");
+        }
+        _ => return Error::io("connect to the owner of", path, error),
+    };
+    let storage = match FileStorage::open_to_look(path) {
+        Ok(storage) => storage,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Error::no_queue(path),
+        Err(error) => return Error::io("open", path, error),
+    };
+    if storage.holder().is_none() {
+        return not_shared("no process has it open; open it, or have `mmq serve` open it");
+    }
+    if has_socket {
+        // An owner that does not share removes the socket that an earlier one left.
+        return not_shared("a process opens or closes it at the moment");
+    }
+    let (pid, since) = holder(&storage);
+    Error::Locked { path: path.to_owned(), pid, here: pid == std::process::id(), since }
+}

@@ -1,0 +1,134 @@
+//! What a process is to a queue: its owner, or a client of it; and how that changes.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::client::Client;
+use crate::error::{Error, Result};
+use crate::options::Options;
+use crate::queue::Queue;
+use crate::threads::{Mutex, now, park_timeout};
+
+/// How long a handle tries to become the owner or a client of the next one.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long it tries where an owner does not share the queue, or has just closed it.
+const LOCKED: Duration = Duration::from_millis(300);
+/// The pause between two tries: the first one, and the longest.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
+
+/// What this process is to the queue.
+#[derive(Debug)]
+pub(super) enum Role {
+    Owner(Queue),
+    Client(Client),
+}
+
+#[derive(Debug)]
+enum HandleState {
+    Open(Arc<Role>),
+    Closed,
+}
+
+#[derive(Debug)]
+pub(super) struct SharedQueue {
+    dir: PathBuf,
+    options: Options,
+    state: Mutex<HandleState>,
+}
+
+/// Whether a call can be done again that may have been done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Again {
+    Always,
+    /// Only when it has certainly not been done.
+    IfUndone,
+}
+
+impl Role {
+    /// Opens the queue or connects to its owner. Between an owner's end and the next one's socket
+    /// neither may work, so this tries for a while.
+    fn take(dir: &Path, options: &Options) -> Result<Role> {
+        let (began, mut pause) = (now(), PAUSES.0);
+        loop {
+            let locked = match options.open(dir) {
+                Ok(queue) => return Ok(Role::Owner(queue)),
+                Err(error @ Error::Locked { .. }) => error,
+                Err(error) => return Err(error),
+            };
+            let (refused, patience) = match Client::connect(dir) {
+                Ok(client) => return Ok(Role::Client(client)),
+                Err(Error::Locked { .. }) => (locked, LOCKED),
+                Err(error @ Error::NotShared { .. }) => (error, PATIENCE),
+                Err(error) => return Err(error),
+            };
+            if now().saturating_duration_since(began) >= patience {
+                return Err(refused);
+            }
+            park_timeout(pause);
+            pause = (pause * 2).min(PAUSES.1);
+        }
+    }
+}
+
+impl SharedQueue {
+    pub(super) fn open(dir: PathBuf, options: Options) -> Result<SharedQueue> {
+        let role = Arc::new(Role::take(&dir, &options)?);
+        Ok(SharedQueue { dir, options, state: Mutex::new(HandleState::Open(role)) })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.dir
+    }
+
+    pub(super) fn close(&self) -> Result<()> {
+        let state = std::mem::replace(&mut *self.state.lock(), HandleState::Closed);
+        let HandleState::Open(role) = state else { return Ok(()) };
+        match &*role {
+            // Other threads may be within calls of it, which end now.
+            Role::Owner(queue) => queue.end(),
+            Role::Client(_) => Ok(()),
+        }
+    }
+
+    pub(super) fn role(&self) -> Result<Arc<Role>> {
+        match &*self.state.lock() {
+            HandleState::Open(role) => Ok(Arc::clone(role)),
+            HandleState::Closed => Err(Error::closed(&self.dir)),
+        }
+    }
+
+    /// Calls `call` with what this process is to the queue; after the owner's end once more.
+    pub(super) fn with<R>(
+        &self,
+        again: Again,
+        mut call: impl FnMut(&Arc<Role>) -> Result<R>,
+    ) -> Result<R> {
+        loop {
+            let role = self.role()?;
+            match (call(&role), &*role) {
+                (Err(Error::Disconnected { in_doubt, path }), _) => {
+                    self.renew(&role)?;
+                    if in_doubt && again == Again::IfUndone {
+                        return Err(Error::Disconnected { path, in_doubt });
+                    }
+                }
+                // The owner closes the queue, and did nothing.
+                (Err(Error::Closed), Role::Client(_)) => self.renew(&role)?,
+                (answer, _) => return answer,
+            }
+        }
+    }
+
+    /// Opens the queue or connects again, unless another thread has done so since `lost`.
+    fn renew(&self, lost: &Arc<Role>) -> Result<()> {
+        let mut state = self.state.lock();
+        match &*state {
+            HandleState::Open(role) if Arc::ptr_eq(role, lost) => {}
+            HandleState::Open(_) => return Ok(()),
+            HandleState::Closed => return Err(Error::closed(&self.dir)),
+        }
+        *state = HandleState::Open(Arc::new(Role::take(&self.dir, &self.options)?));
+        Ok(())
+    }
+}

@@ -1,0 +1,98 @@
+//! Whatever bytes a client sends, the owner answers or ends the connection, and keeps nothing.
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use super::clients::Clients;
+use super::frame::{Call, HEADER_LEN, Header, MAGIC, VERSION};
+use super::input::Input;
+use super::serving::Serving;
+use crate::queue::Queue;
+
+/// Serves these bytes, all that a client sends, and returns what it gets.
+fn served(queue: &Queue, bytes: &[u8]) -> Vec<u8> {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    theirs.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut to = &theirs;
+            let _ = to.write_all(bytes);
+            let _ = theirs.shutdown(Shutdown::Write);
+        });
+        let answers = scope.spawn(|| {
+            let (mut from, mut answers) = (&theirs, Vec::new());
+            let _ = from.read_to_end(&mut answers);
+            answers
+        });
+        let clients = Clients::new(queue.engine(), 0o600);
+        let _ = Serving::new(&clients, &ours).run();
+        let _ = ours.shutdown(Shutdown::Both);
+        answers.join().unwrap()
+    })
+}
+
+fn frame(number: u64, call: u16, consumer: u16, body: &[u8]) -> Vec<u8> {
+    let header = Header { number, len: body.len() as u64, kind: call, consumer, more: 0 };
+    [&header.encode()[..], body].concat()
+}
+
+fn hello() -> Vec<u8> {
+    frame(1, Call::Hello as u16, 0, &[&MAGIC[..], &VERSION.to_le_bytes()].concat())
+}
+
+/// The answers are whole frames, each to a question of `asked`.
+fn check(answers: &[u8], asked: &[u64]) {
+    let (mut input, mut from, mut len) = (Input::new(), answers, 0);
+    while input.fill(&mut from).unwrap() > 0 {
+        while let Some((header, at)) = input.next() {
+            assert!(asked.contains(&header.number), "{header:?}");
+            len += HEADER_LEN + at.len();
+        }
+    }
+    assert_eq!(len, answers.len());
+}
+
+#[test]
+fn whatever_a_client_sends_it_gets_frames_and_keeps_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let queue = Queue::open(dir.path()).unwrap();
+    let mut state = 0x6d6d_7100_u64;
+    let mut random = |below: u64| {
+        // Knuth's generator; its upper bits are the better ones.
+        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        (state >> 33) % below
+    };
+    for round in 0..300 {
+        let mut bytes = hello();
+        let mut asked = vec![1, 0];
+        for number in 2..2 + random(12) {
+            let calls = Call::ALL;
+            let call = match random(12) {
+                0 => random(40) as u16,
+                _ => calls[random(calls.len() as u64) as usize] as u16,
+            };
+            let len = random(40);
+            let mut body: Vec<u8> = (0..len).map(|_| (random(256) & random(256)) as u8).collect();
+            if random(2) == 0 {
+                body.fill(0);
+            }
+            // A wait for ever ends with the connection.
+            bytes.extend(frame(number, call, random(2) as u16, &body));
+            asked.push(number);
+        }
+        if round % 3 == 0 {
+            let at = random(bytes.len() as u64) as usize;
+            bytes[at] ^= 1 << random(8);
+            served(&queue, &bytes);
+        } else {
+            check(&served(&queue, &bytes), &asked);
+        }
+        // Nothing that it had in flight is kept from others.
+        for stats in queue.consumer_stats() {
+            assert_eq!(stats.in_flight, 0, "round {round}");
+        }
+    }
+    queue.enqueue("goes on").unwrap();
+}

@@ -1,0 +1,136 @@
+//! Where the socket lies, who may use it, and what happens at an owner's end.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
+use std::time::Duration;
+
+use mmq::{Client, Error, Options, Queue, open_or_connect};
+
+use super::owner;
+use crate::support::{tempdir, within};
+
+const SOON: Duration = Duration::from_secs(60);
+
+#[test]
+fn who_has_nobody_to_ask_is_told_why() {
+    let dir = tempdir().unwrap();
+    let missing = Client::connect(dir.path().join("missing")).unwrap_err();
+    assert!(matches!(missing, Error::NotFound { what: "queue", .. }), "{missing}");
+    let files = dir.path().join("queue");
+    Queue::open(&files).unwrap().close().unwrap();
+    let closed = Client::connect(&files).unwrap_err();
+    assert!(closed.to_string().contains("no process has it open"), "{closed}");
+    let queue = Queue::open(&files).unwrap();
+    let own = Client::connect(&files).unwrap_err();
+    assert!(matches!(own, Error::Locked { pid, .. } if pid == std::process::id()), "{own}");
+    let locked = open_or_connect(&files, &Options::new()).unwrap_err();
+    assert!(matches!(locked, Error::Locked { .. }), "{locked}");
+    queue.close().unwrap();
+}
+
+#[test]
+fn the_socket_is_the_owners_and_goes_with_it() {
+    let dir = tempdir().unwrap();
+    for (options, mode) in [
+        (Options::new().shared(true), 0o600),
+        (Options::new().shared(true).shared_mode(0o660), 0o660),
+    ] {
+        let queue = options.open(dir.path()).unwrap();
+        let socket = fs::symlink_metadata(dir.path().join("socket")).unwrap();
+        assert_eq!(socket.permissions().mode() & 0o777, mode);
+        assert_eq!(socket.uid(), rustix::process::geteuid().as_raw());
+        queue.close().unwrap();
+        assert!(!dir.path().join("socket").exists());
+    }
+    let options = Options::new().shared(true).shared_mode(0o700);
+    let refused = options.open(dir.path()).unwrap_err();
+    assert!(matches!(refused, Error::InvalidOption { name: "shared_mode", .. }), "{refused}");
+}
+
+#[test]
+fn a_socket_that_a_crash_left_is_replaced() {
+    let dir = tempdir().unwrap();
+    drop(UnixListener::bind(dir.path().join("socket")).unwrap());
+    let queue = owner(dir.path());
+    Client::connect(dir.path()).unwrap().enqueue("a message").unwrap();
+    assert_eq!(queue.len(), 1);
+}
+
+#[test]
+fn a_path_may_be_longer_than_a_sockets_address() {
+    let dir = tempdir().unwrap();
+    let long = (0..6).fold(dir.path().to_owned(), |path, _| path.join("x".repeat(50)));
+    let queue = owner(&long);
+    Client::connect(&long).unwrap().enqueue("a message").unwrap();
+    assert_eq!(queue.len(), 1);
+    // A directory that is renamed takes its socket along.
+    let renamed = dir.path().join("renamed");
+    fs::rename(&long, &renamed).unwrap();
+    Client::connect(&renamed).unwrap().enqueue("a message").unwrap();
+    assert_eq!(queue.len(), 2);
+}
+
+#[test]
+fn the_close_of_a_queue_ends_its_clients_calls() {
+    let dir = tempdir().unwrap();
+    let queue = owner(dir.path());
+    let client = Client::connect(dir.path()).unwrap();
+    let workers = client.consumer("workers").unwrap();
+    let waiting = std::thread::spawn(move || workers.receive_timeout(SOON).unwrap_err());
+    std::thread::sleep(Duration::from_millis(20));
+    within(SOON, move || {
+        queue.close().unwrap();
+        let ended = waiting.join().unwrap();
+        assert!(matches!(ended, Error::Closed | Error::Disconnected { .. }), "{ended}");
+        let gone = client.enqueue("too late").unwrap_err();
+        assert!(matches!(gone, Error::Disconnected { .. }), "{gone}");
+    });
+    assert_eq!(Queue::open(dir.path()).unwrap().len(), 0);
+}
+
+#[test]
+fn a_handle_takes_over_when_the_owner_closes() {
+    let dir = tempdir().unwrap();
+    let first = open_or_connect(dir.path(), &Options::new()).unwrap();
+    let second = open_or_connect(dir.path(), &Options::new()).unwrap();
+    let third = open_or_connect(dir.path(), &Options::new()).unwrap();
+    let workers = third.consumer("workers").unwrap();
+    first.enqueue("0").unwrap();
+    let job = workers.receive().unwrap().unwrap();
+    let waiting = {
+        let waits = second.consumer("other").unwrap();
+        waits.dequeue().unwrap().unwrap();
+        std::thread::spawn(move || waits.receive_timeout(SOON).unwrap().unwrap().seq())
+    };
+    assert!(first.is_owner() && !second.is_owner() && !third.is_owner());
+    first.close().unwrap();
+    // The delivery was the old owner's: its message comes again.
+    let ended = job.ack().unwrap_err();
+    assert!(matches!(ended, Error::Disconnected { .. } | Error::Closed), "{ended}");
+    assert_eq!(third.enqueue("1").unwrap(), 1);
+    assert_eq!(waiting.join().unwrap(), 1);
+    assert!(second.is_owner() != third.is_owner());
+    let again = workers.receive().unwrap().unwrap();
+    assert_eq!(again.seq(), 0);
+    again.ack().unwrap();
+    second.flush().unwrap();
+    let rest = workers.receive_batch(10).unwrap();
+    assert_eq!(rest.iter().map(mmq::Delivery::seq).collect::<Vec<_>>(), [1]);
+}
+
+#[test]
+fn a_copy_and_a_rebuilt_index_leave_the_socket_alone() {
+    let dir = tempdir().unwrap();
+    let files = dir.path().join("queue");
+    let queue = owner(&files);
+    queue.enqueue("a message").unwrap();
+    queue.close().unwrap();
+    drop(UnixListener::bind(files.join("socket")).unwrap());
+    fs::remove_file(files.join("index")).unwrap();
+    let queue = Queue::open(&files).unwrap();
+    assert_eq!(queue.dequeue().unwrap().unwrap().as_str(), Ok("a message"));
+    queue.close().unwrap();
+    let inspector = mmq::Inspector::open(&files).unwrap();
+    inspector.verify(|finding| panic!("{finding:?}")).unwrap();
+}
