@@ -228,6 +228,14 @@ impl<S: Storage> ConsumerState<S> {
         Ok(before)
     }
 
+    /// Returns the queue that takes the consumer's dead letters now.
+    pub(crate) fn dead_letter_queue(&self) -> Option<Arc<dyn DeadLetters>> {
+        self.with_locked(|locked| {
+            let redelivery = locked.ledger.as_ref()?.redelivery.as_ref()?;
+            redelivery.rules.dead_letters.clone()
+        })
+    }
+
     /// Loads this consumer's row of attempts from the index, unless that was done before.
     fn take_up_attempts(&self, core: &Core<S>, locked: &mut LockedState<S>) -> Result<()> {
         let place = self.seq();

@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::fields::{Fields, TooShort, put_u16, put_u32, put_u64};
 use super::figures_in_frames::{put_consumers, put_stats};
 use super::frame::{Call, Header, MAGIC, MAX_BODY, VERSION};
-use super::output::{Described, EMPTY, OK, Output, put_message};
+use super::output::{Described, Output};
 use crate::consume::consumer_state::ConsumerState;
 use crate::consume::redelivery_state::Rules;
 use crate::consume::step::Read;
@@ -26,6 +26,8 @@ use crate::message::Message;
 use crate::options::Start;
 use crate::storage::{FileStorage, Storage};
 
+/// How many messages an answer has at most: the owner gathers them before it sends the first.
+const MOST_RECEIVED: usize = 64;
 /// How many deliveries one client may have in flight, and how many consumers it may open.
 const MOST_IN_FLIGHT: usize = 1 << 16;
 const MOST_CONSUMERS: usize = 1 << 10;
@@ -33,6 +35,7 @@ const MOST_CONSUMERS: usize = 1 << 10;
 /// A read that may have to wait.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Later {
+    Peek { consumer: u16 },
     Dequeue { consumer: u16 },
     Receive { consumer: u16, max: u32 },
 }
@@ -40,7 +43,9 @@ pub(super) enum Later {
 impl Later {
     fn consumer(self) -> u16 {
         match self {
-            Later::Dequeue { consumer } | Later::Receive { consumer, .. } => consumer,
+            Later::Peek { consumer }
+            | Later::Dequeue { consumer }
+            | Later::Receive { consumer, .. } => consumer,
         }
     }
 }
@@ -49,21 +54,12 @@ impl Later {
 #[derive(Debug)]
 pub(super) enum Status {
     Done,
-    Empty,
+
     /// By a read, at once or later; `wait`: for how long, `None`: for ever.
     Later {
         what: Later,
         wait: Option<Duration>,
     },
-}
-
-impl Status {
-    pub(super) fn number(&self) -> u16 {
-        match self {
-            Status::Done | Status::Later { .. } => OK,
-            Status::Empty => EMPTY,
-        }
-    }
 }
 
 /// What one client has of the queue. Dropping it gives back what the client has in flight, as the
@@ -138,7 +134,7 @@ impl<'a> Answering<'a> {
                 self.settle(call, fields).map(|settled| settled.map(|()| Status::Done))
             }
             Call::Peek | Call::Dequeue | Call::Receive => {
-                self.begin_read(call, header.consumer, fields, body)
+                self.begin_read(call, header.consumer, fields)
             }
             Call::OpenConsumer
             | Call::RemoveConsumer
@@ -244,8 +240,10 @@ impl<'a> Answering<'a> {
                 let backoff = fields.milliseconds()?.zip(fields.milliseconds()?);
                 let attempts = fields.optional()?;
                 let max_attempts = attempts.map(|most| u32::try_from(most).unwrap_or(u32::MAX));
-                let rules = Rules { lease, backoff, max_attempts, dead_letters: None };
                 self.existing(consumer).and_then(|consumer| {
+                    // Where dead letters go is the owner's.
+                    let dead_letters = consumer.dead_letter_queue();
+                    let rules = Rules { lease, backoff, max_attempts, dead_letters };
                     rules.check(self.path())?;
                     self.engine.set_redelivery(&consumer, rules)
                 })
@@ -301,25 +299,16 @@ impl<'a> Answering<'a> {
         call: Call,
         consumer: u16,
         mut fields: Fields<'_>,
-        body: &mut Vec<u8>,
     ) -> Result<Result<Status>, TooShort> {
         let what = match call {
             Call::Receive => Later::Receive { consumer, max: fields.u32()?.max(1) },
             Call::Dequeue => Later::Dequeue { consumer },
-            _ => {
-                let peeked = self
-                    .consumer(consumer)
-                    .and_then(|consumer| reading::next(&self.engine, consumer, Read::Look));
-                return Ok(peeked.map(|message| match message {
-                    Some(message) => {
-                        put_message(body, &Described::of(&message), &message);
-                        Status::Done
-                    }
-                    None => Status::Empty,
-                }));
-            }
+            _ => Later::Peek { consumer },
         };
-        let wait = fields.optional()?.map(Duration::from_millis);
+        let wait = match what {
+            Later::Peek { .. } => Some(Duration::ZERO),
+            _ => fields.optional()?.map(Duration::from_millis),
+        };
         Ok(self.consumer(consumer).map(|_| Status::Later { what, wait }))
     }
 
@@ -332,9 +321,11 @@ impl<'a> Answering<'a> {
     ) -> Result<ControlFlow<()>> {
         let consumer = Arc::clone(self.consumer(what.consumer())?);
         let max = match what {
-            Later::Receive { max, .. } => max as usize,
-            Later::Dequeue { .. } => {
-                let Some(message) = reading::next(&self.engine, &consumer, Read::Take)? else {
+            Later::Receive { max, .. } => (max as usize).min(MOST_RECEIVED),
+            Later::Peek { .. } | Later::Dequeue { .. } => {
+                let is_peek = matches!(what, Later::Peek { .. });
+                let how = if is_peek { Read::Look } else { Read::Take };
+                let Some(message) = reading::next(&self.engine, &consumer, how)? else {
                     return Ok(ControlFlow::Continue(()));
                 };
                 output.message(number, &Described::of(&message), &message, 0);

@@ -155,7 +155,7 @@ impl ClientConsumer {
         Ok(self.receive_many(1, timeout)?.pop())
     }
 
-    /// Receives up to `max` messages; none when there is none.
+    /// Receives up to `max` messages, and up to 64; none when there is none.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -212,7 +212,7 @@ impl ClientConsumer {
 
     /// Sets when messages come again that were handed out and not acknowledged, as
     /// [`Consumer::set_redelivery`](crate::Consumer::set_redelivery) does, for all readers of this
-    /// consumer. Dead letters go nowhere: only the owner has other queues.
+    /// consumer. Where dead letters go is the owner's.
     ///
     /// `backoff`: the first delay and the longest.
     ///

@@ -169,7 +169,7 @@ impl HandleConsumer {
         })
     }
 
-    /// Receives up to `max` messages; none when there is none.
+    /// Receives up to `max` messages; none when there is none. A client gets up to 64.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

@@ -13,7 +13,7 @@ use super::answering::{Answering, Later, Status};
 use super::clients::Clients;
 use super::frame::{Call, HEADER_LEN, Header, MAX_BODY, MAX_MESSAGE};
 use super::input::Input;
-use super::output::{EMPTY, Output, TIMED_OUT};
+use super::output::{EMPTY, OK, Output, TIMED_OUT};
 use crate::error::Error;
 use crate::storage::Storage;
 use crate::threads::now;
@@ -110,7 +110,7 @@ impl<'a> Serving<'a> {
         self.stream.set_read_timeout(None)?;
         let greeted = self.answering.greet(header, input.body(at), &mut self.body);
         match &greeted {
-            Ok(()) => self.output.answer(header.number, Status::Done.number(), &self.body),
+            Ok(()) => self.output.answer(header.number, OK, &self.body),
             Err(error) => self.output.error(header.number, error),
         }
         self.output.send()?;
@@ -144,7 +144,7 @@ impl<'a> Serving<'a> {
         };
         if header.number != 0 {
             match status {
-                Ok(status) => self.output.answer(header.number, status.number(), &self.body),
+                Ok(_) => self.output.answer(header.number, OK, &self.body),
                 Err(error) => self.output.error(header.number, &error),
             }
         }

@@ -259,3 +259,24 @@ fn a_client_waits_for_room_as_long_as_the_owner_would() {
     eventually("the writer has left", || client.connected().unwrap().len() == 1);
     queue.close().unwrap();
 }
+
+#[test]
+fn a_client_changes_the_rules_and_not_where_dead_letters_go() {
+    let dir = tempdir().unwrap();
+    let queue = owner(&dir.path().join("jobs"));
+    let dead = Arc::new(mmq::Queue::open(dir.path().join("dead")).unwrap());
+    let workers = queue.consumer("workers").unwrap();
+    workers.set_redelivery(mmq::Redelivery::new().dead_letters(Arc::clone(&dead))).unwrap();
+    let client = Client::connect(dir.path().join("jobs")).unwrap();
+    let theirs = client.consumer("workers").unwrap();
+    theirs.set_redelivery(None, None, 1).unwrap();
+    let numbers = client.enqueue_batch((0..100).map(|number| number.to_string())).unwrap();
+    let jobs = theirs.receive_batch(1_000).unwrap();
+    assert_eq!(jobs.len(), 64, "an answer has so many");
+    jobs.into_iter().for_each(mmq::Delivery::nack);
+    eventually("all 64 are dead letters", || dead.len() == 64);
+    let letter = Client::connect(dir.path().join("dead")).unwrap_err();
+    assert!(matches!(letter, Error::Locked { .. }), "{letter}");
+    assert_eq!(dead.receive().unwrap().unwrap().origin().unwrap().attempts, 1);
+    assert_eq!(numbers, 0..100);
+}

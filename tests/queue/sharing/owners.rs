@@ -120,7 +120,7 @@ fn a_handle_takes_over_when_the_owner_closes() {
 }
 
 #[test]
-fn a_copy_and_a_rebuilt_index_leave_the_socket_alone() {
+fn an_opening_minds_no_socket_that_a_crash_left() {
     let dir = tempdir().unwrap();
     let files = dir.path().join("queue");
     let queue = owner(&files);
