@@ -143,10 +143,11 @@ impl<'a> Answering<'a> {
             | Call::SetRedelivery => self.consumers(call, header.consumer, fields, body),
             _ => self.about_queue(call, fields, body),
         };
-        done.unwrap_or_else(|TooShort| {
-            Err(self
-                .invalid("question", format!("the body of a call {} is too short", header.kind)))
-        })
+        done.unwrap_or_else(|TooShort| Err(self.too_short(call)))
+    }
+
+    pub(super) fn too_short(&self, call: Call) -> Error {
+        self.invalid("question", format!("the body of a call {} is too short", call as u16))
     }
 
     fn write(

@@ -111,6 +111,8 @@ calls! {
     Extend = 25,
     Reject = 26,
     SetRedelivery = 27,
+    /// Ends the wait of an earlier question, which is answered then.
+    EndWait = 28,
 }
 
 #[cfg(test)]

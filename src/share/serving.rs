@@ -11,10 +11,11 @@ use rustix::io::Errno;
 
 use super::answering::{Answering, Later, Status};
 use super::clients::Clients;
+use super::fields::{Fields, TooShort};
 use super::frame::{Call, HEADER_LEN, Header, MAX_BODY, MAX_MESSAGE};
 use super::input::Input;
 use super::output::{EMPTY, OK, Output, TIMED_OUT};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::storage::Storage;
 use crate::threads::now;
 
@@ -126,6 +127,7 @@ impl<'a> Serving<'a> {
                 self.clients.put_connected(&mut self.body);
                 Ok(Status::Done)
             }
+            Some(Call::EndWait) => self.end_wait(body),
             Some(call) => self.answering.answer(call, header, body, &mut self.body),
             None => Err(self.answering.invalid("call", format!("{} is unknown", header.kind))),
         };
@@ -148,6 +150,18 @@ impl<'a> Serving<'a> {
                 Err(error) => self.output.error(header.number, &error),
             }
         }
+    }
+
+    /// Answers the wait whose number this body names, if it is still under way.
+    fn end_wait(&mut self, body: &[u8]) -> Result<Status> {
+        let number =
+            Fields(body).u64().map_err(|TooShort| self.answering.too_short(Call::EndWait))?;
+        if let Some(at) = self.waits.iter().position(|wait| wait.number == number)
+            && let Some(wait) = self.waits.remove(at)
+        {
+            self.output.answer(wait.number, wait.nothing, &[]);
+        }
+        Ok(Status::Done)
     }
 
     fn begin_wait(&mut self, wait: WaitingRead) {

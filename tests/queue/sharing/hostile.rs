@@ -199,3 +199,22 @@ fn clients_that_never_speak_take_no_place_for_long() {
     eventually("there is room again", || Client::connect(dir.path()).is_ok());
     drop(silent);
 }
+
+#[test]
+fn a_wait_ends_when_the_client_says_so() {
+    let dir = tempdir().unwrap();
+    let queue = owner(dir.path());
+    let mut stream = greeted(dir.path());
+    stream.set_read_timeout(Some(SOON)).unwrap();
+    stream.write_all(&frame(7, DEQUEUE, 0, &u64::MAX.to_le_bytes())).unwrap();
+    for (ends, answered) in [(7u64, &[7, 8][..]), (7, &[8])] {
+        stream.write_all(&frame(8, 28, 0, &ends.to_le_bytes())).unwrap();
+        for number in answered {
+            let mut answer = [0; 24];
+            stream.read_exact(&mut answer).unwrap();
+            assert_eq!((answer[0], answer[16]), (*number, if *number == 7 { 3 } else { 0 }));
+        }
+    }
+    queue.enqueue("for nobody").unwrap();
+    assert_eq!(queue.len(), 1);
+}
