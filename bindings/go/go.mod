@@ -1,0 +1,3 @@
+module mmq
+
+go 1.22
