@@ -45,6 +45,7 @@
 //! | `progress` | `ForwardWatch` and what it shows | reports |
 //! | `rules`, `halt` | the user's options; why a forwarder stops | |
 //! | `destination` | the trait of a far engine and its types | |
+//! | `far_address` | a far side's URL | shows it without secrets |
 //! | `far_side` | a far side's answer, its positions | |
 //! | `driver` | the counts and the trouble of a forwarder | asks, sends, acknowledges, ends sessions |
 //! | `session` | what one session has sent | gathers messages into sends |
@@ -63,6 +64,7 @@ mod backoff;
 mod compare;
 mod destination;
 mod driver;
+mod far_address;
 mod far_side;
 mod forwarder;
 mod halt;
@@ -82,6 +84,7 @@ pub use destination::{
     Destination, FarError, Limits, MissingCause, MissingNumbers, Outgoing, OutgoingKind, Source,
     SourceLane, Trouble,
 };
+pub use far_address::FarAddress;
 pub use far_side::{Held, Mark, Position};
 pub use forwarder::{ForwardEnd, Forwarder, Stop};
 pub use halt::Halt;
