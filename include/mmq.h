@@ -113,8 +113,9 @@
  * Units. Sizes are bytes, times are milliseconds, sequence numbers count from 0. With a time to
  * wait of 0 a call does not wait, with one below 0 it waits for ever.
  *
- * Only in Rust. Futures need a Rust executor: mmq_ready_fd serves event loops instead. Forwarding,
- * salvage, copies and checks of a whole queue are commands of the tool mmq, too.
+ * Only in Rust. Futures need a Rust executor: mmq_ready_fd serves event loops instead. Salvage,
+ * copies and checks of a whole queue are commands of the tool mmq, too. Forwarding to other engines
+ * is in mmq_forward.h, which stands beside this header when the library was built with it.
  *
  * What survives what. A message whose mmq_enqueue returned survives the death of the process at any
  * instruction, and a power cut once a flush has covered it (mmq_flush, mmq_wait_durable, mmq_close,
@@ -210,6 +211,11 @@ enum mmq_status
    * names one of the files.
    */
   MMQ_NOT_A_QUEUE = 29,
+  /**
+   * The library built with forwarding only (mmq_forward.h): forwarding has ended, and a person
+   * must act. mmq_last_error says why. No message is lost.
+   */
+  MMQ_FAR_SIDE = 30,
   /**
    * A bug in mmq: a panic, or an invariant that does not hold. The queue can still be used;
    * please report mmq_last_error's text.

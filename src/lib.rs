@@ -178,6 +178,10 @@ mod threads;
 // The C door.
 #[cfg(feature = "capi")]
 mod ffi;
+// For `crates/mmq-forward-c` alone.
+#[cfg(all(feature = "capi", feature = "forward"))]
+#[doc(hidden)]
+pub use ffi::forward_door;
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,8 @@
 //! Installs mmq for C and C++: headers (`mmq.cdef.h` is `mmq.h` without directives, for `cffi` of
 //! Python), shared and static library, `mmq.pc`, and a CMake package;
-//! with `--tool` the tool `mmq` as well, its manual and what shells need to complete it.
+//! with `--tool` the tool `mmq` as well, its manual and what shells need to complete it; with
+//! `--forward ENGINES` (of `nats`, `redis`, `redis-tls`, with commas between) the libraries forward
+//! to these engines, and `mmq_forward.h` and `mmq_forward.hpp` stand beside the other headers.
 //!
 //! ```sh
 //! cargo run --features install --bin mmq-install -- --prefix /usr/local
@@ -20,6 +22,8 @@ const SOURCE: &str = env!("CARGO_MANIFEST_DIR");
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 const MAJOR: &str = env!("CARGO_PKG_VERSION_MAJOR");
 const MINOR: &str = env!("CARGO_PKG_VERSION_MINOR");
+/// The package whose libraries have the functions of this one, and those that forward.
+const FORWARD: &str = "mmq-forward-c";
 
 /// The name of the shared library, with this version.
 fn shared(version: &str) -> String {
@@ -29,6 +33,12 @@ fn shared(version: &str) -> String {
         (false, "") => "libmmq.so".to_owned(),
         (false, version) => format!("libmmq.so.{version}"),
     }
+}
+
+/// The name under which cargo leaves a library that is installed under this one.
+fn built_as(installed: &str, forward: Option<&str>) -> String {
+    let name = forward.map_or("mmq".to_owned(), |_| FORWARD.replace('-', "_"));
+    installed.replace("libmmq", &format!("lib{name}"))
 }
 
 /// Under this name a program looks for the library that it was linked with. Before 1.0 a new minor
@@ -53,12 +63,14 @@ struct Arguments {
     libdir: String,
     destdir: Option<PathBuf>,
     build: Libraries,
+    /// The engines to forward to.
+    forward: Option<String>,
     with_tool: bool,
 }
 
 fn read_arguments() -> Result<Arguments, Box<dyn Error>> {
-    let usage = "usage: mmq-install --prefix DIR [--libdir NAME] [--destdir DIR] [--debug-lines | --debug] [--tool]";
-    let (mut prefix, mut destdir) = (None, None);
+    let usage = "usage: mmq-install --prefix DIR [--libdir NAME] [--destdir DIR] [--debug-lines | --debug] [--forward ENGINES] [--tool]";
+    let (mut prefix, mut destdir, mut forward) = (None, None, None);
     let (mut libdir, mut build, mut with_tool) = ("lib".to_owned(), Libraries::Small, false);
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
@@ -69,11 +81,12 @@ fn read_arguments() -> Result<Arguments, Box<dyn Error>> {
             "--destdir" => destdir = Some(std::path::absolute(value()?)?),
             "--debug-lines" => build = Libraries::Lines,
             "--debug" => build = Libraries::Debug,
+            "--forward" => forward = Some(value()?),
             "--tool" => with_tool = true,
             _ => return Err(usage.into()),
         }
     }
-    Ok(Arguments { prefix: prefix.ok_or(usage)?, libdir, destdir, build, with_tool })
+    Ok(Arguments { prefix: prefix.ok_or(usage)?, libdir, destdir, build, forward, with_tool })
 }
 
 /// Where cargo put this program, in TARGET/PROFILE/, it builds the libraries too. (A program that
@@ -86,10 +99,17 @@ fn target() -> Result<PathBuf, Box<dyn Error>> {
 }
 
 /// Builds both libraries in that directory, and returns what the compiler said.
-fn build(target: &Path, profile: &str) -> Result<String, Box<dyn Error>> {
+fn build(target: &Path, profile: &str, forward: Option<&str>) -> Result<String, Box<dyn Error>> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.current_dir(SOURCE).args(["rustc", "--lib", "--features", "capi"]);
+    command.current_dir(SOURCE).args(["rustc", "--lib"]);
+    match forward {
+        None => command.args(["--features", "capi"]),
+        Some(engines) => {
+            let package = ["--package", FORWARD, "--no-default-features", "--features"];
+            command.args(package).arg(engines)
+        }
+    };
     command.args(["--crate-type", "cdylib,staticlib", "--profile", profile]);
     command.arg("--target-dir").arg(target);
     let named = if cfg!(target_os = "macos") { "-install_name,@rpath/" } else { "-soname," };
@@ -233,7 +253,11 @@ fn pack(archive: &Path, packed: &Path, build: Libraries) -> Result<(), Box<dyn E
     link.args(["-r", "--force-group-allocation", "-u", "mmq_open", "-o"]).arg(&object);
     tool(link.arg(archive))?;
     let mut names = Command::new("objcopy");
-    tool(names.args(["--wildcard", "--keep-global-symbol=mmq_*"]).arg(&object))?;
+    names.args(["--wildcard", "--keep-global-symbol=mmq_*"]);
+    // Parts of the compiler's own library carry their bitcode. An older LLVM beside the linker
+    // takes the whole object for it, and finds no name.
+    names.args(["--remove-section=.llvmbc", "--remove-section=.llvmcmd"]);
+    tool(names.arg(&object))?;
     strip(&object, build)?;
     if build == Libraries::Small {
         shorten_sections(&object)?;
@@ -263,11 +287,11 @@ fn shorten_sections(object: &Path) -> Result<(), Box<dyn Error>> {
 }
 
 /// Puts the static library there: packed, where the tools of Linux are.
-fn install_archive(built: &Path, lib: &Path, build: Libraries) -> Result<(), Box<dyn Error>> {
-    let (from, to) = (built.join("libmmq.a"), lib.join("libmmq.a"));
+fn install_archive(from: &Path, lib: &Path, build: Libraries) -> Result<(), Box<dyn Error>> {
+    let to = lib.join("libmmq.a");
     if build != Libraries::Debug && cfg!(target_os = "linux") {
         let packed = lib.join("libmmq.a.new");
-        match pack(&from, &packed, build) {
+        match pack(from, &packed, build) {
             Ok(()) => return Ok(fs::rename(packed, to)?),
             Err(error) => eprintln!("libmmq.a stays as large as the compiler made it: {error}"),
         }
@@ -313,8 +337,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     // The profile of cargo, and where below its directory the libraries are then.
     let (profile, folder) =
         if asked.build == Libraries::Debug { ("dev", "debug") } else { ("capi", "capi") };
-    let system = system_libraries(&build(&target, profile)?);
-    let built = target.join(folder);
+    let forward = asked.forward.as_deref();
+    let system = system_libraries(&build(&target, profile, forward)?);
+    let built = |installed: &str| target.join(folder).join(built_as(installed, forward));
 
     let root = match &asked.destdir {
         Some(destdir) => destdir.join(asked.prefix.strip_prefix("/")?),
@@ -325,16 +350,27 @@ fn main() -> Result<(), Box<dyn Error>> {
     for dir in [&include, &pkgconfig, &cmake] {
         fs::create_dir_all(dir)?;
     }
-    for header in ["mmq.h", "mmq.hpp"] {
-        fs::copy(Path::new(SOURCE).join("include").join(header), include.join(header))?;
+    let forwarding = ["mmq_forward.h", "mmq_forward.hpp"];
+    let mut headers = vec!["mmq.h", "mmq.hpp"];
+    match forward {
+        Some(_) => headers.extend(forwarding),
+        // Of another installation.
+        None => forwarding.iter().for_each(|it| drop(fs::remove_file(include.join(it)))),
     }
-    let header = fs::read_to_string(include.join("mmq.h"))?;
-    fs::write(include.join("mmq.cdef.h"), declarations(&header))?;
-    install_archive(&built, &lib, asked.build)?;
+    let mut declared = String::new();
+    for header in headers {
+        let text = fs::read_to_string(Path::new(SOURCE).join("include").join(header))?;
+        fs::write(include.join(header), &text)?;
+        if header.ends_with(".h") {
+            declared += &declarations(&text);
+        }
+    }
+    fs::write(include.join("mmq.cdef.h"), declared)?;
+    install_archive(&built("libmmq.a"), &lib, asked.build)?;
     let (full, soname) = (shared(VERSION), soname());
     // A program that runs keeps the file it has: it is replaced, not written over.
     let fresh = lib.join(format!("{full}.new"));
-    fs::copy(built.join(shared("")), &fresh)?;
+    fs::copy(built(&shared("")), &fresh)?;
     if let Err(error) = strip(&fresh, asked.build) {
         eprintln!("{full} keeps the lines of the source: {error}");
     }

@@ -68,6 +68,7 @@ pub unsafe extern "C" fn mmq_dequeue_batch(
 ///   length of the next message. Not NULL.
 /// @return As mmq_dequeue_batch; MMQ_BUFFER_TOO_SMALL when the next message does not fit buf (no
 ///   message was taken, buf is unchanged).
+#[allow(rustdoc::broken_intra_doc_links, reason = "the lines of C are no links")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_dequeue_batch_into(
     queue: *mut mmq_queue,

@@ -89,6 +89,13 @@ pub(super) fn not_found(text: &'static str) -> Failed {
     Failed(mmq_status::MMQ_NOT_FOUND)
 }
 
+/// Returns this status, with `text` as the last error.
+#[cfg(feature = "forward")]
+pub(super) fn told(status: mmq_status, text: &str) -> Failed {
+    remember(&text);
+    Failed(status)
+}
+
 #[cold]
 #[inline(never)]
 pub(super) fn invalid(what: &'static str, reason: &str) -> Failed {

@@ -58,6 +58,9 @@ pub enum mmq_status {
     /// The directory holds files, but none of a queue. The call left it unchanged; mmq_last_error
     /// names one of the files.
     MMQ_NOT_A_QUEUE = 29,
+    /// The library built with forwarding only (mmq_forward.h): forwarding has ended, and a person
+    /// must act. mmq_last_error says why. No message is lost.
+    MMQ_FAR_SIDE = 30,
     /// A bug in mmq: a panic, or an invariant that does not hold. The queue can still be used;
     /// please report mmq_last_error's text.
     MMQ_PANIC = 31,
@@ -73,7 +76,7 @@ pub enum mmq_status {
 pub(super) type raw_status = c_int;
 
 impl mmq_status {
-    pub(super) const ALL: [mmq_status; 22] = [
+    pub(super) const ALL: [mmq_status; 23] = [
         mmq_status::MMQ_OK,
         mmq_status::MMQ_EMPTY,
         mmq_status::MMQ_BUFFER_TOO_SMALL,
@@ -93,6 +96,7 @@ impl mmq_status {
         mmq_status::MMQ_EXPIRED,
         mmq_status::MMQ_INTERRUPTED,
         mmq_status::MMQ_NOT_A_QUEUE,
+        mmq_status::MMQ_FAR_SIDE,
         mmq_status::MMQ_PANIC,
         mmq_status::MMQ_NOT_SHARED,
         mmq_status::MMQ_DISCONNECTED,
@@ -119,6 +123,7 @@ impl mmq_status {
             mmq_status::MMQ_EXPIRED => c"the lease of the delivery has ended",
             mmq_status::MMQ_INTERRUPTED => c"the wait was interrupted",
             mmq_status::MMQ_NOT_A_QUEUE => c"the directory holds files and is not a queue",
+            mmq_status::MMQ_FAR_SIDE => c"forwarding has ended: a person must act",
             mmq_status::MMQ_PANIC => c"a bug in mmq",
             mmq_status::MMQ_NOT_SHARED => c"no owner of the queue answers",
             mmq_status::MMQ_DISCONNECTED => c"the connection to the queue's owner has ended",

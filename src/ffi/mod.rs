@@ -11,6 +11,8 @@
 //! | `mmq_lanes` | `mmq_lanes` | reads fresh messages and the backlog of one consumer |
 //! | `mmq_message`, `mmq_iter` | `mmq_message`, `mmq_iter` | lends a message's bytes; looks ahead |
 //! | `mmq_gap`, `mmq_origin`, `mmq_stats` | structs for the caller | reports gaps, dead letters' origins, figures |
+//! | `mmq_forwarder`, `mmq_forward_options` | `mmq_forwarder` | forwards on a thread (feature `forward`; header `mmq_forward.h`) |
+//! | `forward_door` | | what `crates/mmq-forward-c` takes from here |
 //! | `inspect` | `mmq_inspection` | inspects a queue without opening it |
 //! | `mmq_status`, `errors` | status codes, the last error of each thread | turns errors into statuses and text |
 //! | `reads` | | the reads that queue and consumer share |
@@ -44,10 +46,16 @@
 mod batches;
 mod c_handle;
 mod errors;
+#[cfg(feature = "forward")]
+pub mod forward_door;
 mod guard;
 mod inspect;
 mod mmq_consumer;
 mod mmq_delivery;
+#[cfg(feature = "forward")]
+mod mmq_forward_options;
+#[cfg(feature = "forward")]
+mod mmq_forwarder;
 mod mmq_gap;
 mod mmq_iter;
 mod mmq_lanes;

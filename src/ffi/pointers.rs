@@ -226,6 +226,56 @@ pub(super) unsafe fn out_prefix<T>(pointer: *mut T, value: &T, len: usize) {
 /// not set it.
 const LARGEST: usize = 4096;
 
+/// Copies the caller's struct, which begins with the struct's size in the caller's version. Fields
+/// that it does not have are zero. `None` for NULL.
+///
+/// # Safety
+///
+/// `given` is NULL, or its first field is set, and that many bytes can be read there. `T` begins
+/// with this field, and any bytes are a `T`.
+#[cfg(feature = "forward")]
+pub(super) unsafe fn in_sized<T>(
+    given: *const T,
+    what: &'static str,
+    unset: &'static str,
+) -> Answer<Option<T>> {
+    if given.is_null() {
+        return Ok(None);
+    }
+    if !given.is_aligned() {
+        return Err(invalid(what, "not aligned"));
+    }
+    // SAFETY: not NULL, aligned; the caller promises that this first field is set.
+    let struct_size = unsafe { given.cast::<usize>().read() };
+    if !(size_of::<usize>() + size_of::<u64>()..=LARGEST).contains(&struct_size) {
+        return Err(invalid(what, unset));
+    }
+    let mut copy = MaybeUninit::<T>::zeroed();
+    let len = struct_size.min(size_of::<T>());
+    // SAFETY: by the caller's promise the struct has that many bytes; so has the copy.
+    unsafe { std::ptr::copy_nonoverlapping(given.cast::<u8>(), copy.as_mut_ptr().cast(), len) };
+    // SAFETY: any bytes are a `T`, by the caller's promise.
+    Ok(Some(unsafe { copy.assume_init() }))
+}
+
+/// Returns the caller's text, or `None` for NULL. Rejects what is not UTF-8.
+///
+/// # Safety
+///
+/// `text` is valid for [`text`], or NULL.
+#[cfg(feature = "forward")]
+pub(super) unsafe fn utf8_or_null<'a>(
+    text: *const c_char,
+    what: &'static str,
+) -> Answer<Option<&'a str>> {
+    if text.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: the caller's promise.
+    let text = unsafe { self::text(text, what) }?;
+    text.to_str().map(Some).map_err(|_| invalid(what, "not UTF-8"))
+}
+
 /// Fills the caller's struct, which begins with the struct's size in the caller's version. Passes
 /// to `value` the number of bytes that it will fill.
 ///

@@ -20,6 +20,7 @@ use crate::options::Options;
 use crate::queue::Queue;
 
 /// An open queue.
+#[derive(Debug)]
 pub struct mmq_queue {
     _opaque: (),
 }

@@ -139,6 +139,13 @@ impl<D: Destination> Forwarder<D> {
         self.stop.clone()
     }
 
+    /// Makes it run again after a stop. The handles of before stop it no more.
+    #[cfg(feature = "capi")]
+    pub(crate) fn renew_stop(&mut self) -> Stop {
+        self.stop = Stop::default();
+        self.stop()
+    }
+
     /// Returns the handle that reports its progress.
     #[must_use]
     pub fn watch(&self) -> ForwardWatch {

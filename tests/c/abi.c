@@ -1,6 +1,8 @@
 /* Prints what a compiled program relies on. tests/c/abi.txt holds what it was. */
 #include "check.h"
 
+#include <mmq_forward.h>
+
 #define SIZE(type) printf("size %s %zu\n", #type, sizeof(type))
 #define FIELD(type, field) printf("field %s.%s %zu %zu\n", #type, #field, offsetof(type, field), sizeof(((type *)0)->field))
 #define VALUE(name) printf("value %s %d\n", #name, (int)name)
@@ -49,6 +51,39 @@ int main(void) {
   FIELD(mmq_inspection, consumers);
   FIELD(mmq_inspection, poisoned);
   FIELD(mmq_inspection, queue_id);
+  SIZE(mmq_forward_options);
+  FIELD(mmq_forward_options, struct_size);
+  FIELD(mmq_forward_options, consumer);
+  FIELD(mmq_forward_options, name);
+  FIELD(mmq_forward_options, password);
+  FIELD(mmq_forward_options, stream);
+  FIELD(mmq_forward_options, subject);
+  FIELD(mmq_forward_options, key);
+  FIELD(mmq_forward_options, credentials_file);
+  FIELD(mmq_forward_options, ca_file);
+  FIELD(mmq_forward_options, certificate_file);
+  FIELD(mmq_forward_options, private_key_file);
+  FIELD(mmq_forward_options, keep_messages);
+  FIELD(mmq_forward_options, keep_bytes);
+  FIELD(mmq_forward_options, patience_ms);
+  FIELD(mmq_forward_options, on_refused);
+  FIELD(mmq_forward_options, if_forgotten);
+  SIZE(mmq_forward_progress);
+  FIELD(mmq_forward_progress, struct_size);
+  FIELD(mmq_forward_progress, state);
+  FIELD(mmq_forward_progress, status);
+  FIELD(mmq_forward_progress, sent);
+  FIELD(mmq_forward_progress, acknowledged);
+  FIELD(mmq_forward_progress, refused);
+  FIELD(mmq_forward_progress, sessions);
+  FIELD(mmq_forward_progress, sent_bytes);
+  FIELD(mmq_forward_progress, acknowledged_bytes);
+  FIELD(mmq_forward_progress, lost_there);
+  FIELD(mmq_forward_progress, acknowledged_at_ms);
+  FIELD(mmq_forward_progress, place);
+  FIELD(mmq_forward_progress, lag);
+  FIELD(mmq_forward_progress, kept);
+  FIELD(mmq_forward_progress, text_len);
   SIZE(mmq_origin);
   FIELD(mmq_origin, struct_size);
   FIELD(mmq_origin, queue_id);
@@ -115,6 +150,19 @@ int main(void) {
   VALUE(MMQ_EXPIRED);
   VALUE(MMQ_INTERRUPTED);
   VALUE(MMQ_NOT_A_QUEUE);
+  VALUE(MMQ_FAR_SIDE);
+  VALUE(MMQ_UNTIL_STOPPED);
+  VALUE(MMQ_UNTIL_EMPTY);
+  VALUE(MMQ_REFUSED_STOP);
+  VALUE(MMQ_REFUSED_SKIP);
+  VALUE(MMQ_FORGOTTEN_STOP);
+  VALUE(MMQ_FORGOTTEN_RESEND);
+  VALUE(MMQ_FORGOTTEN_CONTINUE);
+  VALUE(MMQ_FORWARD_BEGINNING);
+  VALUE(MMQ_FORWARD_SENDING);
+  VALUE(MMQ_FORWARD_IDLE);
+  VALUE(MMQ_FORWARD_PAUSING);
+  VALUE(MMQ_FORWARD_ENDED);
   VALUE(MMQ_PANIC);
   VALUE(MMQ_REJECT);
   VALUE(MMQ_WAIT);

@@ -215,6 +215,40 @@ fn what_is_installed_builds_the_examples_through_pkg_config_and_cmake() {
     }
 }
 
+/// One installation after the other in one place: the headers are those of the library that is
+/// there.
+#[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]
+#[test]
+fn what_is_installed_with_forwarding_forwards_where_it_has_a_client() {
+    let place = crate::support::tempdir().unwrap();
+    let prefix = place.path().join("prefix");
+    let forwarding =
+        || ["mmq_forward.h", "mmq_forward.hpp"].map(|it| prefix.join("include").join(it).exists());
+    let named = || {
+        let declarations = std::fs::read_to_string(prefix.join("include/mmq.cdef.h")).unwrap();
+        declarations.contains("mmq_forwarder_new(")
+    };
+    install(&prefix, &["--debug", "--forward", "redis"]);
+    assert_eq!((forwarding(), named()), ([true, true], true));
+    check_names(&prefix.join("lib"));
+    let program = place.path().join("forward");
+    let mut compile = Command::new("cc");
+    compile.arg(root().join("examples/forward/forward.c")).arg("-o").arg(&program);
+    compile.arg("-I").arg(prefix.join("include")).arg("-L").arg(prefix.join("lib")).arg("-lmmq");
+    run(compile.arg(format!("-Wl,-rpath,{}", prefix.join("lib").display())));
+    let mut forward = Command::new(program);
+    forward.current_dir(place.path()).args(["queue", "nats://a:secret@host", "EVENTS", "0"]);
+    forward.env_remove("LD_LIBRARY_PATH");
+    let refused = forward.output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(1), "{said}");
+    let wrong = "nats://a@host is no address that this library has a client for";
+    assert!(said.contains(wrong) && said.contains("redis://"), "{said}");
+
+    install(&prefix, &["--debug"]);
+    assert_eq!((forwarding(), named()), ([false, false], false));
+}
+
 /// The lines of the documents that build mmq within another CMake project, run with this directory
 /// as the copy fetched.
 #[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]

@@ -55,6 +55,7 @@ fn the_headers_compile_alone_and_twice_without_a_warning() {
                 "mmq.h",
                 &["-Wundef", "-Wstrict-prototypes", "-Wshadow"],
             );
+            check(compiler, "c", standard, "mmq_forward.h", &["-Wundef", "-Wstrict-prototypes"]);
         }
     }
     for compiler in present(&["g++", "clang++"]) {
@@ -72,8 +73,10 @@ fn the_headers_compile_alone_and_twice_without_a_warning() {
         assert_eq!(said.matches("error:").count(), 1, "{said}");
         assert!(said.contains("mmq.hpp needs C++17"), "{said}");
         for standard in ["c++17", "c++20"] {
-            check(compiler, "c++", standard, "mmq.hpp", &["-Wshadow", "-Wconversion"]);
-            check(compiler, "c++", standard, "mmq.hpp", &["-fno-exceptions", "-fno-rtti"]);
+            for header in ["mmq.hpp", "mmq_forward.hpp"] {
+                check(compiler, "c++", standard, header, &["-Wshadow", "-Wconversion"]);
+                check(compiler, "c++", standard, header, &["-fno-exceptions", "-fno-rtti"]);
+            }
         }
     }
 }
@@ -122,6 +125,9 @@ fn a_dead_letter_says_where_it_comes_from() {
     passes_with_dead_letters(&["g++", "clang++"], "tests/c/dead_letters.cpp", &["-std=c++17"]);
 }
 
+/// What only the library with forwarding answers.
+const FORWARD: &str = "crates/mmq-forward-c/tests/c/forward.c";
+
 #[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]
 #[test]
 fn every_status_is_reached_and_says_what_happened() {
@@ -131,7 +137,7 @@ fn every_status_is_reached_and_says_what_happened() {
     let (_, values) = header.split_once("enum mmq_status").expect("the statuses");
     let (values, _) = values.split_once("};").expect("their end");
     let names = values.lines().filter_map(|line| Some(line.trim().split_once(" = ")?.0));
-    let reached = read("tests/c/statuses.c") + &read("tests/c/panic.c");
+    let reached = ["tests/c/statuses.c", "tests/c/panic.c", FORWARD].map(read).concat();
     let missing: Vec<_> = names
         .filter(|name| *name != "MMQ_OK" && !reached.contains(&format!("ANSWERS({name}, ")))
         .collect();

@@ -42,12 +42,29 @@ const FFI_ROWS: &[&[&str]] = &[
     &["mmq_status"],
     &["guard"],
     &["c_handle", "pointers"],
-    &["errors", "mmq_gap", "inspect", "mmq_message", "mmq_options", "slices"],
+    &[
+        "errors",
+        "mmq_forward_options",
+        "mmq_gap",
+        "inspect",
+        "mmq_message",
+        "mmq_options",
+        "slices",
+    ],
     &["mmq_delivery", "mmq_iter"],
     &["reads"],
     &["queue"],
     &["mmq_consumer"],
-    &["mmq_lanes", "mmq_origin", "receive", "batches", "mmq_redelivery", "mmq_stats"],
+    &[
+        "mmq_lanes",
+        "mmq_origin",
+        "receive",
+        "batches",
+        "mmq_redelivery",
+        "mmq_stats",
+        "mmq_forwarder",
+    ],
+    &["forward_door"],
 ];
 const SEEN_BY_USERS: &str = "queue";
 

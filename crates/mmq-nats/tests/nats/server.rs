@@ -122,7 +122,7 @@ fn copy_files(from: &Path, to: &Path) {
     }
 }
 
-fn program() -> PathBuf {
+pub(super) fn program() -> PathBuf {
     if let Some(program) = std::env::var_os("MMQ_NATS_SERVER") {
         return program.into();
     }
