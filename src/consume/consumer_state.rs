@@ -55,6 +55,9 @@ pub(crate) struct ConsumerState<S: Storage> {
     forwarded: AtomicU64,
     /// When its far side last acknowledged a message, in milliseconds since 1970; 0 for never.
     forwarded_at: AtomicU64,
+    /// A forwarder reads as this consumer now.
+    #[cfg(feature = "forward")]
+    is_forwarding: AtomicBool,
     /// How often this consumer was removed. Only the default consumer can be created again.
     pub(super) removals: AtomicU64,
     /// There is a ledger: the number of messages does not follow from the place alone.
@@ -94,6 +97,8 @@ impl<S: Storage> ConsumerState<S> {
             exists: AtomicBool::new(false),
             forwarded: AtomicU64::new(0),
             forwarded_at: AtomicU64::new(0),
+            #[cfg(feature = "forward")]
+            is_forwarding: AtomicBool::new(false),
             removals: AtomicU64::new(0),
             has_ledger: AtomicBool::new(false),
             has_redelivery: AtomicBool::new(false),
@@ -143,6 +148,18 @@ impl<S: Storage> ConsumerState<S> {
     pub(crate) fn note_forwarded(&self, slot: &ForwardSlot) {
         self.forwarded_at.store(slot.time, Ordering::Relaxed);
         self.forwarded.store(slot.until, Ordering::Release);
+    }
+
+    /// Notes that a forwarder begins to read as this consumer; `false` when another one does.
+    #[cfg(feature = "forward")]
+    pub(crate) fn begin_forwarding(&self) -> bool {
+        !self.is_forwarding.swap(true, Ordering::AcqRel)
+    }
+
+    /// Notes that the forwarder that reads as this consumer has ended.
+    #[cfg(feature = "forward")]
+    pub(crate) fn end_forwarding(&self) {
+        self.is_forwarding.store(false, Ordering::Release);
     }
 
     /// Returns when the far side of a forwarder last acknowledged a message.

@@ -23,8 +23,19 @@ use crate::threads::now;
 
 type ForwardConsumer = Arc<ConsumerState<FileStorage>>;
 
+/// The right to write a consumer's row. Its drop releases it, also in a panic.
+#[derive(Debug)]
+struct OnlyForwarder(ForwardConsumer);
+
+impl Drop for OnlyForwarder {
+    fn drop(&mut self) {
+        self.0.end_forwarding();
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct QueueLocal {
+    _only: OnlyForwarder,
     engine: Arc<Engine<FileStorage>>,
     consumer: ForwardConsumer,
     row: ForwardRow<<FileStorage as Storage>::File>,
@@ -39,18 +50,28 @@ pub(super) struct QueueLocal {
 
 impl QueueLocal {
     /// Wraps a queue and its consumer, which this may have begun. A new forwarder begins at the
-    /// consumer's place.
+    /// consumer's place. One at a time may read as a consumer.
     pub(super) fn new(
         engine: &Arc<Engine<FileStorage>>,
         consumer: &ForwardConsumer,
     ) -> Result<QueueLocal> {
         let core = &engine.core;
         core.check_readable()?;
+        if !consumer.begin_forwarding() {
+            let reason = format!(
+                "{:?} belongs to another forwarder of this process, which runs; stop that one, or \
+                 name a consumer of its own for this one",
+                consumer.name()
+            );
+            return Err(Error::invalid_argument(core.storage.path(), "consumer", reason));
+        }
+        let only = OnlyForwarder(Arc::clone(consumer));
         let (row, began) = (consumer.row, consumer.seq());
         let row =
             core.with_index_room(|room| core.index.forward_row(row, consumer.name(), began, room))?;
         consumer.note_forwarded(row.stored());
         Ok(QueueLocal {
+            _only: only,
             engine: Arc::clone(engine),
             consumer: Arc::clone(consumer),
             row,

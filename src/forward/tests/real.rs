@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::far::{Chain, Far, FarHandle};
-use crate::error::GapCause;
+use crate::error::{Error, GapCause};
 use crate::forward::destination::{MissingCause, OutgoingKind};
 use crate::forward::local::{Acknowledged, Local, NextRead};
 use crate::forward::over_queue::QueueLocal;
@@ -72,6 +72,7 @@ fn what_the_far_side_lost_is_sent_again_as_far_as_it_is_kept() {
     forwarder(&queue, &mut far).keep(50, 1 << 20).once().unwrap();
     let driven = local(&queue);
     assert_eq!((driven.place(), driven.kept()), (500, 450));
+    drop(driven);
     far.0.lock().set_back(460);
     forwarder(&queue, &mut far).keep(50, 1 << 20).once().unwrap();
     assert_eq!(numbers(&far), (0..500).collect::<Vec<_>>());
@@ -156,6 +157,7 @@ fn what_the_queue_dropped_is_reported_also_while_it_is_read() {
     // A reading that begins at a dropped number reports the gap.
     driven.read_from(1).unwrap();
     assert!(matches!(driven.read().unwrap(), NextRead::Gap(gap) if gap.first <= 1));
+    drop(driven);
 
     let mut far = far();
     for gaps in [TellGaps::Header, TellGaps::Message] {
@@ -240,6 +242,47 @@ fn moving_the_places_costs_no_sync() {
     driven.set_acknowledged(until(100)).unwrap();
     driven.move_kept(90).unwrap();
     assert_eq!((driven.place(), driven.kept(), queue.stats().flushes), (100, 90, flushes));
+}
+
+/// A far side with a bug.
+struct Panics;
+
+impl Destination for Panics {
+    fn resume(&mut self, _: &Source, _: Option<Mark>) -> Result<Held, Trouble> {
+        panic!("a bug of the far side's client")
+    }
+    fn send(&mut self, _: &[Outgoing<'_>]) -> Result<(), Trouble> {
+        Ok(())
+    }
+    fn acknowledged(&mut self, _: Duration) -> Result<u64, Trouble> {
+        Ok(0)
+    }
+    fn limits(&self) -> Limits {
+        Limits::default()
+    }
+}
+
+#[test]
+fn a_consumer_belongs_to_one_forwarder_until_that_ends_or_panics() {
+    let dir = crate::tests::guard::tempdir().unwrap();
+    let queue = Queue::open(dir.path()).unwrap();
+    queue.enqueue("a message").unwrap();
+    let (first, stop) = forwarder_thread(&queue);
+    let (mut other, mut beside) = (far(), far());
+    let mut second = forwarder(&queue, &mut other).if_forgotten(IfForgotten::Continue);
+    let refused = second.once().unwrap_err();
+    assert!(matches!(refused, Halt::Queue(Error::InvalidArgument { .. })), "{refused:?}");
+    let said = refused.to_string();
+    assert!(said.contains("\"forward\" belongs to another forwarder"), "{said}");
+    // Another consumer of the same queue is free.
+    Forwarder::new(&queue, "beside", &mut beside).unwrap().name("near").once().unwrap();
+    stop.stop();
+    first.join().unwrap().unwrap();
+    assert_eq!(second.once().unwrap(), ForwardEnd::Drained);
+    let mut panics = Forwarder::new(&queue, "forward", Panics).unwrap();
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| panics.once()));
+    assert!(panicked.is_err());
+    assert_eq!(second.once().unwrap(), ForwardEnd::Drained);
 }
 
 /// A far side whose settings a person should know.
