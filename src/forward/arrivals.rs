@@ -3,12 +3,15 @@
 use crate::consumer::Consumer;
 use crate::error::{Error, Result};
 use crate::format::Origin;
+use crate::forward::local::{Acknowledged, Local};
+use crate::forward::over_queue::QueueLocal;
 use crate::queue::Queue;
 
 /// Stores the messages of another queue's forwarder, each with its [`Origin`]: the other queue's
 /// id, the number there and the [sum](super::Outgoing::sum). So the last message of a source says
 /// how far the source has come, and no crash can part the two. A consumer of its own, `accept-` and
-/// the other queue's id, stands at the last flushed message, so that readers do not remove it.
+/// the other queue's id, stands at the last flushed message, so that readers do not remove it. As
+/// with a forwarder's kept messages, its figures count only what comes after that.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -17,6 +20,7 @@ use crate::queue::Queue;
 /// assert_eq!(arrivals.last(), None);
 /// arrivals.store(40, 0x1234, b"the other queue's message 40")?;
 /// arrivals.flush()?;
+/// drop(arrivals);
 /// assert_eq!(mmq::forward::Arrivals::new(&queue, [7; 16])?.last(), Some((40, 0x1234)));
 /// assert_eq!(queue.dequeue()?.unwrap().origin().unwrap().seq, 40);
 /// # Ok::<(), mmq::Error>(())
@@ -25,6 +29,8 @@ use crate::queue::Queue;
 pub struct Arrivals<'a> {
     queue: &'a Queue,
     bookmark: Consumer,
+    /// The row that says behind which message the bookmark counts.
+    row: QueueLocal,
     source: [u8; 16],
     last: Option<(u64, u32)>,
     /// The number that the last message has in this queue.
@@ -32,11 +38,11 @@ pub struct Arrivals<'a> {
 }
 
 impl<'a> Arrivals<'a> {
-    /// Finds the last message of the queue with the id `source`. Only one at a time may store
-    /// messages of that source.
+    /// Finds the last message of the queue with the id `source`.
     ///
     /// # Errors
     ///
+    /// [`Error::InvalidArgument`] while another one of this process stores messages of that source.
     /// As [`Queue::consumer`] and [`Queue::flush`], and errors of reading. A gap is none: the
     /// source sends lost messages at the end again.
     pub fn new(queue: &'a Queue, source: [u8; 16]) -> Result<Arrivals<'a>> {
@@ -44,7 +50,9 @@ impl<'a> Arrivals<'a> {
         let bookmark = queue.consumer(&format!("accept-{id}"))?;
         // Before the first message: a bookmark that a power cut removes would begin behind it.
         queue.flush()?;
-        let mut arrivals = Arrivals { queue, bookmark, source, last: None, stored_as: None };
+        let (engine, consumer) = bookmark.parts();
+        let row = QueueLocal::new(engine, consumer)?;
+        let mut arrivals = Arrivals { queue, bookmark, row, source, last: None, stored_as: None };
         for message in arrivals.bookmark.iter() {
             match message {
                 Ok(message) => {
@@ -58,6 +66,7 @@ impl<'a> Arrivals<'a> {
                 Err(error) => return Err(error),
             }
         }
+        arrivals.keep_last()?;
         Ok(arrivals)
     }
 
@@ -93,9 +102,19 @@ impl<'a> Arrivals<'a> {
     /// As [`Queue::flush`] and [`Consumer::seek`].
     pub fn flush(&mut self) -> Result<()> {
         self.queue.flush()?;
-        match self.stored_as {
-            Some(seq) if seq > self.bookmark.stats().next_seq => self.bookmark.seek(seq),
-            _ => Ok(()),
+        self.keep_last()
+    }
+
+    /// Moves the bookmark to the last message, which is durable, and counts from behind it.
+    fn keep_last(&mut self) -> Result<()> {
+        let Some(seq) = self.stored_as else { return Ok(()) };
+        if seq > self.row.kept() {
+            self.bookmark.seek(seq)?;
         }
+        if seq >= self.row.place() {
+            let until = seq + 1;
+            self.row.set_acknowledged(Acknowledged { until, position: None, chain: None })?;
+        }
+        Ok(())
     }
 }

@@ -25,7 +25,8 @@ and the number there (`mmq take --framing json` shows both). Where that number j
 missing, and standard error says why. Several queues may send to one DIR2, one at a time.
 
 The consumer accept-ID belongs to the queue with that ID. It keeps the last message of that queue,
-from which the next session goes on. Do not remove it while that queue forwards to this one.";
+from which the next session goes on. `mmq stat` does not count that message. Do not remove the
+consumer while that queue forwards to this one.";
 
 pub(crate) fn command() -> Command {
     let accept = arguments::command(

@@ -54,6 +54,30 @@ fn numbers_arrive_once_after_readers_have_taken_all() {
     }
 }
 
+/// The message that says where the next session goes on waits for nobody.
+#[test]
+fn what_a_bookmark_keeps_is_not_counted() {
+    let dir = crate::support::tempdir().unwrap();
+    let [near, far] = ["near", "far"].map(|name| dir.path().join(name));
+    for round in 0..2 {
+        fill(&near, round * 10..(round + 1) * 10);
+        ends(once(&near, &exec(&far)), 0);
+        ends(on("stat", &far, &["--max-lag", "0", "--consumer", ""]), 1);
+        takes(&far, id(&near), round * 10..(round + 1) * 10);
+        ends(on("stat", &far, &["--max-lag", "0", "--max-age", "0", "--max-bytes", "0"]), 0);
+        let listed = ends(on("consumers", &far, &[]), 0);
+        let listed = String::from_utf8(listed.stdout).unwrap();
+        assert!(listed.contains("keeps 1 message"), "{listed}");
+    }
+    // It counts what nobody has told it of.
+    let queue = Queue::open(&far).unwrap();
+    queue.enqueue("of another source").unwrap();
+    queue.close().unwrap();
+    let name: String = id(&near).iter().map(|byte| format!("{byte:02x}")).collect();
+    let name = format!("accept-{name}");
+    ends(on("stat", &far, &["--max-lag", "0", "--consumer", &name]), 1);
+}
+
 #[test]
 fn two_sources_go_to_one_queue() {
     let dir = crate::support::tempdir().unwrap();
