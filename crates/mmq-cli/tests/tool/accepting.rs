@@ -161,6 +161,18 @@ fn what_is_wrong_at_the_other_side_is_told_in_its_words() {
     takes(&far, id(&near), 0..10);
 }
 
+/// A far side that begins each session and acknowledges nothing.
+#[test]
+fn once_ends_although_sessions_begin_when_nothing_is_acknowledged() {
+    let dir = crate::support::tempdir().unwrap();
+    let near = dir.path().join("near");
+    fill(&near, 0..10);
+    let silent = r"exec:printf '\014\000\000\000\002mmqaccpt\001\000\000\000'; cat > /dev/null";
+    let said = said(&ends(on("forward", &near, &[silent, "--once", "--patience", "1s"]), 7));
+    assert!(said.contains("it has acknowledged nothing in them: no answer for"), "{said}");
+    assert_eq!(Queue::open(&near).unwrap().consumer("forward").unwrap().len(), 10);
+}
+
 #[test]
 fn an_address_of_ssh_runs_ssh() {
     let dir = crate::support::tempdir().unwrap();

@@ -33,8 +33,6 @@ use crate::units;
 
 /// How often it is looked how the forwarder gets on.
 const LOOK: Duration = Duration::from_secs(1);
-/// `--once` ends without a session for so long.
-const NO_SESSION: Duration = Duration::from_secs(10);
 /// So long it waits for the forwarder's thread after telling it to stop.
 const STOPPING: Duration = Duration::from_millis(800);
 /// The consumer, where nobody says another.
@@ -63,8 +61,8 @@ Once a minute a line on standard error says how many messages were sent.
 It waits out what a later minute may mend: servers that are away, full or refuse the user, a stream
 that has gone. What ends it for good: status 6, the far side refuses a message, or the directory is
 an older copy of the queue; status 7, the stream was made anew, the queue itself failed, or the very
-first session met a refused login or a missing stream; also if --once had no session for 10 s. A
-signal ends it within a second.";
+first session met a refused login or a missing stream; also if --once had no session for 10 s, or
+only sessions that ended without an acknowledgement. A signal ends it within a second.";
 
 pub(crate) fn command() -> Command {
     let forward = arguments::command(
@@ -248,11 +246,9 @@ fn forward(
         if let Err(failure) = report.look() {
             break Err(failure);
         }
-        if once && report.silence() > NO_SESSION {
-            gave_up = report.trouble();
-            if gave_up.is_some() {
-                break Ok(());
-            }
+        gave_up = report.in_vain().filter(|_| once);
+        if gave_up.is_some() {
+            break Ok(());
         }
     };
     stop.stop();

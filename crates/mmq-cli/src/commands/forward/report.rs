@@ -18,6 +18,9 @@ use crate::units;
 
 /// So often a line is said.
 const LINE: Duration = Duration::from_secs(60);
+/// `--once` ends when for so long there was no session, or none but sessions without an
+/// acknowledgement.
+const IN_VAIN: Duration = Duration::from_secs(10);
 
 pub(super) struct Report<'a> {
     call: &'a Call<'a>,
@@ -30,9 +33,12 @@ pub(super) struct Report<'a> {
     next_line: Instant,
     trouble: Option<String>,
     warning: Option<String>,
-    /// When the far side last acknowledged something or had a session.
+    /// When the far side last acknowledged something, or had the first session behind that.
     heard: Instant,
-    acknowledged: u64,
+    /// How far it had come then: its place, and what it had acknowledged in this run.
+    reached: (u64, u64),
+    /// The first session behind that: a later one may be in vain as well.
+    session: Option<u64>,
 }
 
 impl<'a> Report<'a> {
@@ -59,7 +65,8 @@ impl<'a> Report<'a> {
             trouble: None,
             warning: None,
             heard: now,
-            acknowledged: 0,
+            reached: (0, 0),
+            session: None,
         };
         // A file that cannot be written is found before the far side is used.
         report.write_metrics(&report.watch.progress())?;
@@ -71,8 +78,12 @@ impl<'a> Report<'a> {
         let progress = self.watch.progress();
         let now = Instant::now();
         let has_session = progress.trouble.is_none() && progress.state != ForwardState::Beginning;
-        if has_session || progress.acknowledged > self.acknowledged {
-            (self.heard, self.acknowledged) = (now, progress.acknowledged);
+        let reached = (progress.place, progress.acknowledged);
+        if reached != self.reached {
+            (self.heard, self.reached, self.session) = (now, reached, None);
+        }
+        if has_session && *self.session.get_or_insert(progress.sessions) == progress.sessions {
+            self.heard = now;
         }
         if progress.warning != self.warning {
             self.warning.clone_from(&progress.warning);
@@ -89,14 +100,13 @@ impl<'a> Report<'a> {
         self.write_metrics(&progress)
     }
 
-    /// For so long there was no session.
-    pub(super) fn silence(&self) -> Duration {
-        self.heard.elapsed()
-    }
-
-    /// Why there is no session.
-    pub(super) fn trouble(&self) -> Option<String> {
-        self.trouble.clone()
+    /// Why `--once` gives up, if it is time. A session that lasts has time: its patience ends it.
+    pub(super) fn in_vain(&self) -> Option<String> {
+        let why = self.trouble.as_ref().filter(|_| self.heard.elapsed() > IN_VAIN)?;
+        Some(match self.session {
+            Some(_) => format!("its sessions end, and it has acknowledged nothing in them: {why}"),
+            None => why.clone(),
+        })
     }
 
     /// The last line.
