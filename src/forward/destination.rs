@@ -173,7 +173,7 @@ impl<D: Destination + ?Sized> Destination for Box<D> {
 /// ```
 /// use mmq::forward::{Source, SourceLane};
 ///
-/// let mut source = Source { queue_id: [7; 16], name: "agent".into(), lane: SourceLane::All };
+/// let mut source = Source::new([7; 16], "agent");
 /// assert_eq!(source.key(), "agent");
 /// assert_eq!(source.queue_hex(), "07070707070707070707070707070707");
 /// source.lane = SourceLane::Backlog;
@@ -185,11 +185,52 @@ pub struct Source {
     pub queue_id: [u8; 16],
     /// The name for it at the far side, as in a subject: by default the directory's name.
     pub name: String,
+    /// The name of the consumer that the forwarder reads as.
+    pub consumer: String,
     /// Which messages of the queue.
     pub lane: SourceLane,
 }
 
 impl Source {
+    /// All messages of the queue with that id, under this name, read by the consumer `forward`.
+    #[must_use]
+    pub fn new(queue_id: [u8; 16], name: impl Into<String>) -> Source {
+        Source { queue_id, name: name.into(), consumer: "forward".into(), lane: SourceLane::All }
+    }
+
+    /// Returns a subject or a key by its template, with the lane's suffix behind it. `{dir}` in the
+    /// template is the [name](Self::name), `{consumer}` the consumer's and `{host}` the machine's,
+    /// each as `spell` writes it. `None`: the template has braces without one of these names.
+    ///
+    /// ```
+    /// use mmq::forward::Source;
+    ///
+    /// let source = Source::new([7; 16], "edge 1");
+    /// let subject = source.filled("plant.{dir}.{consumer}", |name| name.replace(' ', "_"));
+    /// assert_eq!(subject.as_deref(), Some("plant.edge_1.forward"));
+    /// assert_eq!(source.filled("{tag}", str::to_owned), None);
+    /// ```
+    #[must_use]
+    pub fn filled(&self, template: &str, spell: impl Fn(&str) -> String) -> Option<String> {
+        let (mut filled, mut rest) = (String::new(), template);
+        // (In one pass: what is filled in may have braces of its own.)
+        while let Some((before, named)) = rest.split_once('{') {
+            let (name, behind) = named.split_once('}')?;
+            let name = match name {
+                "dir" => spell(&self.name),
+                "consumer" => spell(&self.consumer),
+                "host" => spell(&rustix::system::uname().nodename().to_string_lossy()),
+                _ => return None,
+            };
+            if before.contains('}') {
+                return None;
+            }
+            filled = filled + before + &name;
+            rest = behind;
+        }
+        (!rest.contains('}')).then(|| filled + rest + self.lane.suffix())
+    }
+
     /// Returns the name with the lane behind it: a subject, a stream or a key for only this source.
     #[must_use]
     pub fn key(&self) -> String {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::consumer::Consumer;
 use crate::error::{Error, Result};
 use crate::format::Origin;
-use crate::forward::destination::{Destination, Source, SourceLane};
+use crate::forward::destination::{Destination, Source};
 use crate::forward::driver::{Driver, PutAway, WhenRefused, Worked};
 use crate::forward::halt::Halt;
 use crate::forward::local::Local;
@@ -76,7 +76,7 @@ impl<D: Destination> Forwarder<D> {
         let name = queue.path().file_name().map(|name| name.to_string_lossy().into_owned());
         let name = name.unwrap_or_else(|| consumer.name().to_owned());
         Ok(Forwarder {
-            source: Source { queue_id: queue.id(), name, lane: SourceLane::All },
+            source: Source { consumer: consumer.name().into(), ..Source::new(queue.id(), name) },
             consumer,
             destination,
             options: ForwardOptions::default(),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::link::Link;
-use super::order::{is_subject, is_word};
+use super::order::{is_subject, is_template, is_word};
 use super::words::{LEAST, Letterhead, QUEUE_DIGITS};
 use crate::{NatsMode, NatsOrder, ZERO, lost};
 use mmq::forward::{Destination, Halt, Held, Limits, Mark, Outgoing, Position, Source, Trouble};
@@ -97,7 +97,9 @@ impl NatsStream {
     }
 
     /// The subject of the queue's messages. `{dir}` in it stands for the queue's
-    /// [name](Source::name). (A lane has `.live` or `.backfill` behind it.)
+    /// [name](Source::name), `{consumer}` for the consumer's, `{host}` for the machine's; a
+    /// character that a subject may not have becomes `_`. (A lane has `.live` or `.backfill` behind
+    /// it.)
     ///
     /// ```
     /// # use mmq_nats::NatsStream;
@@ -108,10 +110,13 @@ impl NatsStream {
     ///
     /// # Errors
     ///
-    /// [`Halt::Lost`] for what is no subject, or one with wildcards.
+    /// [`Halt::Lost`] for what is no subject, or one with wildcards or other names in braces.
     pub fn subject(mut self, subject: &str) -> Result<NatsStream, Halt> {
-        if !is_subject(subject) {
-            return Err(lost(format!("not a subject: {subject:?}; it looks like mmq.orders")));
+        if !is_template(subject) {
+            return Err(lost(format!(
+                "not a subject: {subject:?}; it looks like mmq.orders, and may have {{dir}}, \
+                 {{consumer}} and {{host}} in it"
+            )));
         }
         self.order.subject = Some(subject.to_owned());
         Ok(self)

@@ -36,9 +36,6 @@ pub(super) struct Access {
     pub(super) tls_first: bool,
 }
 
-/// What a subject has for the queue's name.
-const NAME: &str = "{dir}";
-
 impl NatsOrder {
     /// The stream of that name on the servers at `urls`.
     pub(super) fn new(urls: &str, stream: &str) -> Result<NatsOrder, Halt> {
@@ -80,18 +77,21 @@ impl NatsOrder {
     /// The subject of a source, unless one is named.
     pub(super) fn subject_of(&self, source: &Source) -> String {
         let word = |c: char| if is_word(c) && !".*>".contains(c) { c } else { '_' };
-        let name: String = source.name.chars().map(word).collect();
-        let subject = match &self.subject {
-            Some(subject) => subject.replace(NAME, &name),
-            None => format!("mmq.{name}"),
-        };
-        subject + source.lane.suffix()
+        let words = |name: &str| name.chars().map(word).collect();
+        let template = self.subject.as_deref().unwrap_or("mmq.{dir}");
+        source.filled(template, words).unwrap_or_default()
     }
 }
 
-/// A subject without wildcards, which may have [`NAME`] in it.
+/// A subject without wildcards, which may have the names in it that [`Source::filled`] knows.
+pub(super) fn is_template(subject: &str) -> bool {
+    // (Any source will do for a look at the names.)
+    let filled = Source::new([0; 16], "name").filled(subject, |_| "name".to_owned());
+    filled.is_some_and(|subject| is_subject(&subject))
+}
+
+/// A subject without wildcards.
 pub(super) fn is_subject(subject: &str) -> bool {
-    let subject = subject.replace(NAME, "name");
     let is_token = |it: &str| !it.is_empty() && !it.contains(|c| "*>{}".contains(c) || !is_word(c));
     subject.split('.').all(is_token)
 }

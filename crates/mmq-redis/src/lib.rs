@@ -7,7 +7,6 @@
 
 mod about;
 mod address;
-mod key;
 mod script;
 mod session;
 mod stream;

@@ -7,7 +7,6 @@ use mmq::forward::{Destination, Halt, Held, Limits, Mark, Outgoing, Source, Trou
 
 use crate::about::About;
 use crate::address::{Address, Login};
-use crate::key;
 use crate::script::{EntryId, Parcel};
 use crate::session::Session;
 use crate::trouble::again;
@@ -79,7 +78,8 @@ impl fmt::Debug for RedisStream {
 impl RedisStream {
     /// The stream `key` of the server at `url`: `redis://user:password@host:6379/0`, or
     /// `unix:///run/redis.sock`, or `rediss://host` with the feature `tls`. In the key `{dir}` is
-    /// the queue's [name](Source::name) and `{host}` the machine's. Nothing is connected yet.
+    /// the queue's [name](Source::name), `{consumer}` the consumer's and `{host}` the machine's.
+    /// Nothing is connected yet.
     ///
     /// ```
     /// use mmq_redis::RedisStream;
@@ -121,7 +121,10 @@ impl RedisStream {
 
     fn at(address: Result<Address, String>, key: &str) -> Result<RedisStream, Halt> {
         let lost = |why: String| Halt::Lost(why.into());
-        key::check(key).map_err(lost)?;
+        // (Any source will do for a look at the names.)
+        if key.is_empty() || Source::new([0; 16], "").filled(key, str::to_owned).is_none() {
+            return Err(lost(wrong(key)));
+        }
         Ok(RedisStream {
             address: address.map_err(lost)?,
             key: key.to_owned(),
@@ -236,12 +239,23 @@ impl RedisStream {
     }
 }
 
+/// What is wrong with a key that is empty or has other names in braces.
+fn wrong(key: &str) -> String {
+    if key.is_empty() {
+        return "the key of the stream is empty: name one, as in mmq:orders".to_owned();
+    }
+    format!(
+        "the key {key} has braces without a name that this knows: {{dir}} is the queue's name, \
+         {{consumer}} the consumer's, {{host}} the machine's"
+    )
+}
+
 impl Destination for RedisStream {
     /// Asks the server. When it takes longer than half a second, the answer is a trouble, and the
     /// connection goes on being made: the next call has its outcome.
     fn resume(&mut self, source: &Source, _: Option<Mark>) -> Result<Held, Trouble> {
         let about = About {
-            key: key::filled(&self.key, source),
+            key: source.filled(&self.key, str::to_owned).unwrap_or_default(),
             queue: source.queue_hex(),
             max_len: self.max_len,
             replicas: self.replicas,

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::forward::destination::{Source, SourceLane};
+use crate::forward::destination::Source;
 use crate::forward::driver::{Counts, Driver, WhenRefused, Worked};
 use crate::forward::far_side::Held;
 use crate::forward::halt::Halt;
@@ -173,7 +173,7 @@ impl History {
             if_forgotten: self.plan.if_forgotten,
             ..ForwardOptions::default()
         };
-        let source = Source { queue_id: [7; 16], name: "near".to_owned(), lane: SourceLane::All };
+        let source = Source::new([7; 16], "near");
         let near = NearHandle(Rc::clone(&self.near));
         let far = FarHandle(Arc::clone(&self.far));
         Driver::new(near, far, source, options, when_refused, self.rng.next())

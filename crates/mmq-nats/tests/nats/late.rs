@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mmq::forward::{
-    Destination, Held, MissingCause, MissingNumbers, Outgoing, OutgoingKind, Source, SourceLane,
+    Destination, Held, MissingCause, MissingNumbers, Outgoing, OutgoingKind, Source,
 };
 use mmq_nats::NatsStream;
 
@@ -16,7 +16,7 @@ use super::{MODES, STREAM, SUBJECT, far_of, resume, server_for};
 pub(super) const WAIT: Duration = Duration::from_secs(5);
 
 pub(super) fn source() -> Source {
-    Source { queue_id: [7; 16], name: "q".into(), lane: SourceLane::All }
+    Source::new([7; 16], "q")
 }
 
 pub(super) fn message(seq: u64, missing_before: &[MissingNumbers]) -> Outgoing<'_> {

@@ -176,10 +176,10 @@ fn missing_numbers_are_reported_in_the_way_that_was_asked_for() {
 /// Behind word of a gap that is the last message of the subject it goes on as behind any other.
 #[test]
 fn word_of_a_gap_may_be_the_last_message_and_comes_again() {
-    use mmq::forward::{MissingCause, MissingNumbers, Outgoing, OutgoingKind, SourceLane};
+    use mmq::forward::{MissingCause, MissingNumbers, Outgoing, OutgoingKind};
     for mode in MODES {
         let server = server_for(mode);
-        let source = Source { queue_id: [7; 16], name: "q".into(), lane: SourceLane::All };
+        let source = Source::new([7; 16], "q");
         let missing = [MissingNumbers { first: 2, last: 4, cause: MissingCause::LostThere }];
         let of = |seq, kind| Outgoing { seq, sum: 9, bytes: b"x", missing_before: &[], kind };
         let gap = Outgoing { bytes: b"", missing_before: &missing, ..of(1, OutgoingKind::Gap) };

@@ -64,9 +64,12 @@ fn a_missing_stream_is_reported_with_the_command_that_makes_it() {
     let forwarder = Forwarder::new(&queue, "forward", far).unwrap().name("edge 1.a");
     let reported = halted(forwarder);
     assert!(reported.contains("--subjects 'mmq.edge_1_a'"), "{reported}");
-    let far = NatsStream::new(&server.url(), STREAM).unwrap().subject("plant.{dir}.log").unwrap();
-    let reported = halted(Forwarder::new(&queue, "forward", far).unwrap().name("edge 1.a"));
-    assert!(reported.contains("--subjects 'plant.edge_1_a.log'"), "{reported}");
+    let far =
+        NatsStream::new(&server.url(), STREAM).unwrap().subject("{dir}.{consumer}.{host}").unwrap();
+    let reported = halted(Forwarder::new(&queue, "to.the hub", far).unwrap().name("edge 1.a"));
+    let host = rustix::system::uname().nodename().to_str().unwrap().replace('.', "_");
+    let subject = format!("--subjects 'edge_1_a.to_the_hub.{host}'");
+    assert!(reported.contains(&subject), "{reported}");
     assert_eq!(queue.consumer("forward").unwrap().len(), 5);
 }
 

@@ -6,7 +6,6 @@ use mmq::GapCause;
 use mmq::Queue;
 use mmq::forward::{
     Destination, Forwarder, Held, MissingCause, MissingNumbers, Outgoing, OutgoingKind, Source,
-    SourceLane,
 };
 use mmq_redis::RedisStream;
 
@@ -15,7 +14,7 @@ use super::server::Server;
 use super::{KEY, forwarder, halted, put};
 
 fn source() -> Source {
-    Source { queue_id: [7; 16], name: "test".to_owned(), lane: SourceLane::All }
+    Source::new([7; 16], "test")
 }
 
 fn message(seq: u64, missing_before: &[MissingNumbers]) -> Outgoing<'_> {

@@ -13,7 +13,7 @@ use super::server::{Server, check};
 use super::{KEY, put};
 
 fn source() -> Source {
-    Source { queue_id: [7; 16], name: "test".to_owned(), lane: SourceLane::All }
+    Source::new([7; 16], "test")
 }
 
 /// What a session that cannot begin says.

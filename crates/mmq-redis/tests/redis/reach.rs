@@ -19,10 +19,10 @@ fn a_key_has_the_names_of_queue_and_machine() {
     let (dir, server) = (crate::support::tempdir().unwrap(), Server::start(&[]));
     let queue = Queue::open(dir.path()).unwrap();
     put(&queue, 5);
-    let far = RedisStream::new(&server.url(), "a:{dir}:{host}:z").unwrap();
+    let far = RedisStream::new(&server.url(), "a:{dir}:{consumer}:{host}:z").unwrap();
     to(&queue, far).name("with {host}").once().unwrap();
     let host = rustix::system::uname().nodename().to_str().unwrap().to_owned();
-    check(&server.entries(&format!("a:with {{host}}:{host}:z")), 5);
+    check(&server.entries(&format!("a:with {{host}}:forward:{host}:z")), 5);
     for key in ["{hots}", "a{", "a}", "{", "{}", "{dir"] {
         let why = RedisStream::new(&server.url(), key).unwrap_err().to_string();
         assert!(why.contains("braces without a name"), "{key}: {why}");

@@ -67,7 +67,7 @@ pub(super) fn with_options(forward: Command) -> Command {
         .arg(of_redis(text(
             "key",
             "KEY",
-            "The stream's key; {dir} is NAME, {host} the machine's name",
+            "The stream's key; {dir} is NAME, {consumer} the consumer's name, {host} the machine's",
         )))
         .arg(of_redis(number("max-len", "Trim the stream to about the newest N entries")))
         .arg(of_redis(
@@ -80,7 +80,11 @@ pub(super) fn with_options(forward: Command) -> Command {
             "URL is that of sentinels, with commas between: ask them for this primary",
         )))
         .arg(of_nats(text("stream", "STREAM", "The name of the stream")))
-        .arg(of_nats(text("subject", "SUBJECT", "The subject; {dir} is NAME [default: mmq.NAME]")))
+        .arg(of_nats(text(
+            "subject",
+            "SUBJECT",
+            "The subject, with the same names in braces as in KEY [default: mmq.{dir}]",
+        )))
         .arg(of_nats(
             choice("mode", &["batch", "chain", "window"])
                 .help("How messages are sent [default: as the stream allows]"),
