@@ -91,8 +91,11 @@ impl<S: Storage> Engine<S> {
         image.live = Live::default();
         let (queue_id, created) = match id {
             CopiedId::New => {
-                // The far side of a forwarder knows the original, and not the copy.
-                image.forward_rows.clear();
+                // The far side of a forwarder knows the original, and not the copy: that begins
+                // where the original has come to.
+                for row in image.forward_rows.iter_mut().flatten() {
+                    (row.began, row.position, row.chain) = (row.until, None, None);
+                }
                 (to.random(), to.now())
             }
             CopiedId::Same => (old_id, format::index_created(&file.bytes)),

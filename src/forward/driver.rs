@@ -8,9 +8,7 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::forward::backoff::Backoff;
 use crate::forward::compare::{Here, Verdict, compare};
-use crate::forward::destination::{
-    Destination, FarError, MissingNumbers, Outgoing, Source, Trouble,
-};
+use crate::forward::destination::{Destination, FarError, MissingNumbers, Outgoing, Trouble};
 use crate::forward::far_side::{Held, Mark};
 use crate::forward::halt::Halt;
 use crate::forward::keeping::Keeping;
@@ -18,6 +16,7 @@ use crate::forward::link_rate::LinkRate;
 use crate::forward::local::{Acknowledged, Local, NextRead};
 use crate::forward::rules::{ForwardOptions, TellGaps};
 use crate::forward::session::{Parcel, Session};
+use crate::forward::source::Source;
 use crate::message::Message;
 
 /// How often the driver tries a message that the far side rejects.

@@ -13,7 +13,7 @@
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Held {
-    /// No message, and no trace of earlier ones.
+    /// No message of this queue, and no trace of earlier ones.
     Nothing,
     /// The messages up to this one.
     Until {

@@ -8,15 +8,17 @@ use std::time::Duration;
 use crate::consumer::Consumer;
 use crate::error::{Error, Result};
 use crate::format::Origin;
-use crate::forward::destination::{Destination, Source};
+use crate::forward::destination::Destination;
 use crate::forward::driver::{Driver, PutAway, WhenRefused, Worked};
 use crate::forward::halt::Halt;
 use crate::forward::local::Local;
 use crate::forward::over_queue::QueueLocal;
 use crate::forward::progress::ForwardWatch;
 use crate::forward::rules::{ForwardOptions, IfForgotten, OnRefused, TellGaps};
+use crate::forward::source::Source;
 use crate::message::Message;
 use crate::queue::Queue;
+use crate::storage::Storage;
 use crate::threads::{Condvar, Mutex, now};
 
 /// The longest wait before the forwarder notices that it must stop.
@@ -185,6 +187,41 @@ impl<D: Destination> Forwarder<D> {
     pub fn if_forgotten(mut self, what: IfForgotten) -> Forwarder<D> {
         self.options.if_forgotten = Some(what);
         self
+    }
+
+    /// Lets this queue go on after another one, which was lost or which it is a copy of: the last
+    /// message there may be of the queue with this id (its 32 hexadecimal digits, or the first
+    /// eight or more), and the messages of this queue follow it. Nothing is compared with it. The
+    /// other queue must not be forwarded any more. Once the far side has a message of this queue,
+    /// the option has no effect.
+    ///
+    /// ```
+    /// use mmq::forward::{Destination, Forwarder};
+    ///
+    /// fn of_a_device_set_up_anew<D: Destination>(
+    ///     queue: &mmq::Queue,
+    ///     far: D,
+    /// ) -> mmq::Result<Forwarder<D>> {
+    ///     Forwarder::new(queue, "forward", far)?.succeed("9f8e7d6c")
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidArgument`] for what is no such id, and for the queue's own.
+    pub fn succeed(mut self, id: &str) -> Result<Forwarder<D>> {
+        let id = id.to_ascii_lowercase();
+        let is_id = (8..=32).contains(&id.len()) && id.bytes().all(|it| it.is_ascii_hexdigit());
+        let why = if !is_id {
+            "is no id of a queue: that has 32 hexadecimal digits, of which the first eight will do"
+        } else if self.source.queue_hex().starts_with(&id) {
+            "is the id of this queue"
+        } else {
+            self.source.succeeds = Some(id);
+            return Ok(self);
+        };
+        let path = self.consumer.parts().0.core.storage.path();
+        Err(Error::invalid_argument(path, "queue to succeed", format!("{id:?} {why}")))
     }
 
     /// Sets how the forwarder reports missing messages to the far side.

@@ -24,7 +24,7 @@ pub enum Halt {
     /// restored, a machine that was rolled back. If it continued, two messages would have one
     /// number, and the far side would take new messages for old ones.
     #[error(
-        "the queue is an older copy of the one that was forwarded: the far side holds message {seq}{}; to forward it as another queue, give it an id of its own (`mmq copy DIR NEW --new-id`) and another place there",
+        "the queue is an older copy of the one that was forwarded: the far side holds message {seq}{}; to forward it as another queue, give it an id of its own (`mmq copy DIR NEW --new-id`), and another place there or `--succeed` with its present id",
         Unlike(*.next)
     )]
     OlderCopy {

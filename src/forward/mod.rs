@@ -46,6 +46,7 @@
 //! | `rules`, `halt` | the user's options; why a forwarder stops | |
 //! | `destination` | the trait of a far engine and its types | |
 //! | `far_address` | a far side's URL | shows it without secrets |
+//! | `source` | a queue's identity at the far side | fills templates of names |
 //! | `far_side` | a far side's answer, its positions | |
 //! | `driver` | the counts and the trouble of a forwarder | asks, sends, acknowledges, ends sessions |
 //! | `session` | what one session has sent | gathers messages into sends |
@@ -75,14 +76,14 @@ mod over_queue;
 mod progress;
 mod rules;
 mod session;
+mod source;
 
 #[cfg(test)]
 mod tests;
 
 pub use arrivals::Arrivals;
 pub use destination::{
-    Destination, FarError, Limits, MissingCause, MissingNumbers, Outgoing, OutgoingKind, Source,
-    SourceLane, Trouble,
+    Destination, FarError, Limits, MissingCause, MissingNumbers, Outgoing, OutgoingKind, Trouble,
 };
 pub use far_address::FarAddress;
 pub use far_side::{Held, Mark, Position};
@@ -90,3 +91,4 @@ pub use forwarder::{ForwardEnd, Forwarder, Stop};
 pub use halt::Halt;
 pub use progress::{ForwardProgress, ForwardState, ForwardWatch};
 pub use rules::{ForwardOptions, IfForgotten, OnRefused, TellGaps};
+pub use source::{Source, SourceLane};

@@ -63,6 +63,9 @@ pub(super) async fn ask(
         mark: mark.map(|mark| mark.position).filter(|it| it.store == store).map(|it| it.at),
         is_refilled: false,
     };
+    if standing.last.is_some_and(|(_, held)| held == Held::Nothing) {
+        standing.pass_predecessor();
+    }
     let Standing { is_own, end, .. } = standing;
     let lost = standing.mark.filter(|mark| !is_own && *mark <= end);
     if let Some(at) = lost.filter(|_| standing.has_lost_the_mark()) {
@@ -137,8 +140,8 @@ fn has_none(client: &Client, order: &NatsOrder) -> bool {
     !server.jetstream && server.cluster.is_none() && order.domain.is_none()
 }
 
-/// What the last message of the subject says. Nothing, if the server has put it where messages
-/// were that are gone (a delete marker).
+/// What the last message of the subject says; `Held::Nothing` if the queue before this one wrote
+/// it. `None`, if the server has put it where messages were that are gone (a delete marker).
 fn held(message: &Value, letterhead: &Letterhead) -> Result<Option<Held>, Trouble> {
     let Letterhead { queue, subject, .. } = letterhead;
     let headers = message["hdrs"].as_str().unwrap_or_default();
@@ -149,9 +152,13 @@ fn held(message: &Value, letterhead: &Letterhead) -> Result<Option<Held>, Troubl
         Some(there) if there.queue == queue => {
             Ok(Some(Held::Until { seq: there.seq, sum: there.sum }))
         }
+        Some(there) if letterhead.succeeds.as_deref() == Some(there.queue) => {
+            Ok(Some(Held::Nothing))
+        }
         Some(there) => Err(letterhead.lost(format!(
-            "its subject {subject} holds the messages of queue {}..., and this is {queue}...: name \
-             another subject",
+            "its subject {subject} holds the messages of queue {0}..., and this is {queue}...: if \
+             this queue goes on after that one, say so with `--succeed {0}`; else name another \
+             subject",
             there.queue
         ))),
         None if headers.contains("\r\nNats-Marker-Reason:") => Ok(None),

@@ -287,6 +287,7 @@ impl NatsStream {
     fn beginning(&mut self, source: &Source, mark: Option<Mark>) -> Result<Link, Trouble> {
         let letterhead = Letterhead {
             queue: source.queue_hex().chars().take(QUEUE_DIGITS).collect(),
+            succeeds: source.succeeds.as_ref().map(|id| id.chars().take(QUEUE_DIGITS).collect()),
             stream: self.order.stream.clone(),
             subject: self.order.subject_of(source),
             ttl: self.order.ttl,

@@ -280,8 +280,9 @@ impl<'a> Session<'a> {
     /// message before it, and may be sent again meanwhile, so it has its position in it.
     /// (The sum tells it from the same message in another chain, which an earlier session sent.)
     fn id(&self, seq: u64, sum: u32, kind: OutgoingKind) -> String {
-        // In the mode `chain` no other queue writes to the stream.
-        let queue = if self.mode == NatsMode::Chain { "" } else { &self.letterhead.queue };
+        // In the mode `chain` no other queue writes to the stream, unless one did before this one.
+        let is_alone = self.mode == NatsMode::Chain && self.letterhead.succeeds.is_none();
+        let queue = if is_alone { "" } else { &self.letterhead.queue };
         match kind {
             OutgoingKind::Message => format!("{queue}{seq}-{sum:x}"),
             OutgoingKind::Gap => format!("{queue}{seq}-{sum:x}-{}", self.tail),

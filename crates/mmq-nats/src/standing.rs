@@ -18,6 +18,18 @@ pub(super) struct Standing {
 }
 
 impl Standing {
+    /// The last message is of the queue before this one. A mark that is not before it tells what
+    /// the stream has stored of this queue since, and what it has lost, as if nothing was there; an
+    /// earlier one tells nothing, because the other queue has gone on since.
+    pub(super) fn pass_predecessor(&mut self) {
+        let Some((at, _)) = self.last else { return };
+        if self.mark.is_some_and(|mark| mark >= at) {
+            self.last = None;
+        } else {
+            self.mark = None;
+        }
+    }
+
     /// Whether the stream no longer has the last message that it stored: what it has says less than
     /// the positions since the mark. (Another writer's positions say nothing.)
     pub(super) fn has_lost_the_mark(&self) -> bool {
@@ -57,6 +69,30 @@ mod tests {
     fn standing(is_own: bool, end: u64, last: Option<u64>, mark: Option<u64>) -> Standing {
         let last = last.map(|at| (at, LAST));
         Standing { is_own, end, last, mark, is_refilled: false }
+    }
+
+    #[test]
+    fn behind_another_queue_the_mark_tells_what_is_of_this_one() {
+        for (is_own, end, at, mark, held, position) in [
+            // The first session, and the second one when nothing was stored in between.
+            (true, 50, 50, None, Held::Nothing, Some(50)),
+            (false, 60, 50, None, Held::Nothing, Some(50)),
+            (true, 50, 50, Some(50), removed(Some(0)), Some(50)),
+            (false, 50, 50, Some(50), removed(Some(0)), Some(50)),
+            (false, 60, 50, Some(50), removed(None), Some(50)),
+            // What this queue stored was removed, or set back.
+            (true, 57, 50, Some(55), removed(Some(2)), Some(57)),
+            (true, 50, 50, Some(55), set_back(Some(5)), Some(50)),
+            (false, 50, 50, Some(55), set_back(None), None),
+            // The other queue has gone on behind the mark.
+            (true, 60, 60, Some(55), Held::Nothing, Some(60)),
+            (false, 60, 58, Some(55), Held::Nothing, Some(58)),
+        ] {
+            let last = Some((at, Held::Nothing));
+            let mut standing = Standing { is_own, end, last, mark, is_refilled: false };
+            standing.pass_predecessor();
+            assert_eq!(standing.held(), (held, position), "{is_own} {end} {at} {mark:?}");
+        }
     }
 
     fn removed(stored: Option<u64>) -> Held {

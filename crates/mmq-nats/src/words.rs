@@ -48,6 +48,8 @@ pub(super) enum InBatch {
 pub(super) struct Letterhead {
     /// The first digits of the queue's id.
     pub(super) queue: String,
+    /// The first digits of the queue before it, whose last message it may follow.
+    pub(super) succeeds: Option<String>,
     pub(super) stream: String,
     pub(super) subject: String,
     /// How long the stream keeps a message.

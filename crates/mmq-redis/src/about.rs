@@ -6,6 +6,8 @@ pub(crate) struct About {
     pub(crate) key: String,
     /// The queue's id.
     pub(crate) queue: String,
+    /// The first digits of the queue before it, whose last message it may follow.
+    pub(crate) succeeds: Option<String>,
     /// The stream is trimmed to about so many entries.
     pub(crate) max_len: Option<u64>,
     /// How many replicas must have what counts as acknowledged.

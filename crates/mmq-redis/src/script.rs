@@ -86,6 +86,11 @@ impl EntryId {
         self.0
     }
 
+    /// Whether that message may follow this one.
+    pub(crate) fn is_before(self, message: &Outgoing<'_>) -> bool {
+        message.kind == OutgoingKind::Gap || message.seq >= self.0
+    }
+
     /// The id of a message that follows this one.
     fn next(self, message: &Outgoing<'_>) -> EntryId {
         match message.kind {
@@ -106,11 +111,8 @@ impl fmt::Display for EntryId {
 const CLOCK: u64 = 1_000_000_000_000;
 
 /// What the answer to [`ASK`] says: the last id, and what the stream holds of the queue.
-pub(crate) fn held_by(
-    key: &str,
-    answer: &[String],
-    queue: &str,
-) -> Result<(EntryId, Held), String> {
+pub(crate) fn held_by(about: &About, answer: &[String]) -> Result<(EntryId, Held), String> {
+    let About { key, queue, succeeds, .. } = about;
     let [last, newest, there, sum] = answer else {
         return Err(format!("answered {answer:?}, which this cannot read"));
     };
@@ -138,9 +140,11 @@ pub(crate) fn held_by(
         };
     }
     match u32::from_str_radix(sum, 16) {
-        Ok(sum) if there == queue => Ok((id, Held::Until { seq, sum: Some(sum) })),
+        Ok(sum) if *there == *queue => Ok((id, Held::Until { seq, sum: Some(sum) })),
+        _ if succeeds.as_ref().is_some_and(|id| there.starts_with(id)) => Ok((id, Held::Nothing)),
         _ if there.len() == queue.len() && there != queue => Err(format!(
-            "holds the messages of queue {there}, but this queue is {queue}: name another"
+            "holds the messages of queue {there}, but this queue is {queue}: if this queue goes on \
+             after that one, say so with `--succeed {there}`; else name another key"
         )),
         _ => Err(foreign()),
     }

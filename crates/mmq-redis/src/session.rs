@@ -175,7 +175,7 @@ impl Thread {
 
     /// Connects, and asks in one go what the stream holds.
     fn begin(&mut self, address: &Address) -> Result<Connection, Trouble> {
-        let About { key, queue, replicas, .. } = &self.about;
+        let About { key, replicas, .. } = &self.about;
         let trouble = |error| self.trouble(&error, PATIENCE);
         let (mut connection, mut calls) = address.connect(PATIENCE)?;
         let greetings = calls.len();
@@ -194,7 +194,7 @@ impl Thread {
         let answer: Vec<_> =
             answer.iter().map(|it| String::from_utf8_lossy(it).into_owned()).collect();
         let (last, held) =
-            held_by(key, &answer, queue).map_err(|why| lost(&self.about.place(), why))?;
+            held_by(&self.about, &answer).map_err(|why| lost(&self.about.place(), why))?;
         self.hear_replicas(&mut connection)?;
         // (When nobody listens, the thread finds out before its first write.)
         let _ = self.report.send(Ok(News::Begun(Begun { hash, last, held })));

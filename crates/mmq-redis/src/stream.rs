@@ -9,7 +9,7 @@ use crate::about::About;
 use crate::address::{Address, Login};
 use crate::script::{EntryId, Parcel};
 use crate::session::Session;
-use crate::trouble::again;
+use crate::trouble::{again, lost};
 
 /// How long [`Destination::resume`] waits for the server. What takes longer goes on meanwhile.
 const PROMPT: Duration = Duration::from_millis(400);
@@ -257,6 +257,7 @@ impl Destination for RedisStream {
         let about = About {
             key: source.filled(&self.key, str::to_owned).unwrap_or_default(),
             queue: source.queue_hex(),
+            succeeds: source.succeeds.clone(),
             max_len: self.max_len,
             replicas: self.replicas,
         };
@@ -291,6 +292,14 @@ impl Destination for RedisStream {
     fn send(&mut self, messages: &[Outgoing<'_>]) -> Result<(), Trouble> {
         let from = (self.last, self.last_sum);
         let session = self.live()?;
+        if let Some(first) = messages.first().filter(|first| !from.0.is_before(first)) {
+            let why = format!(
+                "ends in {}, and this queue goes on with number {}: numbers only rise in a stream, \
+                 so name another key",
+                from.0, first.seq
+            );
+            return Err(lost(&session.about.place(), why));
+        }
         let hash = session.begun.as_ref().map_or("", |begun| &begun.hash);
         let parcel = Parcel::new(&session.about, hash, from, messages);
         let to = parcel.to;

@@ -11,9 +11,10 @@ use parking_lot::Mutex;
 
 use super::near::{LONGEST, POISON};
 use crate::forward::destination::{
-    Destination, Limits, MissingNumbers, Outgoing, OutgoingKind, Source, Trouble,
+    Destination, Limits, MissingNumbers, Outgoing, OutgoingKind, Trouble,
 };
 use crate::forward::far_side::{Held, Mark, Position};
+use crate::forward::source::Source;
 use crate::tests::sim::Rng;
 
 /// How it makes each write conditional on the message before it.

@@ -17,12 +17,12 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::forward::destination::Source;
 use crate::forward::driver::{Counts, Driver, WhenRefused, Worked};
 use crate::forward::far_side::Held;
 use crate::forward::halt::Halt;
 use crate::forward::local::Local;
 use crate::forward::rules::{ForwardOptions, IfForgotten, TellGaps};
+use crate::forward::source::Source;
 use crate::tests::effort::{alone, effort, first};
 use crate::tests::sim::Rng;
 use far::{Chain, Far, FarHandle};

@@ -116,6 +116,36 @@ fn an_older_copy_of_the_directory_stops() {
 }
 
 #[test]
+fn a_copy_with_an_id_of_its_own_begins_where_its_original_has_come_to() {
+    let dir = crate::tests::guard::tempdir().unwrap();
+    let queue = Queue::open(dir.path().join("original")).unwrap();
+    queue.enqueue_batch((0..100).map(|number| number.to_string())).unwrap();
+    forwarder(&queue, &mut far()).once().unwrap();
+    queue.enqueue_batch(["100", "101"]).unwrap();
+    let to = dir.path().join("copy");
+    let go_on = |_, _| std::ops::ControlFlow::Continue(());
+    queue.copy_to(&to, crate::CopiedId::New, go_on).unwrap();
+    let copy = Queue::open(&to).unwrap();
+    let stats = copy.consumer("forward").unwrap().stats();
+    assert_eq!((stats.messages, stats.next_seq, stats.kept), (2, 100, 100));
+    // The far side acknowledged nothing of this queue, so it has forgotten nothing.
+    let mut far = far();
+    forwarder(&copy, &mut far).once().unwrap();
+    assert_eq!(numbers(&far), [100, 101]);
+}
+
+#[test]
+fn what_is_no_id_of_another_queue_is_refused() {
+    let dir = crate::tests::guard::tempdir().unwrap();
+    let queue = Queue::open(dir.path()).unwrap();
+    let own = Source::new(queue.id(), "").queue_hex();
+    for id in ["", "0a0b0c0", "0a0b0c0x", "0a0b0c0d0e0f001122334455667788990", &own, &own[..8]] {
+        let refused = Forwarder::new(&queue, "forward", far()).unwrap().succeed(id).unwrap_err();
+        assert!(matches!(refused, Error::InvalidArgument { .. }), "{id}: {refused}");
+    }
+}
+
+#[test]
 fn what_the_queue_dropped_is_reported_also_while_it_is_read() {
     let dir = crate::tests::guard::tempdir().unwrap();
     let options = Options::new().max_bytes(1 << 20).on_full(OnFull::DropOldest);

@@ -16,6 +16,7 @@ fn an_address_that_nobody_can_take_is_refused() {
         &["unix:///run/redis.sock", "--ttl", "1h"],
         &["nats://host", "--max-len", "1000"],
         &["tls://host", "--sentinel", "primary"],
+        &["ssh://host/q", "--succeed", "0a0b0c0d"],
     ] {
         let output = ends(mmq([&["forward", dir][..], words].concat()), 2);
         let refused = format!("{} does not apply to {}", words[1], words[0]);

@@ -6,6 +6,7 @@ mod late;
 mod marks;
 mod proxy;
 mod server;
+mod succeed;
 #[path = "../../../../tests/support/mod.rs"]
 mod support;
 mod troubles;

@@ -6,6 +6,7 @@ mod links;
 mod proxy;
 mod reach;
 mod server;
+mod succeed;
 #[path = "../../../../tests/support/mod.rs"]
 mod support;
 #[cfg(feature = "tls")]

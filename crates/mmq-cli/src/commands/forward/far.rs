@@ -36,6 +36,7 @@ const ENGINES: [FarEngine; 3] = [
         schemes: &["nats://", "tls://"],
         feature: "nats",
         options: &[
+            "succeed",
             "stream",
             "subject",
             "mode",
@@ -53,7 +54,7 @@ const ENGINES: [FarEngine; 3] = [
     FarEngine {
         schemes: &["redis://", "rediss://", "unix://", "redis+unix://"],
         feature: "redis",
-        options: &["key", "max-len", "replicas", "sentinel", "ca", "cert", "cert-key"],
+        options: &["succeed", "key", "max-len", "replicas", "sentinel", "ca", "cert", "cert-key"],
     },
     FarEngine { schemes: &child::SCHEMES, feature: "mmq", options: &[] },
 ];

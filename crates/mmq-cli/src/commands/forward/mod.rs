@@ -80,6 +80,7 @@ pub(crate) fn command() -> Command {
         .arg(flag("once", "End when the far side has all messages [default: end at a signal]"))
         .arg(text("consumer", "NAME", "Read as this consumer; it is made if it is missing [default: forward]"))
         .arg(text("name", "NAME", "The queue's name on the far side [default: the name of its directory]"))
+        .arg(text("succeed", "ID", "Go on after the queue with this ID, whose messages the far side holds"))
         .arg(
             arguments::at_most("keep", "Keep the newest N messages that the far side has [default: 10000]")
                 .value_parser(units::parse_number),
@@ -162,6 +163,9 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     forwarder = forwarder.options(options(matches, dead.as_ref()));
     if let Some(name) = text_of(matches, "name") {
         forwarder = forwarder.name(name);
+    }
+    if let Some(id) = text_of(matches, "succeed") {
+        forwarder = forwarder.succeed(id)?;
     }
     let report = Report::new(call, &forwarder, queue.consumer(consumer)?, &address)?;
     let outcome = forward(call, forwarder, report);
