@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use mmq::Queue;
+use mmq::{LaneOptions, Queue};
 
 use crate::run::{Running, check, ends, given, mmq, on, said};
 use crate::support::{Random, eventually, seed};
@@ -159,6 +159,26 @@ fn what_is_wrong_at_the_other_side_is_told_in_its_words() {
     let far = dir.path().join("far");
     ends(once(&near, &exec(&far)), 0);
     takes(&far, id(&near), 0..10);
+}
+
+/// What `docs/forward.md` says of lanes: a forwarder has a consumer of its own, which has none.
+#[test]
+fn a_queue_that_is_read_in_lanes_goes_on_whole_and_in_order() {
+    let dir = crate::support::tempdir().unwrap();
+    let [near, far] = ["near", "far"].map(|name| dir.path().join(name));
+    fill(&near, 0..20);
+    let queue = Queue::open(&near).unwrap();
+    let lanes = queue.consumer("link").unwrap().lanes(LaneOptions::new()).unwrap();
+    lanes.jump().unwrap();
+    queue.enqueue(format!("{:0>500}", 20)).unwrap();
+    lanes.receive_fresh().unwrap().expect("what is fresh").ack().unwrap();
+    let waits = queue.consumer("link").unwrap().len();
+    queue.close().unwrap();
+    ends(once(&near, &exec(&far)), 0);
+    takes(&far, id(&near), 0..21);
+    let queue = Queue::open(&near).unwrap();
+    assert_eq!(queue.consumer("link").unwrap().len(), waits);
+    assert_eq!(queue.consumer("forward").unwrap().len(), 0);
 }
 
 /// A far side that begins each session and acknowledges nothing.
