@@ -1,10 +1,10 @@
 //! Whatever dies, as often as it may: the stream holds each message once, in order.
 
-use std::process::{Child, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use mmq::Queue;
-use mmq::forward::Forwarder;
+use mmq::forward::{ForwardOptions, Forwarder};
 use mmq_nats::{NatsMode, NatsStream};
 use serde_json::json;
 
@@ -12,8 +12,14 @@ use super::proxy::Proxy;
 use super::server::{Server, Wire};
 use super::{STREAM, SUBJECT, check, put};
 
-fn far(url: &str, mode: NatsMode) -> NatsStream {
-    NatsStream::new(url, STREAM).unwrap().subject(SUBJECT).unwrap().mode(mode)
+/// The stream for a mode, and the subject of the queue in it.
+pub(super) fn stream(mode: NatsMode) -> [String; 2] {
+    [format!("{STREAM}-{mode:?}"), format!("{SUBJECT}.{mode:?}")]
+}
+
+pub(super) fn far(url: &str, mode: NatsMode) -> NatsStream {
+    let [stream, subject] = stream(mode);
+    NatsStream::new(url, &stream).unwrap().subject(&subject).unwrap().mode(mode)
 }
 
 /// The process with queue, producer and forwarder; nothing when the test is run by itself.
@@ -27,24 +33,28 @@ fn the_forwarder_that_is_killed() {
         _ => NatsMode::Window,
     };
     let far = far(&std::env::var("MMQ_CHILD_URL").unwrap(), mode);
-    let mut forwarder = Forwarder::new(&queue, "forward", far).unwrap();
+    let pause = Duration::from_millis(crate::support::count("MMQ_CHILD_PAUSE", 5));
+    let mut options = ForwardOptions::default();
+    options.patience = Duration::from_secs(crate::support::count("MMQ_CHILD_PATIENCE", 30));
+    let mut forwarder = Forwarder::new(&queue, "forward", far).unwrap().options(options);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for _ in 0..100_000 {
                 put(&queue, 20);
-                std::thread::sleep(Duration::from_millis(5));
+                std::thread::sleep(pause);
             }
         });
         forwarder.run().unwrap();
     });
 }
 
-fn child(dir: &std::path::Path, proxy: &Proxy, mode: NatsMode) -> Child {
+/// The command that starts that process.
+pub(super) fn child(dir: &std::path::Path, url: &str, mode: NatsMode) -> Command {
     let mut child = crate::support::command(std::env::current_exe().unwrap());
     child.args(["--exact", "kills::the_forwarder_that_is_killed", "--nocapture"]);
-    child.env("MMQ_TEST_DIR", dir).env("MMQ_CHILD_URL", proxy.url());
-    child.env("MMQ_CHILD_MODE", format!("{mode:?}"));
-    child.stdout(Stdio::null()).spawn().unwrap()
+    child.env("MMQ_TEST_DIR", dir).env("MMQ_CHILD_URL", url);
+    child.env("MMQ_CHILD_MODE", format!("{mode:?}")).stdout(Stdio::null());
+    child
 }
 
 /// How long the stream keeps messages.
@@ -78,19 +88,20 @@ fn rounds(mode: NatsMode, kinds: &[u32], age: Age, between: &dyn Fn(&Server)) {
     let (dir, mut server) = (crate::support::tempdir().unwrap(), Server::start(""));
     let proxy = Proxy::start(server.port());
     let is_own = mode == NatsMode::Chain || age == Age::TwoSeconds;
-    let subjects = if is_own { &[SUBJECT][..] } else { &[SUBJECT, "other.*"] };
+    let [stream, subject] = &stream(mode);
+    let subjects = if is_own { &[&**subject][..] } else { &[&**subject, "other.*"] };
     server.make_stream(json!({
-        "name": STREAM, "subjects": subjects, "storage": "file",
+        "name": stream, "subjects": subjects, "storage": "file",
         "allow_atomic": mode == NatsMode::Batch, "duplicate_window": 100_000_000,
         "max_age": if age == Age::Any { 0 } else { AGE.as_nanos() as u64 },
     }));
-    let whole = if age == Age::Any { STREAM } else { MIRROR };
+    let whole = if age == Age::Any { stream } else { MIRROR };
     if age == Age::TwoSeconds {
-        server.make_stream(json!({ "name": MIRROR, "mirror": { "name": STREAM } }));
+        server.make_stream(json!({ "name": MIRROR, "mirror": { "name": stream } }));
     }
     let copies = crate::support::tempdir().unwrap();
     let copy = copies.path().join("copy");
-    let mut running = child(dir.path(), &proxy, mode);
+    let mut running = child(dir.path(), &proxy.url(), mode).spawn().unwrap();
     let mut random = 20_261_124u64;
     let mut done = Done::default();
     for round in 0..rounds {
@@ -127,7 +138,7 @@ fn rounds(mode: NatsMode, kinds: &[u32], age: Age, between: &dyn Fn(&Server)) {
             std::thread::sleep(AGE + Duration::from_millis(500));
         }
         if matches!(kind, 2 | 3 | OUTAGE) {
-            running = child(dir.path(), &proxy, mode);
+            running = child(dir.path(), &proxy.url(), mode).spawn().unwrap();
         }
         let ended = running.try_wait().unwrap();
         assert!(ended.is_none(), "in round {round} the forwarder ended: {ended:?}");
@@ -137,7 +148,7 @@ fn rounds(mode: NatsMode, kinds: &[u32], age: Age, between: &dyn Fn(&Server)) {
     let queue = Queue::open(dir.path()).unwrap();
     Forwarder::new(&queue, "forward", far(&server.url(), mode)).unwrap().once().unwrap();
     let count = queue.stats().next_seq;
-    check(&server.entries(whole, SUBJECT), count);
+    check(&server.entries(whole, subject), count);
     let Done { killed, set_back, cut, forwarders } = done;
     println!(
         "{mode:?}, {count} messages; the server was killed {killed} times and set back {set_back} \

@@ -1,6 +1,7 @@
 //! Forwarding to a real NATS server: `cargo test -p mmq-nats`.
 
 mod access;
+mod cluster;
 mod kills;
 mod late;
 mod marks;

@@ -2,7 +2,7 @@
 //! protocol that a test needs, so that the stream is not read back by the client that wrote it.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
@@ -65,6 +65,21 @@ impl Server {
         self.child = run(self.dir.path(), self.port);
     }
 
+    /// From now on it takes connections, and answers nothing.
+    pub(super) fn pause(&self) {
+        self.signal(rustix::process::Signal::STOP);
+    }
+
+    /// It answers again.
+    pub(super) fn go_on(&self) {
+        self.signal(rustix::process::Signal::CONT);
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) {
+        let id = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(id, signal).unwrap();
+    }
+
     fn store(&self) -> PathBuf {
         self.dir.path().join("store")
     }
@@ -90,6 +105,13 @@ impl Server {
         let answer = self.wire().request(&format!("$JS.API.{what}"), &request.to_string());
         assert!(answer["error"].is_null(), "{what}: {answer}");
         answer
+    }
+
+    /// The same of a server that may be away: `None` for an error, and without an answer in time.
+    pub(super) fn asked(&self, what: &str, request: &Value) -> Option<Value> {
+        let mut wire = Wire::open(self.port, json!({}), Some(Duration::from_secs(2))).ok()?;
+        let answer = wire.asked(&format!("$JS.API.{what}"), &request.to_string()).ok()?;
+        answer["error"].is_null().then_some(answer)
     }
 
     pub(super) fn make_stream(&self, config: Value) {
@@ -179,60 +201,71 @@ struct Came {
 
 impl Wire {
     pub(super) fn new(port: u16, access: Value) -> Wire {
-        let stream = BufReader::new(TcpStream::connect(("127.0.0.1", port)).unwrap());
-        let inbox = format!("in.box{}", stream.get_ref().local_addr().unwrap().port());
+        Wire::open(port, access, None).unwrap()
+    }
+
+    /// With a longest wait for each answer.
+    fn open(port: u16, access: Value, wait: Option<Duration>) -> io::Result<Wire> {
+        let stream = BufReader::new(TcpStream::connect(("127.0.0.1", port))?);
+        stream.get_ref().set_read_timeout(wait)?;
+        let inbox = format!("in.box{}", stream.get_ref().local_addr()?.port());
         let mut wire = Wire { stream, inbox };
         let mut hello = json!({ "verbose": false, "headers": true, "no_responders": true });
         for (key, value) in access.as_object().unwrap() {
             hello[key] = value.clone();
         }
-        wire.line();
+        wire.line()?;
         let hello = format!("CONNECT {hello}\r\nSUB {} 1\r\n", wire.inbox);
-        wire.say(hello.as_bytes());
-        wire
+        wire.say(hello.as_bytes())?;
+        Ok(wire)
     }
 
-    fn say(&mut self, bytes: &[u8]) {
-        self.stream.get_mut().write_all(bytes).unwrap();
+    fn say(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.get_mut().write_all(bytes)
     }
 
-    fn line(&mut self) -> String {
+    fn line(&mut self) -> io::Result<String> {
         let mut line = String::new();
-        self.stream.read_line(&mut line).unwrap();
-        assert!(!line.is_empty(), "the server has closed the connection");
-        line
+        match self.stream.read_line(&mut line)? {
+            0 => Err(io::Error::other("the server has closed the connection")),
+            _ => Ok(line),
+        }
     }
 
-    fn next(&mut self) -> Came {
+    fn next(&mut self) -> io::Result<Came> {
         loop {
-            let line = self.line();
+            let line = self.line()?;
             let words: Vec<_> = line.split_whitespace().collect();
             let number = |at: usize| words[words.len() - at].parse::<usize>().unwrap();
             let (before, all) = match words[0] {
                 "MSG" => (0, number(1)),
                 "HMSG" => (number(2), number(1)),
                 "PING" => {
-                    self.say(b"PONG\r\n");
+                    self.say(b"PONG\r\n")?;
                     continue;
                 }
                 "INFO" | "PONG" | "+OK" => continue,
-                _ => panic!("the server said {line}"),
+                _ => return Err(io::Error::other(format!("the server said {line}"))),
             };
             let mut headers = vec![0; before];
             let mut data = vec![0; all - before + 2];
-            self.stream.read_exact(&mut headers).unwrap();
-            self.stream.read_exact(&mut data).unwrap();
+            self.stream.read_exact(&mut headers)?;
+            self.stream.read_exact(&mut data)?;
             data.truncate(all - before);
-            return Came { headers: String::from_utf8(headers).unwrap(), data };
+            return Ok(Came { headers: String::from_utf8(headers).unwrap(), data });
         }
     }
 
     pub(super) fn request(&mut self, subject: &str, request: &str) -> Value {
+        self.asked(subject, request).unwrap_or_else(|error| panic!("{subject}: {error}"))
+    }
+
+    fn asked(&mut self, subject: &str, request: &str) -> io::Result<Value> {
         let (inbox, length) = (&self.inbox, request.len());
         let line = format!("PUB {subject} {inbox} {length}\r\n{request}\r\n");
-        self.say(line.as_bytes());
-        let came = self.next();
-        serde_json::from_slice(&came.data).unwrap_or_else(|_| panic!("{subject}: {}", came.headers))
+        self.say(line.as_bytes())?;
+        let came = self.next()?;
+        serde_json::from_slice(&came.data).map_err(|_| io::Error::other(came.headers))
     }
 
     fn entries(&mut self, stream: &str, subject: &str) -> Vec<Entry> {
@@ -244,13 +277,13 @@ impl Wire {
         let request = json!({ "stream_name": stream, "config": config }).to_string();
         let answer = self.request(&format!("$JS.API.CONSUMER.CREATE.{stream}"), &request);
         assert!(answer["error"].is_null(), "{answer}");
-        self.say(format!("SUB {there} 2\r\n").as_bytes());
+        self.say(format!("SUB {there} 2\r\n").as_bytes()).unwrap();
         let count = answer["num_pending"].as_u64().unwrap();
         let entry = |came: Came| {
             let lines = came.headers.lines().filter_map(|line| line.split_once(':'));
             let owned = |(name, value): (&str, &str)| (name.to_owned(), value.trim().to_owned());
             Entry { headers: lines.map(owned).collect(), head: came.headers.len(), data: came.data }
         };
-        (0..count).map(|_| entry(self.next())).collect()
+        (0..count).map(|_| entry(self.next().unwrap())).collect()
     }
 }
