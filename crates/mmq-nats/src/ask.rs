@@ -2,15 +2,20 @@
 
 use std::time::Duration;
 
-use async_nats::Client;
-use async_nats::client::RequestErrorKind;
+use async_nats::client::{RequestError, RequestErrorKind};
+use async_nats::{Client, Message};
 use base64::Engine;
 use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 use super::standing::Standing;
 use super::words::Letterhead;
 use crate::{NatsMode, NatsOrder};
 use mmq::forward::{Held, Mark, Position, Trouble};
+
+/// How often a question is repeated that nobody answers.
+const REPEAT: Duration = Duration::from_secs(2);
 
 /// What a session begins with.
 #[derive(Debug, Clone)]
@@ -118,7 +123,7 @@ async fn call(
 ) -> Result<Result<Value, Value>, Trouble> {
     let domain = order.domain.as_ref().map_or_else(String::new, |domain| format!("{domain}."));
     let subject = format!("$JS.{domain}API.STREAM.{what}.{}", order.stream);
-    let answer = client.request(subject, request.to_string().into()).await;
+    let answer = answered(client, &subject, &request.to_string()).await;
     let answer = answer.map_err(|error| match error.kind() {
         RequestErrorKind::NoResponders if has_none(client, order) => {
             letterhead.lost("the server has no JetStream: start it with `-js`, or name another one")
@@ -132,6 +137,24 @@ async fn call(
         .map_err(|error| letterhead.again(format!("an answer that is not JSON: {error}")))?;
     let error = &answer["error"];
     Ok(if error.is_null() { Ok(answer) } else { Err(error.clone()) })
+}
+
+/// The first answer to the request, which is repeated meanwhile: nobody answers one that came while
+/// the stream had no leader, and another one is elected within ten seconds.
+async fn answered(client: &Client, subject: &str, request: &str) -> Result<Message, RequestError> {
+    let (tell, mut told) = mpsc::unbounded_channel();
+    loop {
+        let (client, tell) = (client.clone(), tell.clone());
+        let (subject, request) = (subject.to_owned(), request.to_owned());
+        tokio::spawn(async move {
+            // (Nobody listens any more behind the first answer.)
+            let _ = tell.send(client.request(subject, request.into()).await);
+        });
+        // The first one ends it by its own time-out.
+        if let Ok(Some(answer)) = timeout(REPEAT, told.recv()).await {
+            return answer;
+        }
+    }
 }
 
 /// Whether no server that this one knows of has JetStream.
