@@ -29,6 +29,8 @@ const USED: usize = forward_at::FORWARD_SUM + 4;
 const HAS_POSITION: u32 = 1;
 /// The flag of a known sum of the chain.
 const HAS_CHAIN: u32 = 2;
+/// The flag of a far side that was sent packs.
+const HAS_PACKS: u32 = 4;
 
 /// One slot of a forwarder's row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -44,6 +46,8 @@ pub(crate) struct ForwardSlot {
     pub(crate) position: Option<(u64, u64)>,
     /// The sum of the chain of messages before `until`.
     pub(crate) chain: Option<u32>,
+    /// The far side was ever sent several messages in one, so its positions count no messages.
+    pub(crate) has_packs: bool,
     /// When the far side last acknowledged a message, in milliseconds since 1970; 0 for never.
     pub(crate) time: u64,
 }
@@ -64,7 +68,8 @@ impl ForwardSlot {
             LittleEndian::write_u64(&mut bytes[offset..], value);
         }
         let flags = u32::from(self.position.is_some()) * HAS_POSITION
-            + u32::from(self.chain.is_some()) * HAS_CHAIN;
+            + u32::from(self.chain.is_some()) * HAS_CHAIN
+            + u32::from(self.has_packs) * HAS_PACKS;
         LittleEndian::write_u32(&mut bytes[at::FORWARD_OWNER..], self.owner);
         LittleEndian::write_u32(&mut bytes[at::FORWARD_CHAIN..], self.chain.unwrap_or_default());
         LittleEndian::write_u32(&mut bytes[at::FORWARD_FLAGS..], flags);
@@ -96,6 +101,7 @@ impl ForwardSlot {
             position: has(HAS_POSITION)
                 .then(|| (u64_at(at::FORWARD_STORE), u64_at(at::FORWARD_AT))),
             chain: has(HAS_CHAIN).then(|| u32_at(at::FORWARD_CHAIN)),
+            has_packs: has(HAS_PACKS),
             time: u64_at(at::FORWARD_TIME),
         };
         let sound = [slot.number, slot.until, slot.began].into_iter().all(|it| it < LIMIT);

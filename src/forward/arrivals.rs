@@ -113,7 +113,8 @@ impl<'a> Arrivals<'a> {
         }
         if seq >= self.row.place() {
             let until = seq + 1;
-            self.row.set_acknowledged(Acknowledged { until, position: None, chain: None })?;
+            let none = Acknowledged { until, position: None, chain: None, has_packs: false };
+            self.row.set_acknowledged(none)?;
         }
         Ok(())
     }

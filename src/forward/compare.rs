@@ -57,7 +57,8 @@ pub(super) fn compare(
     Ok(match held {
         Held::Until { seq, sum } => return behind(seq, sum, here, chain_over),
         Held::Removed { stored } => {
-            let stored = stored.filter(|_| !planted!(ForwardStoredNotCounted)).unwrap_or_default();
+            let counts = !here.acknowledged.has_packs && !planted!(ForwardStoredNotCounted);
+            let stored = stored.filter(|_| counts).unwrap_or_default();
             let until = place.saturating_add(stored);
             // Of what was in flight, so many were stored. If the queue has lost one of these since,
             // nobody knows which ones: sending them again loses none.
@@ -67,8 +68,10 @@ pub(super) fn compare(
             }
         }
         _ if planted!(ForwardSetBackIsRemoved) => go_on(place, here.chain()),
-        Held::SetBack { lost: None } => go_on(here.oldest.min(place), None),
-        Held::SetBack { lost: Some(lost) } => {
+        Held::SetBack { lost } => {
+            let Some(lost) = lost.filter(|_| !here.acknowledged.has_packs) else {
+                return Ok(go_on(here.oldest.min(place), None));
+            };
             let from = place.saturating_sub(lost);
             match chain_over(from, 0, place)? {
                 None if from >= here.oldest => go_on(here.oldest.min(place), None),
@@ -137,7 +140,7 @@ mod tests {
     use super::*;
 
     const HERE: Here = Here {
-        acknowledged: Acknowledged { until: 40, position: None, chain: Some(40) },
+        acknowledged: Acknowledged { until: 40, position: None, chain: Some(40), has_packs: false },
         next: 50,
         began: 0,
         oldest: 30,
@@ -216,9 +219,22 @@ mod tests {
         assert_eq!(compare(held, &HERE, None, |_, _, _| Ok(None)).unwrap(), go_on(30, None));
     }
 
+    /// A position may stand for more than one message.
+    #[test]
+    fn positions_of_packs_do_not_count_messages() {
+        let here =
+            Here { acknowledged: Acknowledged { has_packs: true, ..HERE.acknowledged }, ..HERE };
+        assert_eq!(verdict(Held::Removed { stored: Some(7) }, &here, None), at(40));
+        for lost in [5, 20] {
+            let set_back = Held::SetBack { lost: Some(lost) };
+            assert_eq!(verdict(set_back, &here, None), go_on(30, None));
+        }
+        assert_eq!(verdict(until(45), &here, None), at(46));
+    }
+
     #[test]
     fn a_far_side_that_holds_nothing_is_new_or_has_forgotten() {
-        let acknowledged = Acknowledged { until: 12, position: None, chain: Some(12) };
+        let acknowledged = Acknowledged { until: 12, chain: Some(12), ..HERE.acknowledged };
         let new = Here { acknowledged, began: 12, oldest: 12, ..HERE };
         assert_eq!(verdict(Held::Nothing, &new, Some(IfForgotten::Stop)), at(12));
         assert_eq!(verdict(Held::Nothing, &HERE, None), Verdict::Forgotten);

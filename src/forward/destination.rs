@@ -180,13 +180,13 @@ impl<D: Destination + ?Sized> Destination for Box<D> {
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Outgoing<'a> {
-    /// Its number.
+    /// Its number; of a pack, that of its last message, and so for the sum.
     pub seq: u64,
     /// The lower half of the XXH3-64 of its bytes, seeded with the sum of the message before it. So
     /// it differs in two queues whose messages differed at any earlier number. The far side stores
     /// it with the message and returns it in [`Held::Until`].
     pub sum: u32,
-    /// The message.
+    /// The message, or the pack.
     pub bytes: &'a [u8],
     /// Numbers between the previous message and this one that will never be sent, in order.
     pub missing_before: &'a [MissingNumbers],
@@ -207,6 +207,13 @@ pub struct Outgoing<'a> {
 pub enum OutgoingKind {
     /// A message of the queue.
     Message,
+    /// Several messages of the queue in one, which [`unpack`](super::unpack) reads. Only a
+    /// destination gets it whose [limits](Limits::pack_messages) ask for it. It tells its readers
+    /// that it is a pack.
+    Pack {
+        /// How many messages: they end in [`Outgoing::seq`], and no number between is missing.
+        messages: u64,
+    },
     /// A report of [missing numbers](Outgoing::missing_before), without bytes
     /// ([`TellGaps::Message`](super::TellGaps)). It has the number and the checksum of the last
     /// real message, so that [`Destination::resume`] may return them from it. The forwarder may
@@ -335,9 +342,15 @@ pub struct Limits {
     pub in_flight_messages: usize,
     /// Bytes that are sent and unacknowledged, except for a single longer message.
     pub in_flight_bytes: u64,
+    /// Messages of the queue in one message of the far side, which counts as one for the limits
+    /// above. With more than 1 a message may be a [pack](OutgoingKind::Pack); no message waits for
+    /// others to fill it.
+    pub pack_messages: u64,
+    /// Bytes of a pack. A message that does not fit into one goes by itself.
+    pub pack_bytes: u64,
 }
 
-/// Sends of 500 messages or 1 MiB, four of them at a time, of any length.
+/// Sends of 500 messages or 1 MiB, four of them at a time, of any length, none packed.
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
@@ -346,6 +359,8 @@ impl Default for Limits {
             send_bytes: 1 << 20,
             in_flight_messages: 2_000,
             in_flight_bytes: 4 << 20,
+            pack_messages: 1,
+            pack_bytes: 1 << 20,
         }
     }
 }

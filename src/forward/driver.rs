@@ -14,8 +14,9 @@ use crate::forward::halt::Halt;
 use crate::forward::keeping::Keeping;
 use crate::forward::link_rate::LinkRate;
 use crate::forward::local::{Acknowledged, Local, NextRead};
+use crate::forward::parcel::Parcel;
 use crate::forward::rules::{ForwardOptions, TellGaps};
-use crate::forward::session::{Parcel, Session};
+use crate::forward::session::Session;
 use crate::forward::source::Source;
 use crate::message::Message;
 
@@ -212,7 +213,7 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
     /// Asks the far side what it holds, and compares.
     fn begin(&mut self, now: Duration) -> Result<Session, Over> {
         self.counts.sessions += 1;
-        let acknowledged = self.local.acknowledged();
+        let mut acknowledged = self.local.acknowledged();
         let mark = acknowledged.position;
         let mark = mark.map(|position| Mark { until: acknowledged.until, position });
         let mut held = self.destination.resume(&self.source, mark)?;
@@ -220,6 +221,9 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
             // Reports of gaps have positions there, too, so the count says nothing of messages.
             held = Held::Removed { stored: None };
         }
+        let limits = self.destination.limits();
+        // What this session sends is in the row before it is sent.
+        acknowledged.has_packs |= limits.pack_messages > 1;
         let here = Here {
             acknowledged,
             next: self.local.next_number(),
@@ -239,13 +243,14 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
         };
         self.counts.lost_there += lost.map_or(0, |lost| lost.last - lost.first + 1);
         let has_all = lost.is_none() && at >= acknowledged.until;
+        let position = self.destination.position();
         self.local.set_acknowledged(match has_all {
-            true => Acknowledged { until: at, position: self.destination.position(), chain },
+            true => Acknowledged { until: at, position, chain, ..acknowledged },
             // The former position tells a later session what the far side has lost. Until it has
             // acknowledged something, nobody knows which chain its messages are in.
             false => Acknowledged { chain: None, ..acknowledged },
         })?;
-        let is_first = acknowledged.position.is_none() && self.destination.position().is_some();
+        let is_first = acknowledged.position.is_none() && position.is_some();
         if !has_all || is_first {
             // A power cut must not bring back a chain that ended here, or a row without a position.
             self.flush()?;
@@ -256,7 +261,7 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
             Held::Until { seq, sum: Some(sum) } => Some((seq, sum)),
             _ => None,
         };
-        Ok(Session::new(self.destination.limits(), at, chain.unwrap_or_default(), lost, last, now))
+        Ok(Session::new(limits, at, chain.unwrap_or_default(), lost, last, now))
     }
 
     /// Sends the available messages that fit, then reads acknowledgements.
@@ -273,7 +278,7 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
                 batch.items.iter().map(|item| item.outgoing()).collect();
             self.destination.send(&outgoing)?;
             session.note_sent(&batch, now);
-            self.counts.sent += batch.items.len() as u64;
+            self.counts.sent += batch.items.iter().map(|item| item.messages).sum::<u64>();
             self.counts.sent_bytes += batch.bytes;
             if planted!(ForwardPlaceAtSent) {
                 let until = session.unsent;
@@ -327,17 +332,18 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
         check!(let Counts { sent, acknowledged, .. } = self.counts);
         holds!(acknowledged <= sent, "of {sent} messages that were sent {acknowledged} arrived");
         let (position, chain) = (self.destination.position(), Some(arrived.chain));
-        self.local.set_acknowledged(Acknowledged { until, position, chain })
+        let before = self.local.acknowledged();
+        self.local.set_acknowledged(Acknowledged { until, position, chain, ..before })
     }
 
     /// Reads messages to send, as many as fit.
     fn gather(&mut self, session: &mut Session) -> Result<Parcel, Over> {
-        let mut batch = Parcel::default();
-        session.limit(self.link_rate.bytes());
+        let mut batch = session.begin_batch();
         // After a rejection send messages one by one, so that it is clear which one the far side
         // rejects.
         let most = if self.refused.is_some() { 1 } else { usize::MAX };
-        while session.has_room(&batch, most) {
+        session.limit(self.link_rate.bytes(), most as u64);
+        while session.has_room(&batch, most) || session.is_open(&batch) {
             let message = match session.waiting.take() {
                 Some(message) => message,
                 None => match self.local.read()? {
@@ -348,9 +354,7 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
                         continue;
                     }
                     NextRead::Nothing => {
-                        if self.options.gaps == TellGaps::Message {
-                            session.add_gap(&mut batch);
-                        }
+                        session.add_gap(&mut batch, self.options.gaps, most);
                         break;
                     }
                 },
@@ -371,15 +375,15 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
                 session.leave_out(&message);
                 continue;
             }
-            if self.options.gaps == TellGaps::Message {
-                session.add_gap(&mut batch);
-            }
-            if !session.has_room(&batch, most) || !session.fits(&batch, len) {
-                session.waiting = Some(message);
+            session.add_gap(&mut batch, self.options.gaps, most);
+            let has_room = session.has_room(&batch, most) || session.joins(&batch, seq, len);
+            if !has_room || !session.fits(&batch, len) {
+                session.keep_waiting(&mut batch, message);
                 break;
             }
             session.add(&mut batch, message, self.options.gaps);
         }
+        batch.seal();
         Ok(batch)
     }
 

@@ -26,13 +26,15 @@ pub enum Held {
     /// The far side has stored all messages below the [mark](Mark) and lost none of them, but no
     /// longer has the last one: it was removed, by its age, a limit, a purge or a reader.
     Removed {
-        /// How many messages it has stored behind the mark; `None` when it cannot tell.
+        /// How many messages it has stored behind the mark, a pack counted as one; `None` when it
+        /// cannot tell.
         stored: Option<u64>,
     },
     /// The far side no longer has the last message that it stored, and its store was set back to
     /// before the [mark](Mark).
     SetBack {
-        /// How many messages before the mark it has lost; `None` when it cannot tell.
+        /// How many messages before the mark it has lost, a pack counted as one; `None` when it
+        /// cannot tell.
         lost: Option<u64>,
     },
 }

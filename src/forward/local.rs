@@ -24,6 +24,8 @@ pub(super) struct Acknowledged {
     pub(super) position: Option<Position>,
     /// The sum of the [chain](chained) of messages before that one; `None` when that is unknown.
     pub(super) chain: Option<u32>,
+    /// The far side was ever sent packs: its positions do not count messages.
+    pub(super) has_packs: bool,
 }
 
 /// A queue with what the forwarder stores there: how far the far side has acknowledged, and a *kept

@@ -18,7 +18,8 @@
 //! either. The far side may remove what it has stored (by age, by limits, by a purge): with each
 //! acknowledgement the forwarder stores the far side's [`Position`], and later counts from there.
 //! Where that cannot be counted, it sends messages again rather than to lose them: when a message
-//! that was in flight is missing here by now, or the far side counts no positions.
+//! that was in flight is missing here by now, when the far side counts no positions, or when it was
+//! sent [packs](OutgoingKind::Pack), each of which has one position.
 //!
 //! The forwarder detects an older copy of the directory ([`Halt::OlderCopy`]) when the far side
 //! holds numbers that this queue never assigned, or when its messages since the last
@@ -50,6 +51,8 @@
 //! | `far_side` | a far side's answer, its positions | |
 //! | `driver` | the counts and the trouble of a forwarder | asks, sends, acknowledges, ends sessions |
 //! | `session` | what one session has sent | gathers messages into sends |
+//! | `parcel` | the messages of one send | packs them |
+//! | `pack`, `unpacked` | several messages in one | writes and reads them |
 //! | `compare` | | decides where to continue |
 //! | `local`, `over_queue` | the driver's view of a queue, and the real one | reads, stores both places |
 //! | `keeping` | how much to keep | moves the kept place |
@@ -73,10 +76,13 @@ mod keeping;
 mod link_rate;
 mod local;
 mod over_queue;
+mod pack;
+mod parcel;
 mod progress;
 mod rules;
 mod session;
 mod source;
+mod unpacked;
 
 #[cfg(test)]
 mod tests;
@@ -92,3 +98,4 @@ pub use halt::Halt;
 pub use progress::{ForwardProgress, ForwardState, ForwardWatch};
 pub use rules::{ForwardOptions, IfForgotten, OnRefused, TellGaps};
 pub use source::{Source, SourceLane};
+pub use unpacked::{PackError, Unpacked, unpack};

@@ -101,10 +101,12 @@ impl Local for QueueLocal {
         let (stored, kept) = (self.row.stored(), self.consumer.seq());
         if kept > stored.until {
             // Somebody moved the consumer on: what lies between was never sent.
-            return Acknowledged { until: kept, position: None, chain: None };
+            let has_packs = stored.has_packs;
+            return Acknowledged { until: kept, position: None, chain: None, has_packs };
         }
         let position = stored.position.map(|(store, at)| Position { store, at });
-        Acknowledged { until: stored.until, position, chain: stored.chain }
+        let ForwardSlot { until, chain, has_packs, .. } = *stored;
+        Acknowledged { until, position, chain, has_packs }
     }
 
     fn next_number(&self) -> u64 {
@@ -188,7 +190,7 @@ impl Local for QueueLocal {
     }
 
     fn set_acknowledged(&mut self, acknowledged: Acknowledged) -> Result<()> {
-        let Acknowledged { until, position, chain } = acknowledged;
+        let Acknowledged { until, position, chain, has_packs } = acknowledged;
         while let Some((_, end)) = self.ends.front().filter(|(seq, _)| *seq < until) {
             self.place_at = *end;
             self.ends.pop_front();
@@ -201,7 +203,7 @@ impl Local for QueueLocal {
         // After a close the files may belong to another process. The close waits for this lock.
         consumer.with_locked(|locked| {
             locked.check(core, consumer)?;
-            row.store(ForwardSlot { until, position, chain, time, ..stored });
+            row.store(ForwardSlot { until, position, chain, has_packs, time, ..stored });
             consumer.cell.count_change();
             Ok(())
         })?;

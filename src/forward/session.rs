@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::error::GapCause;
-use crate::forward::destination::{Limits, MissingCause, MissingNumbers, Outgoing, OutgoingKind};
+use crate::forward::destination::{Limits, MissingCause, MissingNumbers};
 use crate::forward::local::chained;
+use crate::forward::parcel::{Item, Parcel};
 use crate::forward::rules::TellGaps;
 use crate::message::Message;
 
@@ -16,6 +17,8 @@ pub(super) struct Session {
     pub(super) limits: Limits,
     /// What may be in flight on this link, in bytes; not more than the far side takes.
     most_bytes: u64,
+    /// How many messages may go in one; not more than the far side takes.
+    most_packed: u64,
     /// The number of the next message to read, unless numbers are missing.
     pub(super) expected: u64,
     /// The first unsent number.
@@ -24,13 +27,15 @@ pub(super) struct Session {
     pub(super) acknowledged: u64,
     /// When it last acknowledged a message, or had none to acknowledge.
     pub(super) heard: Duration,
-    /// Each message that is sent and unacknowledged.
+    /// Each message or pack that is sent and unacknowledged.
     sent: VecDeque<InFlight>,
     pub(super) sent_bytes: u64,
     /// The sum of the chain over what was read.
     chain: u32,
     /// A message that the session has read but that does not fit yet.
     pub(super) waiting: Option<Message>,
+    /// A pack that this message joins.
+    open: Option<Item>,
     /// Missing numbers behind the last real message.
     missing: Vec<MissingNumbers>,
     /// How many of them the session has already reported by a separate message.
@@ -39,10 +44,11 @@ pub(super) struct Session {
     last: Option<(u64, u32)>,
 }
 
-/// A message that is sent and unacknowledged.
+/// A message or a pack that is sent and unacknowledged: number and sum of its last message.
 #[derive(Debug)]
 struct InFlight {
     seq: u64,
+    messages: u64,
     len: u64,
     sum: u32,
     since: Duration,
@@ -61,36 +67,6 @@ pub(super) struct Arrived {
     pub(super) after: Duration,
 }
 
-/// One message to send.
-#[derive(Debug)]
-pub(super) struct Item {
-    pub(super) seq: u64,
-    sum: u32,
-    /// `None` when it only reports missing numbers.
-    message: Option<Message>,
-    missing: Vec<MissingNumbers>,
-}
-
-impl Item {
-    pub(super) fn outgoing(&self) -> Outgoing<'_> {
-        let kind = if self.message.is_some() { OutgoingKind::Message } else { OutgoingKind::Gap };
-        Outgoing {
-            seq: self.seq,
-            sum: self.sum,
-            bytes: self.message.as_deref().unwrap_or_default(),
-            missing_before: &self.missing,
-            kind,
-        }
-    }
-}
-
-/// Messages of one send.
-#[derive(Debug, Default)]
-pub(super) struct Parcel {
-    pub(super) items: Vec<Item>,
-    pub(super) bytes: u64,
-}
-
 impl Session {
     pub(super) fn new(
         limits: Limits,
@@ -102,6 +78,7 @@ impl Session {
     ) -> Session {
         Session {
             most_bytes: limits.in_flight_bytes,
+            most_packed: limits.pack_messages,
             limits,
             expected: at,
             unsent: at,
@@ -111,6 +88,7 @@ impl Session {
             sent_bytes: 0,
             chain,
             waiting: None,
+            open: None,
             missing: lost.into_iter().collect(),
             reported: 0,
             last,
@@ -140,19 +118,49 @@ impl Session {
         holds!(reported <= missing, "of {missing} gaps {reported} were told");
     }
 
-    /// Limits what may be in flight to what the link takes.
-    pub(super) fn limit(&mut self, bytes: u64) {
+    /// Limits what may be in flight to what the link takes, and the messages of a pack.
+    pub(super) fn limit(&mut self, bytes: u64, packed: u64) {
         self.most_bytes = self.limits.in_flight_bytes.min(bytes);
+        self.most_packed = self.limits.pack_messages.min(packed);
     }
 
     pub(super) fn in_flight(&self) -> usize {
         self.sent.len()
     }
 
+    /// Begins a batch, with the pack that is open.
+    pub(super) fn begin_batch(&mut self) -> Parcel {
+        let mut batch = Parcel::default();
+        if let Some(item) = self.open.take() {
+            batch.push(item);
+        }
+        batch
+    }
+
+    /// Keeps a message for the next batch, and the pack that it joins, if something else is under
+    /// way then: so a pack is full while messages wait.
+    pub(super) fn keep_waiting(&mut self, batch: &mut Parcel, message: Message) {
+        let joins = self.joins(batch, message.seq(), message.len() as u64);
+        if joins && (self.in_flight() > 0 || batch.items.len() > 1) {
+            self.open = batch.pop();
+        }
+        self.waiting = Some(message);
+    }
+
     /// Returns whether the batch has room for another message.
     pub(super) fn has_room(&self, batch: &Parcel, most: usize) -> bool {
         let window = self.limits.in_flight_messages.max(1).saturating_sub(self.sent.len());
         batch.items.len() < most.min(self.limits.send_messages.max(1)).min(window)
+    }
+
+    /// Returns whether the batch has room for another message, if it joins the last one.
+    pub(super) fn is_open(&self, batch: &Parcel) -> bool {
+        batch.is_open(self.most_packed)
+    }
+
+    /// Returns whether this message joins the last one of the batch. A pack ends before a gap.
+    pub(super) fn joins(&self, batch: &Parcel, seq: u64, len: u64) -> bool {
+        self.missing.is_empty() && batch.takes(seq, len, self.most_packed, self.limits.pack_bytes)
     }
 
     /// Returns whether this message fits the batch. One that is longer than all limits goes alone.
@@ -200,28 +208,36 @@ impl Session {
     /// Adds a message of the queue.
     pub(super) fn add(&mut self, batch: &mut Parcel, message: Message, gaps: TellGaps) {
         let (seq, len) = (message.seq(), message.len() as u64);
+        let joins = self.joins(batch, seq, len);
         let missing = std::mem::take(&mut self.missing);
         self.reported = 0;
         let missing = if gaps == TellGaps::None { Vec::new() } else { missing };
         let sum = chained(self.chain, &message);
         self.chain = sum;
-        batch.items.push(Item { seq, sum, message: Some(message), missing });
-        batch.bytes += len;
+        if joins {
+            batch.join(&message, sum);
+        } else {
+            batch.push(Item::message(message, sum, missing));
+        }
         self.last = Some((seq, sum));
         holds!(seq >= self.expected, "message {seq} was not read before {}", self.expected);
         self.expected = seq + 1;
     }
 
     /// Adds a report of the numbers missing behind the last real message, unless it was sent
-    /// before. Before the very first message there is no number that it could repeat.
-    pub(super) fn add_gap(&mut self, batch: &mut Parcel) {
+    /// before. Before the very first message there is no number that it could repeat. Without room
+    /// it goes with the next batch.
+    pub(super) fn add_gap(&mut self, batch: &mut Parcel, gaps: TellGaps, most: usize) {
+        if gaps != TellGaps::Message || !self.has_room(batch, most) {
+            return;
+        }
         let Some((seq, sum)) = self.last.filter(|_| self.reported < self.missing.len()) else {
             return;
         };
         let missing = self.missing.split_off(self.reported);
         self.missing.extend_from_slice(&missing);
         self.reported = self.missing.len();
-        batch.items.push(Item { seq, sum, message: None, missing });
+        batch.push(Item::gap(seq, sum, missing));
     }
 
     /// Notes that the batch was sent to the far side.
@@ -229,12 +245,10 @@ impl Session {
         if self.sent.is_empty() {
             self.heard = now;
         }
-        for item in &batch.items {
-            if let Some(message) = &item.message {
-                let (seq, len, sum) = (item.seq, message.len() as u64, item.sum);
-                self.sent.push_back(InFlight { seq, len, sum, since: now });
-                self.unsent = item.seq + 1;
-            }
+        for item in batch.items.iter().filter(|item| item.messages > 0) {
+            let Item { seq, sum, messages, len, .. } = *item;
+            self.sent.push_back(InFlight { seq, messages, len, sum, since: now });
+            self.unsent = seq + 1;
         }
         self.sent_bytes += batch.bytes;
         check!(self.check());
@@ -251,9 +265,10 @@ impl Session {
                 arrived.after = now.saturating_sub(first.since);
             }
             self.sent_bytes -= first.len;
-            arrived.until = first.seq + 1;
+            let others = if planted!(ForwardPackFirst) { first.messages - 1 } else { 0 };
+            arrived.until = first.seq + 1 - others;
             arrived.chain = first.sum;
-            arrived.messages += 1;
+            arrived.messages += first.messages;
             arrived.bytes += first.len;
             self.sent.pop_front();
         }

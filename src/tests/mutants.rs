@@ -245,6 +245,8 @@ mutants! {
     ForwardSetBackIsRemoved => "forward: what a set-back far side lost is sent again",
     /// A forwarder does not count what was stored and removed before it was acknowledged.
     ForwardStoredNotCounted => "forward: what was stored before it was removed is not sent again",
+    /// Of a pack that the far side acknowledged, only the first message counts.
+    ForwardPackFirst => "forward: a pack that is acknowledged is acknowledged as a whole",
     /// The place moves when messages are sent.
     ForwardPlaceAtSent => "forward: what is not acknowledged there is not acknowledged here",
 }

@@ -80,6 +80,7 @@ pub(super) async fn ask(
     }
     let (held, at) = standing.held();
     let of_server = client.max_payload() as u64;
+    let alone = format!("a stream whose only subject is {}", letterhead.subject);
     Ok(StreamAnswer {
         held,
         mode,
@@ -88,7 +89,11 @@ pub(super) async fn ask(
         store,
         position: at.map(|at| Position { store, at }),
         longest: config["max_msg_size"].as_u64().unwrap_or(u64::MAX).min(of_server),
-        warning: if is_own { None } else { warning(config, letterhead) },
+        warning: match (is_own, order.pack) {
+            (true, 1) => None,
+            (true, _) => warning(config, letterhead, "is sent packs", "without packs it"),
+            (false, _) => warning(config, letterhead, "has other writers", &alone),
+        },
     })
 }
 
@@ -263,8 +268,9 @@ fn is_own(config: &Value, letterhead: &Letterhead) -> bool {
     subjects(config) == [&letterhead.subject] && !is_fed(config) && !has_markers
 }
 
-/// What a stream with other writers cannot say when it has removed the queue's last message.
-fn warning(config: &Value, letterhead: &Letterhead) -> Option<String> {
+/// What a stream cannot say when it has removed the queue's last message, because of what it `has`;
+/// another `counts`.
+fn warning(config: &Value, letterhead: &Letterhead, has: &str, counts: &str) -> Option<String> {
     let is_limited = |name: &&str| config[name].as_i64().is_some_and(|limit| limit > 0);
     let makes_room = config["discard"].as_str() != Some("new");
     let mut limits = vec!["max_age"];
@@ -273,9 +279,9 @@ fn warning(config: &Value, letterhead: &Letterhead) -> Option<String> {
     let Letterhead { stream, subject, .. } = letterhead;
     (!limits.is_empty()).then(|| {
         format!(
-            "stream {stream} of NATS has other writers and removes messages by itself ({}): if it \
-             has removed the last message of {subject} when a broken link is back, what was on \
-             its way may be stored twice; a stream whose only subject is {subject} counts exactly",
+            "stream {stream} of NATS {has} and removes messages by itself ({}): if it has removed \
+             the last message of {subject} when a broken link is back, what was on its way may be \
+             stored twice; {counts} counts exactly",
             limits.join(", ")
         )
     })

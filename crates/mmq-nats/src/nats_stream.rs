@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::link::Link;
 use super::order::{is_subject, is_template, is_word};
-use super::words::{LEAST, Letterhead, QUEUE_DIGITS};
+use super::words::{HEADERS, LEAST, Letterhead, QUEUE_DIGITS};
 use crate::{NatsMode, NatsOrder, ZERO, lost};
 use mmq::forward::{Destination, Halt, Held, Limits, Mark, Outgoing, Position, Source, Trouble};
 
@@ -24,7 +24,7 @@ const BEGINNING: Duration = Duration::from_millis(400);
 /// ([`Outgoing::sum`]) and the first eight digits of the queue's id follow: `1207 0a1b2c3d
 /// 9f8e7d6c`. Behind a gap it has `Mmq-Missing` (`7-9 damaged, 12-12 dropped`). A message with
 /// `Mmq-Gap` instead says only what is missing: it has no bytes, and `Mmq` of the message before
-/// it.
+/// it. One with `Mmq-Pack` is a [pack](Self::pack).
 ///
 /// The stream must exist, with the retention `limits`. What anybody else writes to the *subject*
 /// ends the forwarding; other subjects of the stream are free in the mode
@@ -272,6 +272,26 @@ impl NatsStream {
         self
     }
 
+    /// Puts up to so many messages of the queue into one message of the stream, which
+    /// [`unpack`](mmq::forward::unpack) reads: its header `Mmq-Pack` says how many, `Mmq` has the
+    /// number of the last one. No message waits for others. By default 1: none is packed.
+    ///
+    /// With packs the stream's positions count no messages: what was on its way when a link broke
+    /// may be stored twice, if the stream has removed its last message (by its age, by a limit, by
+    /// a purge) when the link is back.
+    ///
+    /// ```
+    /// # use mmq_nats::NatsStream;
+    /// let far = NatsStream::new("nats://127.0.0.1:4222", "EVENTS")?.pack(64);
+    /// # drop(far);
+    /// # Ok::<(), mmq::forward::Halt>(())
+    /// ```
+    #[must_use]
+    pub fn pack(mut self, messages: u64) -> NatsStream {
+        self.order.pack = messages.max(1);
+        self
+    }
+
     fn link(&mut self) -> Result<&mut Link, Trouble> {
         self.link.as_mut().ok_or_else(|| Trouble::Again("no session with NATS yet".into(), ZERO))
     }
@@ -329,6 +349,8 @@ impl Destination for NatsStream {
             send_bytes: bytes,
             in_flight_messages: messages * sends,
             in_flight_bytes: bytes * sends as u64,
+            pack_messages: self.order.pack,
+            pack_bytes: answer.longest.saturating_sub(HEADERS),
         };
         (self.store, self.position) = (answer.store, answer.position);
         self.warning = answer.warning;

@@ -21,6 +21,8 @@ pub(super) struct NatsOrder {
     pub(super) inbox: String,
     /// How long the stream keeps a message.
     pub(super) ttl: Option<Duration>,
+    /// How many messages of the queue go in one at the most.
+    pub(super) pack: u64,
     pub(super) access: Access,
 }
 
@@ -70,6 +72,7 @@ impl NatsOrder {
             domain: None,
             inbox: "_INBOX".to_owned(),
             ttl: None,
+            pack: 1,
             access,
         })
     }

@@ -284,8 +284,8 @@ impl<'a> Session<'a> {
         let is_alone = self.mode == NatsMode::Chain && self.letterhead.succeeds.is_none();
         let queue = if is_alone { "" } else { &self.letterhead.queue };
         match kind {
-            OutgoingKind::Message => format!("{queue}{seq}-{sum:x}"),
             OutgoingKind::Gap => format!("{queue}{seq}-{sum:x}-{}", self.tail),
+            _ => format!("{queue}{seq}-{sum:x}"),
         }
     }
 

@@ -13,7 +13,9 @@ use mmq::forward::{FarError, Outgoing, OutgoingKind, Trouble};
 /// What the headers of any message take at the least.
 pub(super) const LEAST: u64 = 90;
 /// What they take at the most, but for the missing numbers and the stream's name.
-const REST: usize = 250;
+const REST: usize = 270;
+/// What a pack leaves of the longest message for all headers.
+pub(super) const HEADERS: u64 = (REST + MISSING) as u64;
 /// The most that the list of missing numbers takes.
 const MISSING: usize = 800;
 /// How many digits of a queue's id stand for it.
@@ -24,6 +26,7 @@ const FULL: Duration = Duration::from_secs(5);
 const MESSAGE: HeaderName = HeaderName::from_static("Mmq");
 const WORD_OF_GAP: HeaderName = HeaderName::from_static("Mmq-Gap");
 const MISSING_BEFORE: HeaderName = HeaderName::from_static("Mmq-Missing");
+const PACK: HeaderName = HeaderName::from_static("Mmq-Pack");
 const TTL: HeaderName = HeaderName::from_static("Nats-TTL");
 pub(super) const STREAM: HeaderName = HeaderName::from_static("Nats-Expected-Stream");
 pub(super) const LAST: HeaderName = HeaderName::from_static("Nats-Expected-Last-Sequence");
@@ -89,10 +92,13 @@ impl Letterhead {
         let longest = usize::try_from(longest).unwrap_or(usize::MAX);
         let taken = message.bytes.len() + REST + self.stream.len();
         let room = longest.saturating_sub(taken).min(MISSING);
+        if let OutgoingKind::Pack { messages } = message.kind {
+            headers.insert(PACK, messages.to_string());
+        }
         match message.kind {
             OutgoingKind::Gap => headers.insert(WORD_OF_GAP, missing(message, room)),
-            OutgoingKind::Message if message.missing_before.is_empty() => {}
-            OutgoingKind::Message => headers.insert(MISSING_BEFORE, missing(message, room)),
+            _ if message.missing_before.is_empty() => {}
+            _ => headers.insert(MISSING_BEFORE, missing(message, room)),
         }
         headers
     }

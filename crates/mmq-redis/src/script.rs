@@ -28,9 +28,8 @@ return {last, newest[1], queue, sum}";
 
 /// KEYS: the stream. ARGV: the id that must be the last, the queue's id, the last message's sum,
 /// what is uncommon, how long the stream may get, the sum that the entry of that id must have if it
-/// is there, then the messages. Most have the next number, and
-/// nothing missing before; uncommon is `INDEX ID MISSING;` for each other one. Answers the last id
-/// there was.
+/// is there, then the messages. Most have the next number, are no pack, and have nothing missing
+/// before; uncommon is `INDEX FIELD ID MISSING;` for each other one. Answers the last id there was.
 pub(crate) const ADD: &str = "
 local key, last = KEYS[1], '0-0'
 local info = redis.pcall('XINFO', 'STREAM', key)
@@ -44,23 +43,23 @@ if ARGV[6] ~= '' and newest and newest[1] == last then
   end
 end
 local odd = {}
-for at, id, missing in string.gmatch(ARGV[4], '(%d+) (%S+) ([^;]*);') do
-  odd[tonumber(at)] = {id, missing}
+for at, field, id, missing in string.gmatch(ARGV[4], '(%d+) (%S+) (%S+) ([^;]*);') do
+  odd[tonumber(at)] = {field, id, missing}
 end
 local number = tonumber(string.match(last, '^%d+'))
 local count, words = #ARGV - 6
 local function add(...) for _, word in ipairs({...}) do words[#words + 1] = word end end
 for at = 1, count do
   number, words = number + 1, {}
-  local id, missing = string.format('%.0f-0', number), ''
+  local field, id, missing = 'data', string.format('%.0f-0', number), ''
   if odd[at] then
-    id, missing = odd[at][1], odd[at][2]
+    field, id, missing = unpack(odd[at])
     number = tonumber(string.match(id, '^%d+'))
   end
   if at == count and ARGV[5] ~= '' then add('MAXLEN', '~', ARGV[5]) end
   add(id)
   if missing ~= '' then add('missing', missing) end
-  if string.sub(id, -2) == '-0' then add('data', ARGV[at + 6]) end
+  if string.sub(id, -2) == '-0' then add(field, ARGV[at + 6]) end
   if at == count then add('queue', ARGV[2], 'sum', ARGV[3]) end
   redis.call('XADD', key, unpack(words))
 end
@@ -94,8 +93,8 @@ impl EntryId {
     /// The id of a message that follows this one.
     fn next(self, message: &Outgoing<'_>) -> EntryId {
         match message.kind {
-            OutgoingKind::Message => EntryId(message.seq + 1, 0),
             OutgoingKind::Gap => EntryId(self.0, self.1 + 1),
+            _ => EntryId(message.seq + 1, 0),
         }
     }
 }
@@ -172,11 +171,15 @@ impl Parcel {
         let (mut to, mut uncommon) = (from, String::new());
         for (at, message) in messages.iter().enumerate() {
             let id = to.next(message);
-            let is_next = id == EntryId(to.0 + 1, 0) && id.0 < EXACT;
+            let field = match message.kind {
+                OutgoingKind::Pack { .. } => "pack",
+                _ => "data",
+            };
+            let is_next = id == EntryId(to.0 + 1, 0) && id.0 < EXACT && field == "data";
             if !is_next || !message.missing_before.is_empty() {
                 let missing: Vec<_> =
                     message.missing_before.iter().map(ToString::to_string).collect();
-                uncommon += &format!("{} {id} {};", at + 1, missing.join(", "));
+                uncommon += &format!("{} {field} {id} {};", at + 1, missing.join(", "));
             }
             to = id;
         }

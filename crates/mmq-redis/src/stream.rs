@@ -18,13 +18,16 @@ const LONGEST: u64 = 512 << 20;
 /// The bytes of a send. Several are under way at a time, so that a link is never idle between an
 /// answer and the next send, and so that answers come often over a slow one.
 const SEND_BYTES: u64 = 16 << 10;
+/// The bytes of a pack: with its fields it fits one of the server's allocations of 16 KiB.
+const PACK_BYTES: u64 = SEND_BYTES - 160;
 
 /// A stream of Redis (6.2 or later) or Valkey.
 ///
-/// An entry's id is `<number + 1>-0`, and its field `data` is the message. `missing` stands only
-/// behind a gap: `7-9 damaged, 12-12 dropped`; an entry without `data` says only that. The last
-/// entry of each send also has `queue` (the queue's id, 32 hexadecimal digits) and `sum` (eight),
-/// by which the forwarder knows the stream again.
+/// An entry's id is `<number + 1>-0`, and its field `data` is the message; with a field `pack`
+/// instead it is a [pack](Self::pack), and the number that of its last message. `missing` stands
+/// only behind a gap: `7-9 damaged, 12-12 dropped`; an entry without either says only that. The
+/// last entry of each send also has `queue` (the queue's id, 32 hexadecimal digits) and `sum`
+/// (eight), by which the forwarder knows the stream again.
 ///
 /// The stream belongs to one queue: what another client adds to it ends the forwarding. Trimming
 /// and deleting entries is anybody's right, while removing the key makes the far side forget
@@ -62,6 +65,8 @@ pub struct RedisStream {
     key: String,
     max_len: Option<u64>,
     replicas: u32,
+    /// How many messages of the queue go in one entry at the most.
+    pack: u64,
     session: Option<Session>,
     /// The last id of the stream behind what was handed over.
     last: EntryId,
@@ -130,6 +135,7 @@ impl RedisStream {
             key: key.to_owned(),
             max_len: None,
             replicas: 0,
+            pack: 1,
             session: None,
             last: EntryId::ZERO,
             last_sum: None,
@@ -192,6 +198,22 @@ impl RedisStream {
     #[must_use]
     pub fn replicas(mut self, count: u32) -> RedisStream {
         self.replicas = count;
+        self
+    }
+
+    /// Puts up to so many messages of the queue into one entry of the stream, which
+    /// [`unpack`](mmq::forward::unpack) reads: it has the field `pack` instead of `data`, and the
+    /// id of the last message. No message waits for others. A pack has up to 16,224 bytes. By
+    /// default 1: none is packed. [`max_len`](Self::max_len) counts entries.
+    ///
+    /// ```
+    /// let far = mmq_redis::RedisStream::new("redis://broker", "mmq:agent")?.pack(64);
+    /// # drop(far);
+    /// # Ok::<(), mmq::forward::Halt>(())
+    /// ```
+    #[must_use]
+    pub fn pack(mut self, messages: u64) -> RedisStream {
+        self.pack = messages.max(1);
         self
     }
 
@@ -314,7 +336,13 @@ impl Destination for RedisStream {
     }
 
     fn limits(&self) -> Limits {
-        Limits { longest: LONGEST, send_bytes: SEND_BYTES, ..Limits::default() }
+        Limits {
+            longest: LONGEST,
+            send_bytes: SEND_BYTES,
+            pack_messages: self.pack,
+            pack_bytes: PACK_BYTES,
+            ..Limits::default()
+        }
     }
 }
 

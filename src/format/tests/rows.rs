@@ -74,9 +74,10 @@ fn a_row_of_a_forwarder_reads_as_written_and_only_as_written() {
         began: 5,
         position: Some((u64::MAX, 9)),
         chain: Some(0),
+        has_packs: true,
         time: 1_764_200_000_000,
     };
-    let unknown = ForwardSlot { position: None, chain: None, ..known };
+    let unknown = ForwardSlot { position: None, chain: None, has_packs: false, ..known };
     for slot in [known, unknown, ForwardSlot { owner: 3, ..ForwardSlot::default() }] {
         let bytes = slot.encode(seed);
         assert_eq!(ForwardSlot::decode(&bytes, 3, seed), Some(slot));

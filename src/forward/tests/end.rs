@@ -1,12 +1,21 @@
 //! What must hold at the end of a history.
 
 use super::near::{LONGEST, Near, POISON};
+use super::stored::Stored;
 use super::{Far, History};
 use crate::forward::destination::{MissingCause, MissingNumbers, OutgoingKind};
 use crate::forward::halt::Halt;
 use crate::forward::rules::TellGaps;
 
 impl History {
+    /// Notes that what the far side had from this number on may be there twice, if it has packs.
+    pub(super) fn doubt(&mut self, from: u64) {
+        let last = self.far.lock().all().iter().map(|stored| stored.seq).max();
+        if let Some(last) = last.filter(|_| self.most_packed > 1) {
+            self.doubtful.push(from..=last);
+        }
+    }
+
     pub(super) fn check(&self) {
         let near = self.near.borrow();
         let far = self.far.lock();
@@ -42,7 +51,7 @@ impl History {
     /// Returns whether the far side holds a message that this queue never sent.
     fn is_older_copy(&self, near: &Near, far: &Far) -> bool {
         !self.formers.is_empty()
-            && far.log.iter().any(|stored| {
+            && far.log.iter().flat_map(Stored::unpacked).any(|stored| {
                 let here = near.numbers.get(stored.seq as usize);
                 stored.kind == OutgoingKind::Message
                     && here.is_none_or(|here| here.bytes != stored.bytes)
@@ -69,7 +78,7 @@ impl History {
     /// reported and was lost.
     fn check_log(&self, near: &Near, far: &Far) {
         let (mut expected, mut last) = (0, None);
-        for stored in far.all() {
+        for stored in far.all().into_iter().flat_map(Stored::unpacked) {
             let seq = stored.seq;
             if stored.kind == OutgoingKind::Gap {
                 let known = last == Some((seq, stored.sum));
@@ -81,14 +90,17 @@ impl History {
                 }
                 continue;
             }
-            assert!(seq >= expected, "message {seq} is there twice, or out of order");
-            self.check_missing(near, far, expected..seq, &stored.missing);
+            let is_again = seq < expected && self.doubtful.iter().any(|twice| twice.contains(&seq));
+            assert!(is_again || seq >= expected, "message {seq} is there twice, or out of order");
+            if !is_again {
+                self.check_missing(near, far, expected..seq, &stored.missing);
+            }
             if let Some(number) = near.numbers.get(seq as usize)
                 && !self.is_older_copy(near, far)
             {
                 assert_eq!(number.bytes, stored.bytes, "message {seq}");
             }
-            (expected, last) = (seq + 1, Some((seq, stored.sum)));
+            (expected, last) = (expected.max(seq + 1), Some((seq, stored.sum)));
         }
     }
 

@@ -10,9 +10,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::near::{LONGEST, POISON};
-use crate::forward::destination::{
-    Destination, Limits, MissingNumbers, Outgoing, OutgoingKind, Trouble,
-};
+use super::stored::{Name, Stored};
+use crate::forward::destination::{Destination, Limits, Outgoing, OutgoingKind, Trouble};
 use crate::forward::far_side::{Held, Mark, Position};
 use crate::forward::source::Source;
 use crate::tests::sim::Rng;
@@ -27,44 +26,6 @@ pub(super) enum Chain {
     Batch,
     /// A whole call or nothing, by the number and the sum of the one before: many in flight.
     Number,
-}
-
-/// The identity of the last message: its number, how many gaps were reported behind it, its sum.
-type Name = Option<(u64, u32, u32)>;
-
-#[derive(Debug, Clone)]
-pub(super) struct Stored {
-    pub(super) seq: u64,
-    pub(super) sum: u32,
-    pub(super) bytes: Vec<u8>,
-    pub(super) missing: Vec<MissingNumbers>,
-    pub(super) kind: OutgoingKind,
-    /// How many gaps were reported behind the real message.
-    gaps: u32,
-    /// Its position.
-    at: u64,
-}
-
-impl Stored {
-    fn of(sent: &Outgoing<'_>, before: Name) -> Stored {
-        let gaps = match (sent.kind, before) {
-            (OutgoingKind::Gap, Some((_, gaps, _))) => gaps + 1,
-            _ => 0,
-        };
-        Stored {
-            seq: sent.seq,
-            sum: sent.sum,
-            bytes: sent.bytes.to_vec(),
-            missing: sent.missing_before.to_vec(),
-            kind: sent.kind,
-            gaps,
-            at: 0,
-        }
-    }
-
-    fn name(&self) -> Name {
-        Some((self.seq, self.gaps, self.sum))
-    }
 }
 
 #[derive(Debug)]
@@ -93,6 +54,9 @@ struct Pipe {
 #[derive(Debug)]
 pub(super) struct Far {
     pub(super) rng: Rng,
+    /// Chooses how many messages each session packs into one, up to `most_packed`.
+    packs: Rng,
+    most_packed: u64,
     pub(super) chain: Chain,
     pub(super) limits: Limits,
     pub(super) log: Vec<Stored>,
@@ -123,17 +87,21 @@ pub(super) struct Far {
 }
 
 impl Far {
-    pub(super) fn new(seed: u64, chain: Chain) -> Far {
-        let mut rng = Rng(seed);
+    pub(super) fn new(seed: u64, chain: Chain, most_packed: u64) -> Far {
+        let (mut rng, packs) = (Rng(seed), Rng(!seed));
         let limits = Limits {
             longest: LONGEST as u64,
             send_messages: 1 + rng.below(4) as usize,
             send_bytes: 30 + rng.below(60),
             in_flight_messages: 1 + rng.below(8) as usize,
             in_flight_bytes: 40 + rng.below(200),
+            pack_messages: 1,
+            pack_bytes: 60 + seed % 100,
         };
         Far {
             rng,
+            packs,
+            most_packed,
             chain,
             limits,
             log: Vec::new(),
@@ -184,7 +152,7 @@ impl Far {
             return true;
         }
         if pipe.refused.is_none() {
-            let last = write.messages.iter().rfind(|it| it.kind == OutgoingKind::Message);
+            let last = write.messages.iter().rfind(|it| it.kind != OutgoingKind::Gap);
             pipe.stored = last.map_or(pipe.stored, |message| message.seq + 1);
         }
         for mut message in write.messages {
@@ -199,7 +167,7 @@ impl Far {
         if message.kind == OutgoingKind::Gap {
             return None;
         }
-        if message.bytes.first() == Some(&POISON) {
+        if message.unpacked().iter().any(|it| it.bytes.first() == Some(&POISON)) {
             return Some(message.seq);
         }
         let is_new = !self.moods.contains_key(&message.seq);
@@ -325,11 +293,17 @@ impl Far {
         let at_once = if self.chain == Chain::Each { 1 } else { messages.len() };
         let reached = if at_once > 1 && reached < messages.len() { 0 } else { reached };
         let under_way = pipe.writes.iter().flat_map(|write| &write.messages);
-        let in_flight = under_way.filter(|it| it.kind == OutgoingKind::Message).count()
-            + messages.iter().filter(|it| it.kind == OutgoingKind::Message).count();
+        let in_flight = under_way.filter(|it| it.kind != OutgoingKind::Gap).count()
+            + messages.iter().filter(|it| it.kind != OutgoingKind::Gap).count();
         assert!(messages.len() <= self.limits.send_messages, "too many messages at once");
-        let longest = self.limits.longest as usize;
-        assert!(messages.iter().all(|it| it.bytes.len() <= longest), "a message that is too long");
+        for message in messages {
+            let (longest, packed) = match message.kind {
+                OutgoingKind::Pack { messages } => (self.limits.pack_bytes, messages),
+                _ => (self.limits.longest, 1),
+            };
+            assert!(message.bytes.len() as u64 <= longest, "a message that is too long");
+            assert!(packed <= self.limits.pack_messages, "{packed} messages in a pack");
+        }
         assert!(in_flight <= self.limits.in_flight_messages, "too many in flight");
         for messages in messages[..reached].chunks(at_once) {
             if self.chain == Chain::Batch {
@@ -407,6 +381,7 @@ impl Far {
             None => until_held.unwrap_or(Held::Nothing),
         };
         self.answered = Some(held);
+        self.limits.pack_messages = 1 + self.packs.below(self.most_packed);
         self.high = self.high.max(until);
         let (last, at) = (self.all().last().and_then(|last| last.name()), self.end);
         self.position = Some(Position { store: self.store, at });

@@ -7,9 +7,11 @@ mod end;
 mod far;
 mod near;
 mod real;
+mod stored;
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -115,6 +117,11 @@ struct History {
     /// passed them, and it was emptied.
     excused: u64,
     halt: Option<Halt>,
+    /// How many messages a session packs into one at the most.
+    most_packed: u64,
+    /// These may be there twice: the far side had removed what was in flight, and positions of
+    /// packs do not count messages.
+    doubtful: Vec<RangeInclusive<u64>>,
     /// The events so far, printed when a seed fails.
     reported: Vec<String>,
 }
@@ -124,9 +131,12 @@ impl History {
         let mut rng = Rng(seed);
         let plan = Plan::draw(&mut rng);
         let chain = [Chain::Each, Chain::Batch, Chain::Number][rng.below(3) as usize];
-        let far = Far::new(rng.next(), chain);
+        let most_packed = [1, 2, 9][Rng(!seed).below(3) as usize];
+        let far = Far::new(rng.next(), chain, most_packed);
         History {
             plan,
+            most_packed,
+            doubtful: Vec::new(),
             near: Rc::default(),
             far: Arc::new(Mutex::new(far)),
             dead_letters: DeadLetterNumbers::default(),
@@ -198,8 +208,11 @@ impl History {
             let (before, place, oldest) = (driver.counts, near.place(), near.oldest());
             let outcome = driver.step(self.now, Duration::ZERO);
             let answered = self.far.lock().answered.take();
-            if place > 0 && answered == Some(Held::Nothing) {
-                self.check_forgotten(&outcome, place, oldest);
+            match answered {
+                Some(Held::Nothing) if place > 0 => self.check_forgotten(&outcome, place, oldest),
+                Some(Held::Removed { stored: Some(1..) }) => self.doubt(place),
+                Some(Held::SetBack { .. }) => self.doubt(oldest.min(place)),
+                _ => {}
             }
             match outcome {
                 Ok(done) => stepped = done,
@@ -412,7 +425,8 @@ fn run(seed: u64) {
     }));
     if let Err(panic) = outcome {
         let chain = history.far.lock().chain;
-        eprintln!("MMQ_SEED={seed}: {chain:?}, {:?}", history.plan);
+        let most = history.most_packed;
+        eprintln!("MMQ_SEED={seed}: {chain:?}, {:?}, packs of {most}", history.plan);
         for line in &history.reported {
             eprintln!("  {line}");
         }

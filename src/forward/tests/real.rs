@@ -16,7 +16,7 @@ use crate::options::{OnFull, Options};
 use crate::queue::Queue;
 
 fn far() -> FarHandle {
-    let mut far = Far::new(7, Chain::Each);
+    let mut far = Far::new(7, Chain::Each, 1);
     far.limits = Limits { longest: 1 << 20, ..Limits::default() };
     far.well = true;
     FarHandle(Arc::new(parking_lot::Mutex::new(far)))

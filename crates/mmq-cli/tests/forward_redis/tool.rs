@@ -10,7 +10,7 @@ use mmq::{CopiedId, Inspector, Queue};
 
 use super::KEY;
 use super::ends::silent;
-use super::server::{Server, check};
+use super::server::{Entry, Server, check};
 
 fn command(words: &[&str]) -> Command {
     let mut command = crate::support::command(env!("CARGO_BIN_EXE_mmq"));
@@ -73,6 +73,17 @@ fn what_is_there_goes_on_once() {
     let output = forward(&queue, &server.url(), &["--once", "--json"]).output().unwrap();
     let line = String::from_utf8(output.stdout).unwrap();
     assert!(line.starts_with(r#"{"state":"ended","sent":0,"#), "{line}");
+}
+
+#[test]
+fn several_messages_go_in_one_entry() {
+    let (dir, server) = (crate::support::tempdir().unwrap(), Server::start(&[]));
+    put(dir.path(), "message 0\nmessage 1\nmessage 2\nmessage 3\nmessage 4\n");
+    let said = ends(forward(dir.path(), &server.url(), &["--once", "--pack", "3"]), 0);
+    assert!(said.contains("5 sent, 5 acknowledged, 0 to go"), "{said}");
+    let entries = server.entries(KEY);
+    assert_eq!(entries.iter().map(|it| &*it.id).collect::<Vec<_>>(), ["3-0", "5-0"]);
+    check(&entries.into_iter().flat_map(Entry::unpacked).collect::<Vec<_>>(), 5);
 }
 
 #[test]

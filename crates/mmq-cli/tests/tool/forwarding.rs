@@ -15,6 +15,7 @@ fn an_address_that_nobody_can_take_is_refused() {
         &["redis://host", "--tls-first"][..],
         &["unix:///run/redis.sock", "--ttl", "1h"],
         &["nats://host", "--max-len", "1000"],
+        &["exec:mmq accept q", "--pack", "32"],
         &["tls://host", "--sentinel", "primary"],
         &["ssh://host/q", "--succeed", "0a0b0c0d"],
     ] {
@@ -22,6 +23,8 @@ fn an_address_that_nobody_can_take_is_refused() {
         let refused = format!("{} does not apply to {}", words[1], words[0]);
         assert!(said(&output).contains(&refused), "{}", said(&output));
     }
+    let output = ends(mmq(["forward", dir, "redis://host", "--pack", "0"]), 2);
+    assert!(said(&output).contains("the least is 1"), "{}", said(&output));
     ends(mmq(["forward", dir]), 2);
 }
 

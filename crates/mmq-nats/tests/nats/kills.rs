@@ -9,8 +9,8 @@ use mmq_nats::{NatsMode, NatsStream};
 use serde_json::json;
 
 use super::proxy::Proxy;
-use super::server::{Server, Wire};
-use super::{STREAM, SUBJECT, check, put};
+use super::server::{Entry, Server, Wire};
+use super::{MODES, STREAM, SUBJECT, check, put};
 
 /// The stream for a mode, and the subject of the queue in it.
 pub(super) fn stream(mode: NatsMode) -> [String; 2] {
@@ -32,7 +32,8 @@ fn the_forwarder_that_is_killed() {
         "Chain" => NatsMode::Chain,
         _ => NatsMode::Window,
     };
-    let far = far(&std::env::var("MMQ_CHILD_URL").unwrap(), mode);
+    let pack = crate::support::count("MMQ_CHILD_PACK", 1);
+    let far = far(&std::env::var("MMQ_CHILD_URL").unwrap(), mode).pack(pack);
     let pause = Duration::from_millis(crate::support::count("MMQ_CHILD_PAUSE", 5));
     let mut options = ForwardOptions::default();
     options.patience = Duration::from_secs(crate::support::count("MMQ_CHILD_PATIENCE", 30));
@@ -82,9 +83,11 @@ struct Done {
 /// arrives late), the forwarder is killed, all three, the server is set back to what it held two
 /// rounds before (keeping more than that is what `keep` is for). The process that forwards goes on
 /// where it is not killed itself. In an outage the forwarder is away until the stream has forgotten
-/// everything.
-fn rounds(mode: NatsMode, kinds: &[u32], age: Age, between: &dyn Fn(&Server)) {
+/// everything. Each process packs as many messages into one as the next of `packs` says.
+fn rounds(mode: NatsMode, kinds: &[u32], packs: &[u64], age: Age, between: &dyn Fn(&Server)) {
     let rounds = 20 * crate::support::effort() as usize;
+    let mut packs = packs.iter().cycle();
+    let mut pack = || *packs.next().unwrap();
     let (dir, mut server) = (crate::support::tempdir().unwrap(), Server::start(""));
     let proxy = Proxy::start(server.port());
     let is_own = mode == NatsMode::Chain || age == Age::TwoSeconds;
@@ -101,7 +104,11 @@ fn rounds(mode: NatsMode, kinds: &[u32], age: Age, between: &dyn Fn(&Server)) {
     }
     let copies = crate::support::tempdir().unwrap();
     let copy = copies.path().join("copy");
-    let mut running = child(dir.path(), &proxy.url(), mode).spawn().unwrap();
+    let start = |pack: u64| {
+        let mut command = child(dir.path(), &proxy.url(), mode);
+        command.env("MMQ_CHILD_PACK", pack.to_string()).spawn().unwrap()
+    };
+    let mut running = start(pack());
     let mut random = 20_261_124u64;
     let mut done = Done::default();
     for round in 0..rounds {
@@ -138,7 +145,7 @@ fn rounds(mode: NatsMode, kinds: &[u32], age: Age, between: &dyn Fn(&Server)) {
             std::thread::sleep(AGE + Duration::from_millis(500));
         }
         if matches!(kind, 2 | 3 | OUTAGE) {
-            running = child(dir.path(), &proxy.url(), mode).spawn().unwrap();
+            running = start(pack());
         }
         let ended = running.try_wait().unwrap();
         assert!(ended.is_none(), "in round {round} the forwarder ended: {ended:?}");
@@ -148,10 +155,12 @@ fn rounds(mode: NatsMode, kinds: &[u32], age: Age, between: &dyn Fn(&Server)) {
     let queue = Queue::open(dir.path()).unwrap();
     Forwarder::new(&queue, "forward", far(&server.url(), mode)).unwrap().once().unwrap();
     let count = queue.stats().next_seq;
-    check(&server.entries(whole, subject), count);
+    let entries = server.entries(whole, subject);
+    let messages = entries.len();
+    check(&entries.into_iter().flat_map(Entry::unpacked).collect::<Vec<_>>(), count);
     let Done { killed, set_back, cut, forwarders } = done;
     println!(
-        "{mode:?}, {count} messages; the server was killed {killed} times and set back {set_back} \
+        "{mode:?}, {count} messages in {messages}; the server was killed {killed} times and set back {set_back} \
          times, {cut} sessions were cut, {forwarders} forwarders killed: 0 twice, 0 missing, 0 out \
          of order"
     );
@@ -160,7 +169,7 @@ fn rounds(mode: NatsMode, kinds: &[u32], age: Age, between: &dyn Fn(&Server)) {
 /// Another writer of the stream has subjects of its own.
 #[test]
 fn batches_are_there_once_and_in_order() {
-    rounds(NatsMode::Batch, &[0, 1, 2, 3, 4], Age::Any, &|server| {
+    rounds(NatsMode::Batch, &[0, 1, 2, 3, 4], &[1], Age::Any, &|server| {
         let mut wire = Wire::new(server.port(), json!({}));
         for _ in 0..5 {
             let answer = wire.request("other.a", "not of the queue");
@@ -171,18 +180,28 @@ fn batches_are_there_once_and_in_order() {
 
 #[test]
 fn chains_are_there_once_and_in_order() {
-    rounds(NatsMode::Chain, &[0, 1, 2, 3, 4], Age::Any, &|_| {});
+    rounds(NatsMode::Chain, &[0, 1, 2, 3, 4], &[1], Age::Any, &|_| {});
 }
 
 #[test]
 fn messages_one_at_a_time_are_there_once_and_in_order() {
-    rounds(NatsMode::Window, &[1], Age::Any, &|_| {});
+    rounds(NatsMode::Window, &[1], &[1], Age::Any, &|_| {});
 }
 
 /// The mirror forgets nothing.
 #[test]
 fn what_a_stream_forgets_was_there_once_and_in_order() {
     for mode in [NatsMode::Batch, NatsMode::Chain] {
-        rounds(mode, &[OUTAGE, 0, 1, 2, 1], Age::TwoSeconds, &|_| {});
+        rounds(mode, &[OUTAGE, 0, 1, 2, 1], &[1], Age::TwoSeconds, &|_| {});
     }
+}
+
+#[test]
+fn packs_are_there_once_and_in_order() {
+    let kinds = [0, 1, 2, 3, 4];
+    std::thread::scope(|scope| {
+        for mode in MODES {
+            scope.spawn(move || rounds(mode, &kinds, &[32, 1, 5, 256], Age::Any, &|_| {}));
+        }
+    });
 }

@@ -5,6 +5,7 @@ mod cluster;
 mod kills;
 mod late;
 mod marks;
+mod packs;
 mod proxy;
 mod server;
 mod succeed;

@@ -33,6 +33,21 @@ impl Entry {
     pub(super) fn text(&self, header: &str) -> &str {
         self.headers.get(header).map_or("", String::as_str)
     }
+
+    /// The messages of the queue in it, as a reader finds them.
+    pub(super) fn unpacked(self) -> Vec<Entry> {
+        let Ok(messages) = self.text("Mmq-Pack").parse::<usize>() else { return vec![self] };
+        let of = |(seq, data): (u64, &[u8])| Entry {
+            headers: [("Mmq".to_owned(), seq.to_string())].into(),
+            head: 0,
+            data: data.to_vec(),
+        };
+        let mut all: Vec<_> = mmq::forward::unpack(&self.data).unwrap().map(of).collect();
+        assert_eq!((all.len(), all[messages - 1].seq()), (messages, self.seq()));
+        let missing = self.text("Mmq-Missing").to_owned();
+        all[0].headers.insert("Mmq-Missing".to_owned(), missing);
+        all
+    }
 }
 
 impl Server {

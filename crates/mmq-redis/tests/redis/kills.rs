@@ -7,7 +7,7 @@ use mmq::Queue;
 use mmq::forward::Forwarder;
 use mmq_redis::RedisStream;
 
-use super::server::{Server, check};
+use super::server::{Entry, Server, check};
 use super::{KEY, put};
 
 /// The process with queue, producer and forwarder; nothing when the test is run by itself.
@@ -15,7 +15,8 @@ use super::{KEY, put};
 fn the_forwarder_that_is_killed() {
     let Ok(dir) = std::env::var("MMQ_TEST_DIR") else { return };
     let queue = Queue::open(dir).unwrap();
-    let far = RedisStream::new(&std::env::var("MMQ_CHILD_URL").unwrap(), KEY).unwrap();
+    let pack = std::env::var("MMQ_CHILD_PACK").unwrap().parse().unwrap();
+    let far = RedisStream::new(&std::env::var("MMQ_CHILD_URL").unwrap(), KEY).unwrap().pack(pack);
     let mut forwarder = Forwarder::new(&queue, "forward", far).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -28,23 +29,26 @@ fn the_forwarder_that_is_killed() {
     });
 }
 
-fn child(dir: &std::path::Path, server: &Server) -> Child {
+fn child(dir: &std::path::Path, server: &Server, pack: u64) -> Child {
     let mut child = crate::support::command(std::env::current_exe().unwrap());
     child.args(["--exact", "kills::the_forwarder_that_is_killed", "--nocapture"]);
     child.env("MMQ_TEST_DIR", dir).env("MMQ_CHILD_URL", server.url());
+    child.env("MMQ_CHILD_PACK", pack.to_string());
     child.stdout(Stdio::null()).spawn().unwrap()
 }
 
 /// Rounds in turn: the server is killed, the session is cut, the forwarder is killed, all three,
 /// the server is set back to what it held two rounds before (keeping more than that is what `keep`
-/// is for). The process that forwards goes on where it is not killed itself.
-#[test]
-fn nothing_is_doubled_missing_or_out_of_order() {
+/// is for). The process that forwards goes on where it is not killed itself. Each process packs as
+/// many messages into one as the next of `packs` says.
+fn rounds(packs: &[u64]) {
+    let mut packs = packs.iter().cycle();
+    let mut pack = || *packs.next().unwrap();
     let rounds = 20 * crate::support::effort();
     let (dir, mut server) = (crate::support::tempdir().unwrap(), Server::start(&[]));
     let copies = crate::support::tempdir().unwrap();
     let copy = copies.path().join("copy");
-    let mut running = child(dir.path(), &server);
+    let mut running = child(dir.path(), &server, pack());
     let mut random = 20_261_124u64;
     let (mut killed, mut cut, mut forwarders, mut set_back) = (0, 0, 0, 0);
     for round in 0..rounds {
@@ -75,7 +79,7 @@ fn nothing_is_doubled_missing_or_out_of_order() {
             server.restart();
         }
         if matches!(kind, 2 | 3) {
-            running = child(dir.path(), &server);
+            running = child(dir.path(), &server, pack());
         }
         let ended = running.try_wait().unwrap();
         assert!(ended.is_none(), "in round {round} the forwarder ended: {ended:?}");
@@ -86,9 +90,21 @@ fn nothing_is_doubled_missing_or_out_of_order() {
     let far = RedisStream::new(&server.url(), KEY).unwrap();
     Forwarder::new(&queue, "forward", far).unwrap().once().unwrap();
     let count = queue.stats().next_seq;
-    check(&server.entries(KEY), count);
+    let entries = server.entries(KEY);
+    let there = entries.len();
+    check(&entries.into_iter().flat_map(Entry::unpacked).collect::<Vec<_>>(), count);
     println!(
-        "{count} messages; the server was killed {killed} times and set back {set_back} times, \
+        "{count} messages in {there}; the server was killed {killed} times and set back {set_back} times, \
          {cut} sessions were cut, {forwarders} forwarders killed: 0 twice, 0 missing, 0 out of order"
     );
+}
+
+#[test]
+fn nothing_is_doubled_missing_or_out_of_order() {
+    rounds(&[1]);
+}
+
+#[test]
+fn nothing_is_doubled_missing_or_out_of_order_in_packs() {
+    rounds(&[32, 1, 5, 256]);
 }

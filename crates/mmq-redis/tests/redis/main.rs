@@ -3,6 +3,7 @@
 mod entries;
 mod kills;
 mod links;
+mod packs;
 mod proxy;
 mod reach;
 mod server;

@@ -31,6 +31,19 @@ impl Entry {
     pub(super) fn text(&self, field: &str) -> String {
         String::from_utf8(self.fields.get(field).cloned().unwrap_or_default()).unwrap()
     }
+
+    /// The messages of the queue in it, as a reader finds them.
+    pub(super) fn unpacked(self) -> Vec<Entry> {
+        let Some(pack) = self.fields.get("pack") else { return vec![self] };
+        let of = |(seq, data): (u64, &[u8])| Entry {
+            id: format!("{}-0", seq + 1),
+            fields: [("data".to_owned(), data.to_vec())].into(),
+        };
+        let all: Vec<_> = mmq::forward::unpack(pack).unwrap().map(of).collect();
+        assert!(all.len() > 1 && !self.fields.contains_key("data"));
+        assert_eq!(all.last().unwrap().id, self.id);
+        all
+    }
 }
 
 impl Server {

@@ -37,6 +37,7 @@ const ENGINES: [FarEngine; 3] = [
         feature: "nats",
         options: &[
             "succeed",
+            "pack",
             "stream",
             "subject",
             "mode",
@@ -54,7 +55,9 @@ const ENGINES: [FarEngine; 3] = [
     FarEngine {
         schemes: &["redis://", "rediss://", "unix://", "redis+unix://"],
         feature: "redis",
-        options: &["succeed", "key", "max-len", "replicas", "sentinel", "ca", "cert", "cert-key"],
+        options: &[
+            "pack", "succeed", "key", "max-len", "replicas", "sentinel", "ca", "cert", "cert-key",
+        ],
     },
     FarEngine { schemes: &child::SCHEMES, feature: "mmq", options: &[] },
 ];
@@ -65,6 +68,10 @@ pub(super) fn with_options(forward: Command) -> Command {
     let of_redis = |arg: Arg| arg.help_heading("Options of Redis");
     let of_tls = |arg: Arg| arg.help_heading("Options of TLS");
     forward
+        .arg(number(
+            "pack",
+            "Put up to N messages in one message of NATS or one entry of Redis; readers unpack it [default: 1]",
+        ))
         .arg(of_redis(text(
             "key",
             "KEY",
@@ -175,6 +182,9 @@ fn redis(address: &Address, matches: &ArgMatches) -> Tried<Box<dyn Destination>>
     if let Some(count) = matches.get_one::<u32>("replicas") {
         far = far.replicas(*count);
     }
+    if let Some(messages) = matches.get_one::<u64>("pack") {
+        far = far.pack(*messages);
+    }
     Ok(Box::new(with_certificates(far, matches)?))
 }
 
@@ -221,6 +231,9 @@ fn nats(address: &Address, matches: &ArgMatches) -> Tried<Box<dyn Destination>> 
     }
     if matches.get_flag("tls-first") {
         far = far.tls_first();
+    }
+    if let Some(messages) = matches.get_one::<u64>("pack") {
+        far = far.pack(*messages);
     }
     far = match text_of(matches, "mode") {
         Some("batch") => far.mode(NatsMode::Batch),
