@@ -95,6 +95,7 @@ impl<S: Storage> Engine<S> {
                 // where the original has come to.
                 for row in image.forward_rows.iter_mut().flatten() {
                     (row.began, row.position, row.chain) = (row.until, None, None);
+                    row.has_packs = false;
                 }
                 (to.random(), to.now())
             }

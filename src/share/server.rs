@@ -14,7 +14,7 @@ use super::socket;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::storage::{FileStorage, Storage};
-use crate::threads::{JoinHandle, Mutex, now, park_timeout, spawn};
+use crate::threads::{Condvar, JoinHandle, Mutex, now, park_timeout, spawn};
 
 /// How many clients an owner serves at a time.
 const MOST_CLIENTS: usize = 64;
@@ -23,33 +23,58 @@ const LAST_ANSWERS: Duration = Duration::from_secs(1);
 /// How long the listening thread waits after a failed accept: without descriptors the next one
 /// would fail as well.
 const PAUSE: Duration = Duration::from_millis(50);
+/// How often it tries to make the socket on a full disk.
+const FULL: Duration = Duration::from_millis(500);
 
 /// Listens for clients of a queue and serves them.
 #[derive(Debug)]
 pub(crate) struct Server {
-    listener: Arc<UnixListener>,
-    clients: Arc<Clients>,
+    listening: Arc<Listening>,
     /// Until the end has begun.
     accepts: Mutex<Option<JoinHandle>>,
 }
 
+/// What the listening thread has of the server.
+#[derive(Debug)]
+struct Listening {
+    clients: Arc<Clients>,
+    /// The permission bits of the socket.
+    mode: u32,
+    socket: Mutex<ServerSocket>,
+    has_ended: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct ServerSocket {
+    /// `None` as long as a full disk has no room for the socket's name.
+    listener: Option<Arc<UnixListener>>,
+    has_ended: bool,
+}
+
 impl Server {
-    /// Begins to listen in the queue's directory, with a socket of these permission bits.
+    /// Begins to listen in the queue's directory, with a socket of these permission bits. On a full
+    /// disk it begins when there is room for the socket's name: the queue is of use before.
     pub(crate) fn start(engine: &Arc<Engine<FileStorage>>, mode: u32) -> Result<Server> {
-        let storage = &engine.core.storage;
-        let failed = |error| Error::io("share", storage.path(), error);
-        let listener = socket::listen(storage.directory(), storage.path(), mode);
-        let listener = Arc::new(listener.map_err(failed)?);
-        let clients = Arc::new(Clients::new(engine, mode));
-        let (listens, serves) = (Arc::clone(&listener), Arc::clone(&clients));
-        let accepts = spawn("mmq-share", move || accept(&listens, &serves)).map_err(failed)?;
-        Ok(Server { listener, clients, accepts: Mutex::new(Some(accepts)) })
+        let failed = |error| Error::io("share", engine.core.storage.path(), error);
+        let listening = Arc::new(Listening {
+            clients: Arc::new(Clients::new(engine, mode)),
+            mode,
+            socket: Mutex::default(),
+            has_ended: Condvar::new(),
+        });
+        match listening.listen(&mut listening.socket.lock()).map_err(failed) {
+            Err(error) if !error.is_full() => return Err(error),
+            _ => {}
+        }
+        let accepts = Arc::clone(&listening);
+        let accepts = spawn("mmq-share", move || accepts.run()).map_err(failed)?;
+        Ok(Server { listening, accepts: Mutex::new(Some(accepts)) })
     }
 
     /// Ends listening, calls `close`, which ends all waits, and then ends the clients' threads.
     pub(crate) fn end(&self, close: impl FnOnce() -> Result<()>) -> Result<()> {
-        let engine = &self.clients.engine;
-        if engine.core.forked() {
+        let clients = &self.listening.clients;
+        if clients.engine.core.forked() {
             // The parent process listens, and its threads serve.
             return close();
         }
@@ -57,43 +82,76 @@ impl Server {
             // Another call has done all this, or does it.
             return close();
         };
-        // While the lock is held: the next owner's socket has the same name.
-        let _ = socket::remove(engine.core.storage.directory());
-        let _ = rustix::net::shutdown(&*self.listener, Shutdown::Both);
+        self.listening.end();
         accepts.join();
         let closed = close();
-        let mut connected = self.clients.connected.lock();
+        let mut connected = clients.connected.lock();
         for client in connected.values() {
             let _ = client.stream.shutdown(std::net::Shutdown::Read);
         }
         let deadline = now() + LAST_ANSWERS;
         while !connected.is_empty() && now() < deadline {
-            self.clients.has_gone.wait_until(&mut connected, deadline);
+            clients.has_gone.wait_until(&mut connected, deadline);
         }
         for client in connected.values() {
             let _ = client.stream.shutdown(std::net::Shutdown::Both);
         }
         while !connected.is_empty() {
-            self.clients.has_gone.wait(&mut connected);
+            clients.has_gone.wait(&mut connected);
         }
         closed
     }
 }
 
-/// Accepts clients until the listener is shut down.
-fn accept(listener: &UnixListener, clients: &Arc<Clients>) {
-    let mut next = 0;
-    loop {
-        match listener.accept() {
-            Ok((stream, _)) => {
-                next += 1;
-                // An error means that the client has gone already.
-                let _ = begin(clients, next, stream);
+impl Listening {
+    fn listen(&self, socket: &mut ServerSocket) -> io::Result<Arc<UnixListener>> {
+        let storage = &self.clients.engine.core.storage;
+        let listener = socket::listen(storage.directory(), storage.path(), self.mode)?;
+        Ok(Arc::clone(socket.listener.insert(Arc::new(listener))))
+    }
+
+    /// Accepts clients until the end.
+    fn run(&self) {
+        let mut next = 0;
+        while let Some(listener) = self.listener() {
+            match listener.accept() {
+                Ok((stream, _)) => {
+                    next += 1;
+                    // An error means that the client has gone already.
+                    let _ = begin(&self.clients, next, stream);
+                }
+                // The listener was shut down.
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => return,
+                Err(_) => park_timeout(PAUSE),
             }
-            // The listener was shut down.
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput => return,
-            Err(_) => park_timeout(PAUSE),
         }
+    }
+
+    /// Returns the listener, as soon as there is room for one; `None` at the end.
+    fn listener(&self) -> Option<Arc<UnixListener>> {
+        let mut socket = self.socket.lock();
+        while !socket.has_ended {
+            if let Some(listener) = &socket.listener {
+                return Some(Arc::clone(listener));
+            }
+            if let Ok(listener) = self.listen(&mut socket) {
+                return Some(listener);
+            }
+            self.has_ended.wait_until(&mut socket, now() + FULL);
+        }
+        None
+    }
+
+    /// Removes the socket, while the queue is locked: the next owner's has the same name.
+    fn end(&self) {
+        let mut socket = self.socket.lock();
+        socket.has_ended = true;
+        if let Some(listener) = socket.listener.take() {
+            let _ = socket::remove(self.clients.engine.core.storage.directory());
+            let _ = rustix::net::shutdown(&*listener, Shutdown::Both);
+        }
+        drop(socket);
+        self.has_ended.notify_all();
     }
 }
 
