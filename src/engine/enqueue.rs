@@ -38,6 +38,10 @@ enum WaitsFor {
     Moment,
 }
 
+/// What puts messages in, under the producers' lock. Not generic: each kind of write would have the
+/// code of [`Engine::write_and_commit`], 5 KB, for itself.
+type Push<'a, S> = &'a mut dyn FnMut(&mut Writer<<S as Storage>::File>, &Core<S>) -> Result<()>;
+
 /// Returns whether the write gave up because another thread held the producers' lock for too long.
 pub(super) fn is_busy(error: &Error) -> bool {
     matches!(error, Error::Io { source, .. } if source.kind() == io::ErrorKind::WouldBlock)
@@ -173,37 +177,35 @@ impl<S: Storage> Engine<S> {
     /// Enqueues a message that found no room, after looking for some.
     #[cold]
     fn enqueue_looking(&self, payload: &[u8]) -> Result<u64> {
-        let range = self.write(1, |writer, core| writer.push(core, payload, Batch::default()))?;
-        Ok(range.0.start)
+        let push = &mut |writer: &mut Writer<S::File>, core: &Core<S>| {
+            writer.push(core, payload, Batch::default())
+        };
+        Ok(self.write(1, push)?.start)
     }
 
     /// Calls `push` to write `count` messages under the producers' lock, and commits them. When
     /// there is no room, looks for some, and then follows `on_full`. Returns the messages' sequence
     /// numbers.
-    pub(crate) fn write<R>(
-        &self,
-        count: u64,
-        push: impl FnMut(&mut Writer<S::File>, &Core<S>) -> Result<R>,
-    ) -> Result<(Range<u64>, R)> {
+    pub(crate) fn write(&self, count: u64, push: Push<'_, S>) -> Result<Range<u64>> {
         let _events = events::at_end();
         let committed = self.write_and_commit(WaitsFor::Room, push);
-        let (first, end, waiters, result) = committed.map_err(|error| self.refused(error))?;
+        let (first, end, waiters) = committed.map_err(|error| self.refused(error))?;
         self.written(end, count, waiters)?;
-        Ok((first..end.seq, result))
+        Ok(first..end.seq)
     }
 
     /// As [`write`](Self::write), for a caller that may go away meanwhile: while it waits for room
     /// it asks from time to time, and gives up when the caller is no longer there.
-    pub(crate) fn write_while<R>(
+    pub(crate) fn write_while(
         &self,
         is_there: impl Fn() -> bool,
         count: u64,
-        mut push: impl FnMut(&mut Writer<S::File>, &Core<S>) -> Result<R>,
+        push: Push<'_, S>,
     ) -> Result<Range<u64>> {
         let _events = events::at_end();
         let began = now();
-        let (first, end, waiters, _) = loop {
-            let error = match self.write_and_commit(WaitsFor::Awhile, &mut push) {
+        let (first, end, waiters) = loop {
+            let error = match self.write_and_commit(WaitsFor::Awhile, push) {
                 Err(error) if error.is_full() => error,
                 written => break written.map_err(|error| self.refused(error))?,
             };
@@ -224,10 +226,8 @@ impl<S: Storage> Engine<S> {
         if !matches!(self.options.on_full, OnFull::Wait(_)) {
             return self.enqueue(payload);
         }
-        let push = |writer: &mut Writer<S::File>, core: &Core<S>| {
-            writer.push(core, payload, Batch::default())
-        };
-        Ok(self.write_while(is_there, 1, push)?.start)
+        // A batch of one is stored as a single message is.
+        Ok(self.enqueue_batch_while(is_there, &[payload])?.start)
     }
 
     /// As [`enqueue_batch`](Self::enqueue_batch), for a caller that [may go
@@ -238,7 +238,7 @@ impl<S: Storage> Engine<S> {
         messages: &[M],
     ) -> Result<Range<u64>> {
         let count = messages.len() as u64;
-        self.write_while(is_there, count, |writer, core| writer.push_batch(core, messages))
+        self.write_while(is_there, count, &mut |writer, core| writer.push_batch(core, messages))
     }
 
     /// Enqueues a message without waiting for room. Returns its sequence number, and if a flush is
@@ -247,10 +247,10 @@ impl<S: Storage> Engine<S> {
     #[cfg(any(test, feature = "async"))]
     pub(crate) fn offer(&self, payload: &[u8]) -> Result<(u64, Option<u64>)> {
         let _events = events::at_end();
-        let push = |writer: &mut Writer<S::File>, core: &Core<S>| {
+        let push = &mut |writer: &mut Writer<S::File>, core: &Core<S>| {
             writer.push(core, payload, Batch::default())
         };
-        let (seq, _, waiters, ()) = self.write_and_commit(WaitsFor::Locks, push)?;
+        let (seq, _, waiters) = self.write_and_commit(WaitsFor::Locks, push)?;
         self.core.wake_owed();
         if waiters != 0 && !self.core.durable_only {
             self.core.wake_readers(1);
@@ -284,10 +284,11 @@ impl<S: Storage> Engine<S> {
         core.check_writable()?;
         check_fits(core, len, ORIGIN_LEN as u64)?;
         let bytes = origin.before(payload);
-        let push =
-            |writer: &mut Writer<S::File>, core: &Core<S>| writer.push_dead_letter(core, &bytes);
+        let push = &mut |writer: &mut Writer<S::File>, core: &Core<S>| {
+            writer.push_dead_letter(core, &bytes)
+        };
         let committed = self.write_and_commit(WaitsFor::Moment, push);
-        let (seq, _, waiters, ()) = committed.map_err(|error| self.refused(error))?;
+        let (seq, _, waiters) = committed.map_err(|error| self.refused(error))?;
         // Do not wake here: a waker may close the queue from which dead letters are being carried.
         if waiters != 0
             && !core.durable_only
@@ -316,13 +317,13 @@ impl<S: Storage> Engine<S> {
     }
 
     /// Calls `push` under the producers' lock and commits, but neither wakes readers nor flushes
-    /// (see [`write`](Self::write)). Returns the first sequence number, the end, how many readers
-    /// wait, and the result of `push`.
-    fn write_and_commit<R>(
+    /// (see [`write`](Self::write)). Returns the first sequence number, the end, and how many
+    /// readers wait.
+    fn write_and_commit(
         &self,
         waits_for: WaitsFor,
-        mut push: impl FnMut(&mut Writer<S::File>, &Core<S>) -> Result<R>,
-    ) -> Result<(u64, Spot, usize, R)> {
+        push: Push<'_, S>,
+    ) -> Result<(u64, Spot, usize)> {
         let core = &*self.core;
         let (mut deadline, mut search) = (None, Search::default());
         let call_began = core.began();
@@ -337,16 +338,15 @@ impl<S: Storage> Engine<S> {
             let seen = *core.space.gate.lock();
             let passed = core.segments.passed();
             let first = core.committed().spot().seq;
-            let pushed =
-                push(&mut writer, core).and_then(|result| writer.commit(core).map(|_| result));
+            let pushed = push(&mut writer, core).and_then(|()| writer.commit(core));
             let error = match pushed {
-                Ok(result) => {
+                Ok(_) => {
                     if planted!(InterruptedThoughDone) {
                         core.check_uninterrupted(call_began)?;
                     }
                     let waiters = core.message_waiters.load(Ordering::Relaxed);
                     let end = core.committed().spot();
-                    return Ok((first, end, waiters, result));
+                    return Ok((first, end, waiters));
                 }
                 Err(error) => error,
             };
@@ -388,9 +388,7 @@ impl<S: Storage> Engine<S> {
 
     /// Enqueues all messages, or none.
     pub(crate) fn enqueue_batch<M: AsRef<[u8]>>(&self, messages: &[M]) -> Result<Range<u64>> {
-        let written =
-            self.write(messages.len() as u64, |writer, core| writer.push_batch(core, messages))?;
-        Ok(written.0)
+        self.write(messages.len() as u64, &mut |writer, core| writer.push_batch(core, messages))
     }
 
     /// Wakes readers for `count` messages committed up to `end`, and flushes if due.

@@ -72,6 +72,11 @@ impl Client {
         Ok(Client { connection: Arc::new(Connection::open(dir.as_ref())?) })
     }
 
+    /// Returns an error for a message that no owner takes from a client.
+    pub(crate) fn check_len(&self, len: u64) -> Result<()> {
+        self.connection.check_len(len)
+    }
+
     /// Puts a message in: [`Queue::enqueue`](crate::Queue::enqueue). Returns its number.
     ///
     /// # Durability
@@ -86,7 +91,7 @@ impl Client {
     /// message may or may not be in the queue.
     pub fn enqueue(&self, message: impl AsRef<[u8]>) -> Result<u64> {
         let message = message.as_ref();
-        self.connection.check_len(message.len())?;
+        self.check_len(message.len() as u64)?;
         let answer = self.connection.ask(Call::Enqueue, 0, message)?;
         self.connection.read(&answer, |mut fields| fields.u64())
     }
@@ -112,7 +117,7 @@ impl Client {
         let (mut count, mut lens, mut bytes) = (0, Vec::new(), Vec::new());
         for message in messages {
             let message = message.as_ref();
-            self.connection.check_len(bytes.len().saturating_add(message.len()))?;
+            self.check_len(bytes.len() as u64 + message.len() as u64)?;
             put_u32(&mut lens, message.len() as u32);
             bytes.extend_from_slice(message);
             count += 1;

@@ -69,7 +69,7 @@ impl ClientWriter {
     /// no more messages then.
     pub fn enqueue(&mut self, message: impl AsRef<[u8]>) -> Result<()> {
         let message = message.as_ref();
-        self.connection.check_len(message.len())?;
+        self.connection.check_len(message.len() as u64)?;
         self.check()?;
         self.given += 1;
         let (number, len) = (self.given, message.len() as u64);

@@ -1,6 +1,5 @@
 //! The clients of an owner: who is connected, and who may be.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -14,6 +13,8 @@ use crate::threads::{Condvar, Mutex};
 /// Who is connected.
 #[derive(Debug)]
 pub(super) struct Connected {
+    /// A number that is never used again.
+    pub(super) id: u64,
     pub(super) stream: Arc<UnixStream>,
     pub(super) pid: u64,
     pub(super) uid: u64,
@@ -24,8 +25,7 @@ pub(super) struct Connected {
 #[derive(Debug)]
 pub(super) struct Clients {
     pub(super) engine: Arc<Engine<FileStorage>>,
-    /// By numbers that are never used again.
-    pub(super) connected: Mutex<BTreeMap<u64, Connected>>,
+    pub(super) connected: Mutex<Vec<Connected>>,
     pub(super) has_gone: Condvar,
     /// Whether every user may connect whom the socket's bits let in.
     is_for_others: bool,
@@ -45,7 +45,7 @@ impl Clients {
     pub(super) fn put_connected(&self, body: &mut Vec<u8>) {
         let connected = self.connected.lock();
         put_u32(body, connected.len() as u32);
-        for client in connected.values() {
+        for client in connected.iter() {
             let since = client.since.duration_since(UNIX_EPOCH).unwrap_or_default();
             let since = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
             [client.pid, client.uid, since].into_iter().for_each(|count| put_u64(body, count));

@@ -1,6 +1,5 @@
 //! A client's connection to the owner, for any number of threads: each waits for its own answers.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -33,8 +32,10 @@ pub(super) struct AnswerFrame {
 }
 
 /// The answer to a question, as far as it has come.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct PartialAnswer {
+    /// The question's.
+    number: u64,
     frames: Vec<AnswerFrame>,
     is_whole: bool,
 }
@@ -43,8 +44,26 @@ struct PartialAnswer {
 #[derive(Debug)]
 struct Incoming {
     input: Option<Input>,
-    coming: BTreeMap<u64, PartialAnswer>,
+    /// One for each thread that waits.
+    coming: Vec<PartialAnswer>,
     has_ended: bool,
+}
+
+impl Incoming {
+    /// Notes that a thread waits for the answer to this question.
+    fn expect(&mut self, number: u64) {
+        self.coming.push(PartialAnswer { number, frames: Vec::new(), is_whole: false });
+    }
+
+    fn find(&mut self, number: u64) -> Option<&mut PartialAnswer> {
+        self.coming.iter_mut().find(|coming| coming.number == number)
+    }
+
+    /// Takes what has come of an answer.
+    fn take(&mut self, number: u64) -> Vec<AnswerFrame> {
+        let at = self.coming.iter().position(|coming| coming.number == number);
+        at.map(|at| self.coming.swap_remove(at).frames).unwrap_or_default()
+    }
 }
 
 #[derive(Debug)]
@@ -77,7 +96,7 @@ impl Connection {
             sending: Mutex::default(),
             arrivals: Mutex::new(Incoming {
                 input: Some(Input::new()),
-                coming: BTreeMap::new(),
+                coming: Vec::new(),
                 has_ended: false,
             }),
             has_come: Condvar::new(),
@@ -102,7 +121,7 @@ impl Connection {
     /// Greets the owner. One that refuses a client may have hung up before; its answer says why.
     fn greet(&self, greeting: &[u8]) -> Result<AnswerFrame> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        self.arrivals.lock().coming.insert(number, PartialAnswer::default());
+        self.arrivals.lock().expect(number);
         let _ = self.send(number, Call::Hello, 0, greeting);
         self.first(self.wait(number)?)
     }
@@ -124,8 +143,8 @@ impl Connection {
     }
 
     /// Refuses a message that no owner takes from a client.
-    pub(super) fn check_len(&self, len: usize) -> Result<()> {
-        let (len, max) = (len as u64, MAX_MESSAGE);
+    pub(super) fn check_len(&self, len: u64) -> Result<()> {
+        let max = MAX_MESSAGE;
         if len > max {
             return Err(Error::MessageTooLarge {
                 path: self.path.clone(),
@@ -163,9 +182,9 @@ impl Connection {
             return Err(Error::Forked);
         }
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        self.arrivals.lock().coming.insert(number, PartialAnswer::default());
+        self.arrivals.lock().expect(number);
         self.send(number, call, consumer, body).inspect_err(|_| {
-            self.arrivals.lock().coming.remove(&number);
+            self.arrivals.lock().take(number);
         })?;
         Ok(number)
     }
@@ -206,12 +225,12 @@ impl Connection {
     pub(super) fn wait(&self, number: u64) -> Result<Vec<AnswerFrame>> {
         let mut arrivals = self.arrivals.lock();
         loop {
-            let coming = arrivals.coming.get(&number);
-            if coming.is_some_and(|coming| coming.is_whole) {
+            let is_whole = arrivals.find(number).map(|coming| coming.is_whole);
+            if is_whole == Some(true) {
                 break;
             }
-            if arrivals.has_ended || coming.is_none() {
-                arrivals.coming.remove(&number);
+            if arrivals.has_ended || is_whole.is_none() {
+                arrivals.take(number);
                 return Err(Error::Disconnected { path: self.path.clone(), in_doubt: true });
             }
             let Some(mut input) = arrivals.input.take() else {
@@ -227,7 +246,7 @@ impl Connection {
             }
             while let Some((header, at)) = input.next() {
                 // Nobody waits for the answer to a question that was given up.
-                if let Some(coming) = arrivals.coming.get_mut(&header.number) {
+                if let Some(coming) = arrivals.find(header.number) {
                     let body = input.body(at).to_vec();
                     coming.frames.push(AnswerFrame { status: header.kind, body });
                     coming.is_whole = header.more == 0;
@@ -236,7 +255,7 @@ impl Connection {
             arrivals.input = Some(input);
             self.has_come.notify_all();
         }
-        let frames = arrivals.coming.remove(&number).unwrap_or_default().frames;
+        let frames = arrivals.take(number);
         drop(arrivals);
         self.check(frames)
     }

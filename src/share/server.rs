@@ -86,14 +86,14 @@ impl Server {
         accepts.join();
         let closed = close();
         let mut connected = clients.connected.lock();
-        for client in connected.values() {
+        for client in connected.iter() {
             let _ = client.stream.shutdown(std::net::Shutdown::Read);
         }
         let deadline = now() + LAST_ANSWERS;
         while !connected.is_empty() && now() < deadline {
             clients.has_gone.wait_until(&mut connected, deadline);
         }
-        for client in connected.values() {
+        for client in connected.iter() {
             let _ = client.stream.shutdown(std::net::Shutdown::Both);
         }
         while !connected.is_empty() {
@@ -174,7 +174,7 @@ fn begin(clients: &Arc<Clients>, id: u64, stream: UnixStream) -> io::Result<()> 
         return output.send();
     }
     let since = SystemTime::now();
-    connected.insert(id, Connected { stream: Arc::clone(&stream), pid, uid, since });
+    connected.push(Connected { id, stream: Arc::clone(&stream), pid, uid, since });
     drop(connected);
     let leaving = Departure { clients: Arc::clone(clients), id };
     let serve = move || {
@@ -193,7 +193,7 @@ struct Departure {
 
 impl Drop for Departure {
     fn drop(&mut self) {
-        self.clients.connected.lock().remove(&self.id);
+        self.clients.connected.lock().retain(|client| client.id != self.id);
         self.clients.has_gone.notify_all();
     }
 }
