@@ -2,8 +2,9 @@
  * mmq: an embedded, durable first-in first-out queue on memory-mapped files.
  *
  * A queue is a directory. A message is bytes. Any number of threads of one process put messages in
- * at the tail and take them out at the head. The queue may be far larger than memory. Its messages
- * survive the process and, once flushed, a power cut. There is no server.
+ * at the tail and take them out at the head. Other processes use the queue through the one that has
+ * it open (mmq_connect). The queue may be far larger than memory. Its messages survive the process
+ * and, once flushed, a power cut. There is no server to install.
  *
  * Made from the library's source; do not edit. C99 and later, C++11 and later (C++17: see also
  * mmq.hpp).
@@ -59,8 +60,9 @@
  * Ownership. A handle from mmq_options_new goes to mmq_options_free; from mmq_open to mmq_close;
  * from mmq_peek, mmq_dequeue and the like to mmq_message_free; from mmq_consumer_open and _fork to
  * mmq_consumer_free; from mmq_receive and the like to mmq_delivery_ack, _nack, _nack_after, _reject
- * or _free; from mmq_iter_open to mmq_iter_free; from mmq_lanes_open to mmq_lanes_free. Functions
- * named close or free do nothing with NULL. Text that a function returns (mmq_path,
+ * or _free; from mmq_iter_open to mmq_iter_free; from mmq_lanes_open to mmq_lanes_free; from
+ * mmq_connect to mmq_client_free; from mmq_client_consumer_open to mmq_client_consumer_free.
+ * Functions named close or free do nothing with NULL. Text that a function returns (mmq_path,
  * mmq_consumer_name) is lent until its handle is closed or freed. The program never has to call
  * free() or delete on memory of the library. Once a call returns, the library does not need the
  * memory that the caller passed in.
@@ -79,15 +81,19 @@
  * may be read and freed by another.
  *
  * Processes. One process at a time owns a queue; a second opener gets MMQ_LOCKED. The lock
- * dies with its holder, so there is nothing to clean up after a crash. After fork() the child
- * cannot use its parent's queue (MMQ_FORKED). It may free all handles, also messages and
+ * dies with its holder, so there is nothing to clean up after a crash. An owner that opened the
+ * queue with mmq_options_set_shared lets other processes use it, as clients (mmq_connect): it does
+ * for them what its own threads do. What a client has in flight when it ends goes back to the queue.
+ * When the owner ends, its clients' calls return MMQ_CLOSED or MMQ_DISCONNECTED: free the client,
+ * and connect to the next owner. After fork() the child cannot use its parent's queue or client
+ * (MMQ_FORKED). It may free all handles, also messages and
  * deliveries, but must not read the bytes of a message or a delivery that was taken before the
  * fork: the parent uses their space again. Copy what the child is to read before the fork. A child
  * may open queues of its own, whatever the parent's threads did at the fork (on other systems than
  * Linux: if none of them waited in a call of mmq).
  *
  * Signals. Do not call any function from a signal handler. The library installs no handler, and
- * restarts interrupted system calls. If another program truncates the queue's files while they are
+ * restarts interrupted system calls. The end of an owner or a client raises no SIGPIPE. If another program truncates the queue's files while they are
  * mapped, the kernel answers with SIGBUS.
  *
  * Panics. A panic or another bug of the library never crosses into C: the call answers MMQ_PANIC,
@@ -380,6 +386,18 @@ typedef enum mmq_start mmq_start;
 typedef int32_t mmq_start;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
+
+/**
+ * A queue that another process has open and shares (mmq_options_set_shared). The other process,
+ * its owner, does what a client asks, and answers.
+ */
+typedef struct mmq_client mmq_client;
+
+/**
+ * A consumer of a queue that another process has open. Each message of a consumer goes to one
+ * reader, in whichever process.
+ */
+typedef struct mmq_client_consumer mmq_client_consumer;
 
 /**
  * A consumer: a named, stored read position in a queue. Handles of the same consumer share its
@@ -880,6 +898,30 @@ mmq_status mmq_options_set_mode(struct mmq_options *options, uint32_t bits);
  * @return MMQ_OK, MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_options_set_create(struct mmq_options *options, bool create);
+
+/**
+ * Sets whether mmq_open lets other processes use the queue through this one: as clients
+ * (mmq_connect, mmq::Client, Client::connect in Rust, the tool mmq). It listens on a socket in the
+ * queue's directory; a thread answers each client, up to 64 at a time. Default false. mmq_open
+ * returns MMQ_IO where the file system knows no sockets.
+ *
+ * @param options Not NULL.
+ * @param shared True or false.
+ * @return MMQ_OK, MMQ_INVALID_ARGUMENT.
+ */
+mmq_status mmq_options_set_shared(struct mmq_options *options, bool shared);
+
+/**
+ * Sets the permission bits of the socket of a shared queue: which other users may use the queue.
+ * Default 0600: processes of the same user, and of root. They also have to get through the
+ * directory (mmq_options_set_mode).
+ *
+ * @param options Not NULL.
+ * @param bits Within 0666, with the owner's 0600, in octal: 0660 lets the group in (checked by
+ *   mmq_open).
+ * @return MMQ_OK, MMQ_INVALID_ARGUMENT.
+ */
+mmq_status mmq_options_set_shared_mode(struct mmq_options *options, uint32_t bits);
 
 /**
  * Opens the queue in a directory, and creates a missing one (see mmq_options_set_create). After a
@@ -2006,6 +2048,186 @@ mmq_status mmq_consumer_read_stats(const struct mmq_consumer *consumer,
  * @return MMQ_OK, MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_queue_id(const struct mmq_queue *queue, uint8_t out[16]);
+
+/**
+ * Connects to the process that has the queue in a directory open, and shares it
+ * (mmq_options_set_shared). Any number of threads may use a client at the same time.
+ *
+ * @param dir Path of the directory: not NULL, not empty, any bytes a path may have.
+ * @param out Receives the client; free it with mmq_client_free. Not NULL.
+ * @return MMQ_OK; MMQ_NOT_SHARED when no process has the queue open, or its owner serves 64
+ *   clients already, or not this user; MMQ_LOCKED when its owner does not share it; MMQ_NOT_FOUND,
+ *   MMQ_NOT_A_QUEUE, MMQ_IO, MMQ_INVALID_ARGUMENT.
+ */
+mmq_status mmq_connect(const char *dir, struct mmq_client **out);
+
+/**
+ * Frees a client. The connection ends once its consumers and deliveries are freed, too; deliveries
+ * that were not acknowledged go back to the queue then.
+ *
+ * @param client From mmq_connect, or NULL.
+ */
+void mmq_client_free(struct mmq_client *client);
+
+/**
+ * Appends a message to the queue (see mmq_enqueue). Once the call has returned MMQ_OK, the message
+ * survives the death of both processes; it survives a power cut once a flush has covered it. The
+ * queue has the messages of one client in the order in which it sent them.
+ *
+ * @param client Not NULL.
+ * @param data The bytes, which the call copies. May be NULL when len is 0: a message may be empty.
+ * @param len Bytes; at most 16777216.
+ * @param seq_out Receives the sequence number. May be NULL.
+ * @return As mmq_enqueue of the owner; MMQ_DISCONNECTED when the owner has gone, and then
+ *   mmq_last_error says whether the message may be in the queue all the same.
+ */
+mmq_status mmq_client_enqueue(struct mmq_client *client,
+                              const void *data,
+                              size_t len,
+                              uint64_t *seq_out);
+
+/**
+ * Appends all messages of an array to the queue, or none (see mmq_enqueue_batch).
+ *
+ * @param client Not NULL.
+ * @param messages The messages, whose bytes the call copies: at most 16777216 together, with 4
+ *   bytes for each message. May be NULL when count is 0.
+ * @param count How many.
+ * @param first_seq_out Receives the sequence number of the first message (the others follow
+ *   without a gap); with no messages, the number the next message will get. May be NULL.
+ * @return As mmq_client_enqueue.
+ */
+mmq_status mmq_client_enqueue_batch(struct mmq_client *client,
+                                    const struct mmq_slice *messages,
+                                    size_t count,
+                                    uint64_t *first_seq_out);
+
+/**
+ * Makes everything durable that was enqueued, taken or acknowledged before, by whichever process
+ * (see mmq_flush).
+ *
+ * @param client Not NULL.
+ * @return As mmq_flush of the owner; MMQ_DISCONNECTED when the owner has gone.
+ */
+mmq_status mmq_client_flush(struct mmq_client *client);
+
+/**
+ * Makes sure that a message is durable: flushes if it is not yet (see mmq_wait_durable).
+ *
+ * @param client Not NULL.
+ * @param seq The message's sequence number.
+ * @return As mmq_client_flush; MMQ_NOT_FOUND for a number that no message has got yet.
+ */
+mmq_status mmq_client_wait_durable(struct mmq_client *client, uint64_t seq);
+
+/**
+ * Reads the figures of the queue (see mmq_read_stats).
+ *
+ * @param client Not NULL.
+ * @param out Receives the figures; set out->struct_size before. Not NULL.
+ * @return MMQ_OK; MMQ_CLOSED and MMQ_DISCONNECTED when the owner has gone; MMQ_FORKED;
+ *   MMQ_INVALID_ARGUMENT, also when struct_size was not set.
+ */
+mmq_status mmq_client_read_stats(struct mmq_client *client, struct mmq_stats *out);
+
+/**
+ * Opens the consumer of that name. The first call with a name, of the owner or of any client,
+ * creates the consumer, at the oldest message in the queue (see mmq_consumer_open).
+ *
+ * @param client Not NULL.
+ * @param name 1 to 255 bytes of UTF-8; NULL for the queue's own (default) consumer.
+ * @param out Receives the handle; free it with mmq_client_consumer_free. It may outlive the
+ *   client. Not NULL.
+ * @return As mmq_consumer_open of the owner; MMQ_CLOSED and MMQ_DISCONNECTED when the owner has
+ *   gone.
+ */
+mmq_status mmq_client_consumer_open(struct mmq_client *client,
+                                    const char *name,
+                                    struct mmq_client_consumer **out);
+
+/**
+ * Frees a handle. The consumer itself stays in the queue.
+ *
+ * @param consumer From mmq_client_consumer_open, or NULL.
+ */
+void mmq_client_consumer_free(struct mmq_client_consumer *consumer);
+
+/**
+ * Delivers the next message, for work that may fail, and waits for one (see mmq_receive_timeout).
+ * The functions of mmq_delivery work on it. It goes back to the queue, and counts as an attempt,
+ * when the connection ends before it was acknowledged. Other threads may use the client meanwhile.
+ *
+ * @param consumer Not NULL.
+ * @param timeout_ms Milliseconds to wait; 0: not at all; below 0: for ever. Only a message or the
+ *   owner's end ends such a wait.
+ * @param out Receives the delivery; end it with mmq_delivery_ack, _nack or _free. Not NULL.
+ * @return MMQ_OK, MMQ_TIMED_OUT, MMQ_GAP (see mmq_client_last_gap); MMQ_NOT_FOUND once the
+ *   consumer was removed; MMQ_CLOSED and MMQ_DISCONNECTED when the owner has gone: no message is
+ *   lost; as mmq_receive of the owner.
+ */
+mmq_status mmq_client_receive(struct mmq_client_consumer *consumer,
+                              int64_t timeout_ms,
+                              struct mmq_delivery **out);
+
+/**
+ * Delivers up to max messages in one step, at most 64, without waiting for more to arrive (see
+ * mmq_receive_batch). mmq_delivery_ack_batch acknowledges them in one.
+ *
+ * @param consumer Not NULL.
+ * @param out An array of max elements, which receives the deliveries. May be NULL when max is 0.
+ * @param max The most messages to deliver.
+ * @param count_out Receives the number of deliveries. Not NULL.
+ * @return As mmq_client_receive, but MMQ_EMPTY where that returns MMQ_TIMED_OUT; MMQ_OK means at
+ *   least one delivery, unless max is 0. The next call reports a gap or an error behind the first
+ *   message.
+ */
+mmq_status mmq_client_receive_batch(struct mmq_client_consumer *consumer,
+                                    struct mmq_delivery **out,
+                                    size_t max,
+                                    size_t *count_out);
+
+/**
+ * Takes the next message, and waits for one (see mmq_dequeue_timeout). A message that the owner
+ * had sent is lost with the connection; mmq_client_receive loses none.
+ *
+ * @param consumer Not NULL.
+ * @param timeout_ms Milliseconds to wait; 0: not at all; below 0: for ever. Only a message or the
+ *   owner's end ends such a wait.
+ * @param out Receives the message; free it with mmq_message_free. Not NULL.
+ * @return As mmq_client_receive.
+ */
+mmq_status mmq_client_dequeue(struct mmq_client_consumer *consumer,
+                              int64_t timeout_ms,
+                              struct mmq_message **out);
+
+/**
+ * Returns the next message, which stays in the queue (see mmq_peek).
+ *
+ * @param consumer Not NULL.
+ * @param out Receives the message; free it with mmq_message_free. Not NULL.
+ * @return As mmq_client_receive, but MMQ_EMPTY where that returns MMQ_TIMED_OUT.
+ */
+mmq_status mmq_client_peek(struct mmq_client_consumer *consumer, struct mmq_message **out);
+
+/**
+ * Moves the consumer to a message (see mmq_consumer_seek).
+ *
+ * @param consumer Not NULL.
+ * @param seq The sequence number of the next message.
+ * @return As mmq_consumer_seek of the owner; MMQ_CLOSED and MMQ_DISCONNECTED when the owner has
+ *   gone.
+ */
+mmq_status mmq_client_seek(struct mmq_client_consumer *consumer, uint64_t seq);
+
+/**
+ * Returns the gap of the latest MMQ_GAP that a read through this handle returned (see
+ * mmq_last_gap).
+ *
+ * @param consumer Not NULL.
+ * @param out Receives the gap. Not NULL.
+ * @return MMQ_OK, MMQ_EMPTY when there was none, MMQ_INVALID_ARGUMENT.
+ */
+mmq_status mmq_client_last_gap(struct mmq_client_consumer *consumer, struct mmq_gap *out);
 
 /**
  * Inspects the queue in a directory without opening it: takes no lock, maps nothing and writes

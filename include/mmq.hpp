@@ -98,6 +98,8 @@ class Category final : public std::error_category {
       case MMQ_CLOSED: return std::errc::broken_pipe;
       case MMQ_EXPIRED: return std::errc::timed_out;
       case MMQ_INTERRUPTED: return std::errc::interrupted;
+      case MMQ_NOT_SHARED: return std::errc::connection_refused;
+      case MMQ_DISCONNECTED: return std::errc::connection_reset;
       default: return std::error_condition(status, *this);
     }
   }
@@ -538,6 +540,10 @@ class Options {
   /** The permission bits of files, in octal: 0640. 0: as the umask says, or as the files that are there. */
   Options &mode(std::uint32_t bits) & noexcept { return note(mmq_options_set_mode(handle(), bits)); }
   Options &create(bool create) & noexcept { return note(mmq_options_set_create(handle(), create)); }
+  /** Whether other processes may use the queue through this one, by mmq::Client. */
+  Options &shared(bool shared) & noexcept { return note(mmq_options_set_shared(handle(), shared)); }
+  /** The permission bits of the socket, in octal: 0660 lets the group use a shared queue. */
+  Options &shared_mode(std::uint32_t bits) & noexcept { return note(mmq_options_set_shared_mode(handle(), bits)); }
 
   // The same for a temporary, so that auto options = Options().arena_size(4 << 20) moves.
   Options &&arena_size(std::uint64_t bytes) && noexcept { return std::move(arena_size(bytes)); }
@@ -560,6 +566,8 @@ class Options {
   }
   Options &&mode(std::uint32_t bits) && noexcept { return std::move(mode(bits)); }
   Options &&create(bool wanted) && noexcept { return std::move(create(wanted)); }
+  Options &&shared(bool wanted) && noexcept { return std::move(shared(wanted)); }
+  Options &&shared_mode(std::uint32_t bits) && noexcept { return std::move(shared_mode(bits)); }
 
   mmq_options *handle() const noexcept { return handle_.get(); }
   /** The first setter's failure, or MMQ_OK. */
@@ -1442,6 +1450,219 @@ inline Redelivery &Redelivery::dead_letters(const Queue &queue) noexcept {
   dead_letters_ = queue.handle();
   return *this;
 }
+
+/**
+ * A consumer of a queue that another process has open. Each message goes to one reader, in whichever
+ * process. The handle may outlive the client's.
+ */
+class ClientConsumer {
+ public:
+  ClientConsumer() noexcept = default;
+  explicit ClientConsumer(mmq_client_consumer *handle) noexcept : handle_(handle) {}
+
+  /** The next message, which stays in the queue; nullopt when there is none. */
+  std::optional<Message> peek(std::error_code &ec) const noexcept {
+    mmq_message *message = nullptr;
+    const mmq_status status = mmq_client_peek(handle(), &message);
+    return detail::value_or_error<Message>(status, message, ec);
+  }
+  /** Takes the next message; nullopt when there is none. */
+  std::optional<Message> dequeue(std::error_code &ec) const noexcept { return dequeue_timeout(none, ec); }
+  /** Takes the next message, and waits for it up to timeout (mmq::forever: for ever). */
+  template <class Rep, class Period>
+  std::optional<Message> dequeue_timeout(std::chrono::duration<Rep, Period> timeout, std::error_code &ec) const noexcept {
+    mmq_message *message = nullptr;
+    const mmq_status status = mmq_client_dequeue(handle(), detail::wait_ms(timeout), &message);
+    return detail::value_or_error<Message>(status, message, ec);
+  }
+  /** Hands out the next message, to be acknowledged; nullopt when there is none. */
+  std::optional<Delivery> receive(std::error_code &ec) const noexcept { return receive_timeout(none, ec); }
+  /** As receive, but waits for a message up to timeout (mmq::forever: for ever). */
+  template <class Rep, class Period>
+  std::optional<Delivery> receive_timeout(std::chrono::duration<Rep, Period> timeout, std::error_code &ec) const noexcept {
+    mmq_delivery *delivery = nullptr;
+    const mmq_status status = mmq_client_receive(handle(), detail::wait_ms(timeout), &delivery);
+    return detail::value_or_error<Delivery>(status, delivery, ec);
+  }
+  /** Hands out up to max messages, at most 64 at a time, without waiting; Delivery::ack_batch acknowledges them. */
+  std::vector<Delivery> receive_batch(std::size_t max, std::error_code &ec) const noexcept {
+    std::vector<Delivery> deliveries;
+    detail::report_unless_answer(some(max, deliveries), ec);
+    return deliveries;
+  }
+  /** Moves to the message seq, back or forward. */
+  void seek(std::uint64_t seq, std::error_code &ec) const noexcept { detail::report(mmq_client_seek(handle(), seq), ec); }
+  /** The gap of the latest MMQ_GAP; nullopt when there was none. */
+  std::optional<Gap> last_gap() const noexcept {
+    Gap gap{};
+    return mmq_client_last_gap(handle(), &gap) == MMQ_OK ? std::optional<Gap>(gap) : std::nullopt;
+  }
+#if MMQ_HPP_THROWS
+  std::optional<Message> peek() const {
+    mmq_message *message = nullptr;
+    const mmq_status status = mmq_client_peek(handle(), &message);
+    return value_or_throw<Message>(status, message);
+  }
+  std::optional<Message> dequeue() const { return dequeue_timeout(none); }
+  template <class Rep, class Period>
+  std::optional<Message> dequeue_timeout(std::chrono::duration<Rep, Period> timeout) const {
+    mmq_message *message = nullptr;
+    const mmq_status status = mmq_client_dequeue(handle(), detail::wait_ms(timeout), &message);
+    return value_or_throw<Message>(status, message);
+  }
+  std::optional<Delivery> receive() const { return receive_timeout(none); }
+  template <class Rep, class Period>
+  std::optional<Delivery> receive_timeout(std::chrono::duration<Rep, Period> timeout) const {
+    mmq_delivery *delivery = nullptr;
+    const mmq_status status = mmq_client_receive(handle(), detail::wait_ms(timeout), &delivery);
+    return value_or_throw<Delivery>(status, delivery);
+  }
+  std::vector<Delivery> receive_batch(std::size_t max) const {
+    std::vector<Delivery> deliveries;
+    detail::throw_unless_answer(some(max, deliveries), *this);
+    return deliveries;
+  }
+  void seek(std::uint64_t seq) const { detail::check(mmq_client_seek(handle(), seq)); }
+#endif
+
+  mmq_client_consumer *handle() const noexcept { return handle_.get(); }
+  mmq_client_consumer *release() noexcept { return handle_.release(); }
+  explicit operator bool() const noexcept { return handle_ != nullptr; }
+
+ private:
+  static constexpr std::chrono::milliseconds none{0};
+
+  /** Allocates before it receives: a message that was handed out must not go back for want of memory. */
+  mmq_status some(std::size_t max, std::vector<Delivery> &deliveries) const {
+    std::vector<mmq_delivery *> raw(std::min<std::size_t>(max, 64));
+    deliveries.reserve(raw.size());
+    std::size_t count = 0;
+    const mmq_status status = mmq_client_receive_batch(handle(), raw.data(), raw.size(), &count);
+    for (std::size_t at = 0; at < count; at++) deliveries.emplace_back(raw[at]);
+    return status;
+  }
+#if MMQ_HPP_THROWS
+  template <class Value, class Raw>
+  std::optional<Value> value_or_throw(mmq_status status, Raw *raw) const {
+    detail::throw_unless_answer(status, *this);
+    if (status != MMQ_OK) return std::nullopt;
+    return std::optional<Value>(std::in_place, raw);
+  }
+#endif
+
+  std::unique_ptr<mmq_client_consumer, detail::Deleter<mmq_client_consumer, mmq_client_consumer_free>> handle_;
+};
+
+/** A queue that another process has open and shares (Options::shared). Any number of threads may use a client. */
+class Client {
+ public:
+  Client() noexcept = default;
+  explicit Client(mmq_client *handle) noexcept : handle_(handle) {}
+
+  /** Connects to the process that has the queue in the directory dir open. */
+  static Client connect(const std::string &dir, std::error_code &ec) noexcept {
+    mmq_client *client = nullptr;
+    detail::report(mmq_connect(detail::c_text(dir), &client), ec);
+    return Client(client);
+  }
+  /** Puts a message at the tail and returns its sequence number. */
+  std::uint64_t enqueue(std::string_view message, std::error_code &ec) const noexcept {
+    return enqueue(message.data(), message.size(), ec);
+  }
+  std::uint64_t enqueue(const void *data, std::size_t len, std::error_code &ec) const noexcept {
+    std::uint64_t seq = 0;
+    detail::report(mmq_client_enqueue(handle(), data, len, &seq), ec);
+    return seq;
+  }
+  /** Puts all messages at the tail, or none, and returns the first one's sequence number. */
+  std::uint64_t enqueue_batch(const mmq_slice *messages, std::size_t count, std::error_code &ec) const noexcept {
+    std::uint64_t seq = 0;
+    detail::report(mmq_client_enqueue_batch(handle(), messages, count, &seq), ec);
+    return seq;
+  }
+  std::uint64_t enqueue_batch(std::initializer_list<Slice> messages, std::error_code &ec) const noexcept {
+    return enqueue_batch(messages.begin(), messages.size(), ec);
+  }
+  /** Makes durable what was enqueued and taken before the call. */
+  void flush(std::error_code &ec) const noexcept { detail::report(mmq_client_flush(handle()), ec); }
+  /** Returns once the message seq is durable. */
+  void wait_durable(std::uint64_t seq, std::error_code &ec) const noexcept {
+    detail::report(mmq_client_wait_durable(handle(), seq), ec);
+  }
+  /** The queue's figures. */
+  Stats stats(std::error_code &ec) const noexcept {
+    Stats stats{};
+    stats.struct_size = sizeof stats;
+    detail::report(mmq_client_read_stats(handle(), &stats), ec);
+    return stats;
+  }
+  /** Opens the consumer of that name; the first call with a name makes the consumer. */
+  ClientConsumer consumer(const std::string &name, std::error_code &ec) const noexcept {
+    mmq_client_consumer *consumer = nullptr;
+    detail::report(opened(name, &consumer), ec);
+    return ClientConsumer(consumer);
+  }
+  /** The queue's own consumer. */
+  ClientConsumer default_consumer(std::error_code &ec) const noexcept {
+    mmq_client_consumer *consumer = nullptr;
+    detail::report(mmq_client_consumer_open(handle(), nullptr, &consumer), ec);
+    return ClientConsumer(consumer);
+  }
+#if MMQ_HPP_THROWS
+  explicit Client(const std::string &dir) : Client(connect(dir)) {}
+
+  static Client connect(const std::string &dir) {
+    mmq_client *client = nullptr;
+    detail::check(mmq_connect(detail::c_text(dir), &client));
+    return Client(client);
+  }
+  std::uint64_t enqueue(std::string_view message) const { return enqueue(message.data(), message.size()); }
+  std::uint64_t enqueue(const void *data, std::size_t len) const {
+    std::uint64_t seq = 0;
+    detail::check(mmq_client_enqueue(handle(), data, len, &seq));
+    return seq;
+  }
+  std::uint64_t enqueue_batch(const mmq_slice *messages, std::size_t count) const {
+    std::uint64_t seq = 0;
+    detail::check(mmq_client_enqueue_batch(handle(), messages, count, &seq));
+    return seq;
+  }
+  std::uint64_t enqueue_batch(std::initializer_list<Slice> messages) const {
+    return enqueue_batch(messages.begin(), messages.size());
+  }
+  void flush() const { detail::check(mmq_client_flush(handle())); }
+  void wait_durable(std::uint64_t seq) const { detail::check(mmq_client_wait_durable(handle(), seq)); }
+  Stats stats() const {
+    Stats stats{};
+    stats.struct_size = sizeof stats;
+    detail::check(mmq_client_read_stats(handle(), &stats));
+    return stats;
+  }
+  ClientConsumer consumer(const std::string &name) const {
+    mmq_client_consumer *consumer = nullptr;
+    detail::check(opened(name, &consumer));
+    return ClientConsumer(consumer);
+  }
+  ClientConsumer default_consumer() const {
+    mmq_client_consumer *consumer = nullptr;
+    detail::check(mmq_client_consumer_open(handle(), nullptr, &consumer));
+    return ClientConsumer(consumer);
+  }
+#endif
+
+  mmq_client *handle() const noexcept { return handle_.get(); }
+  mmq_client *release() noexcept { return handle_.release(); }
+  explicit operator bool() const noexcept { return handle_ != nullptr; }
+
+ private:
+  mmq_status opened(const std::string &name, mmq_client_consumer **consumer) const noexcept {
+    // For C, no name would be the queue's own consumer: it refuses an empty one instead.
+    const char *const text = detail::c_text(name);
+    return mmq_client_consumer_open(handle(), text ? text : "", consumer);
+  }
+
+  std::unique_ptr<mmq_client, detail::Deleter<mmq_client, mmq_client_free>> handle_;
+};
 
 /** The queue in that directory, as it is seen from outside: mmq_inspect. */
 inline Inspection inspect(const std::string &dir, std::error_code &ec) noexcept {

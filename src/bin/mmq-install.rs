@@ -10,7 +10,7 @@
 //!
 //! `--libdir NAME` (default `lib`) names the directory of the libraries below the prefix,
 //! `--destdir DIR` puts everything below DIR (for packagers), `--debug-lines` leaves the lines of
-//! the source in the libraries, for debuggers and backtraces (7 and 13 MB instead of 1.5 and 2.5),
+//! the source in the libraries, for debuggers and backtraces (7 and 13 MB instead of 1.6 and 2.7),
 //! `--debug` installs an unoptimised build. With cargo-c, use `cargo cinstall` instead.
 
 use std::error::Error;

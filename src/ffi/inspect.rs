@@ -1,11 +1,10 @@
 //! Inspects a queue without opening it.
 
-use std::ffi::{OsStr, c_char, c_int};
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::{c_char, c_int};
 
-use super::guard::{guard, invalid};
+use super::guard::guard;
 use super::mmq_status::mmq_status;
-use super::pointers::{out_prefix, text};
+use super::pointers::{directory, out_sized};
 use crate::inspector::{Inspector, QueueState, Snapshot};
 
 /// What mmq_inspect finds out about a queue. All figures except disk_bytes are of one moment. Later
@@ -49,9 +48,6 @@ pub struct mmq_inspection {
     pub queue_id: [u8; 16],
 }
 
-/// Larger than the struct will ever be: with a larger struct_size the caller did not set it.
-const LARGEST: usize = 4096;
-
 impl From<&Snapshot> for mmq_inspection {
     fn from(seen: &Snapshot) -> mmq_inspection {
         mmq_inspection {
@@ -92,20 +88,14 @@ impl From<&Snapshot> for mmq_inspection {
 pub unsafe extern "C" fn mmq_inspect(dir: *const c_char, out: *mut mmq_inspection) -> mmq_status {
     guard(|| {
         // SAFETY: the header's contract: NULL or a string that ends with a zero byte.
-        let dir = OsStr::from_bytes(unsafe { text(dir, "dir") }?.to_bytes());
-        if out.is_null() || !out.is_aligned() {
-            return Err(invalid("out", "NULL, or not aligned"));
-        }
-        // SAFETY: not NULL, aligned; the contract says that the caller has set this first field.
-        let struct_size = unsafe { out.cast::<usize>().read() };
-        if !(size_of::<usize>() + size_of::<u64>()..=LARGEST).contains(&struct_size) {
-            return Err(invalid("out", "struct_size was not set to sizeof(mmq_inspection)"));
-        }
-        let mut seen = mmq_inspection::from(&Inspector::open(dir)?.snapshot()?);
-        seen.struct_size = struct_size.min(size_of::<mmq_inspection>());
-        // SAFETY: the caller says that its struct has that many bytes; this one has them too, and
-        // no padding.
-        unsafe { out_prefix(out, &seen, seen.struct_size) };
-        Ok(mmq_status::MMQ_OK)
+        let dir = unsafe { directory(dir) }?;
+        let unset = "struct_size was not set to sizeof(mmq_inspection)";
+        let figures = |struct_size| {
+            let seen = Inspector::open(dir)?.snapshot()?;
+            Ok(mmq_inspection { struct_size, ..mmq_inspection::from(&seen) })
+        };
+        // SAFETY: the header's contract: NULL, or the caller has set the first field. The struct
+        // has no padding.
+        unsafe { out_sized(out, unset, figures) }
     })
 }

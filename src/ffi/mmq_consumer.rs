@@ -3,11 +3,11 @@
 use std::ffi::{CString, c_char, c_int, c_void};
 
 use super::c_handle::{CHandle, Retired, RetiredShared, body, free, give};
-use super::guard::{Answer, guard, guard_or, invalid};
+use super::guard::{guard, guard_or, invalid};
 use super::mmq_gap::mmq_gap;
 use super::mmq_message::mmq_message;
 use super::mmq_status::mmq_status;
-use super::pointers::{Buffer, out, text};
+use super::pointers::{Buffer, consumer_name, out};
 use super::queue::mmq_queue;
 use super::reads::{self, ReaderBody};
 use crate::consume::step::Read;
@@ -48,15 +48,6 @@ pub enum mmq_start {
 /// An `mmq_start` from C, unchecked.
 type raw_start = c_int;
 
-/// # Safety
-///
-/// `name` is valid for [`text`].
-unsafe fn name<'a>(name: *const c_char) -> Answer<&'a str> {
-    // SAFETY: the caller's promise.
-    let name = unsafe { text(name, "consumer name") }?;
-    name.to_str().map_err(|_| invalid("consumer name", "not UTF-8"))
-}
-
 fn give_consumer(consumer: Consumer) -> *mut mmq_consumer {
     // The name came from C, so no zero byte is in it.
     let name = CString::new(consumer.name()).unwrap_or_default();
@@ -85,7 +76,7 @@ pub unsafe extern "C" fn mmq_consumer_open(
     guard(|| {
         // SAFETY: the header's contract: NULL or valid.
         let (queue, name, out) =
-            unsafe { (body(queue)?, self::name(name)?, self::out(out, "out")?) };
+            unsafe { (body(queue)?, consumer_name(name)?, self::out(out, "out")?) };
         out.write(give_consumer(queue.reader.consumer(name)?));
         Ok(mmq_status::MMQ_OK)
     })
@@ -116,7 +107,7 @@ pub unsafe extern "C" fn mmq_consumer_open_at(
     guard(|| {
         // SAFETY: the header's contract: NULL or valid.
         let (queue, name, out) =
-            unsafe { (body(queue)?, self::name(name)?, self::out(out, "out")?) };
+            unsafe { (body(queue)?, consumer_name(name)?, self::out(out, "out")?) };
         let starts =
             [mmq_start::MMQ_START_OLDEST, mmq_start::MMQ_START_END, mmq_start::MMQ_START_SEQ];
         let start = match starts.into_iter().find(|known| *known as c_int == start) {
@@ -150,7 +141,7 @@ pub unsafe extern "C" fn mmq_consumer_fork(
     guard(|| {
         // SAFETY: the header's contract: NULL or valid.
         let (consumer, name, out) =
-            unsafe { (body(consumer)?, self::name(name)?, self::out(out, "out")?) };
+            unsafe { (body(consumer)?, consumer_name(name)?, self::out(out, "out")?) };
         out.write(give_consumer(consumer.reader.fork(name)?));
         Ok(mmq_status::MMQ_OK)
     })
@@ -182,7 +173,7 @@ pub unsafe extern "C" fn mmq_consumer_remove(
 ) -> mmq_status {
     guard(|| {
         // SAFETY: the header's contract: NULL or valid.
-        let (queue, name) = unsafe { (body(queue)?, self::name(name)?) };
+        let (queue, name) = unsafe { (body(queue)?, consumer_name(name)?) };
         queue.reader.remove_consumer(name)?;
         Ok(mmq_status::MMQ_OK)
     })

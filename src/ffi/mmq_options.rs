@@ -265,3 +265,37 @@ pub unsafe extern "C" fn mmq_options_set_create(
     // SAFETY: the header's contract: NULL or a handle of this library.
     guard(|| unsafe { change(options, |options| options.create(create)) })
 }
+
+/// Sets whether mmq_open lets other processes use the queue through this one: as clients
+/// (mmq_connect, mmq::Client, Client::connect in Rust, the tool mmq). It listens on a socket in the
+/// queue's directory; a thread answers each client, up to 64 at a time. Default false. mmq_open
+/// returns MMQ_IO where the file system knows no sockets.
+///
+/// @param options Not NULL.
+/// @param shared True or false.
+/// @return MMQ_OK, MMQ_INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_options_set_shared(
+    options: *mut mmq_options,
+    shared: bool,
+) -> mmq_status {
+    // SAFETY: the header's contract: NULL or a handle of this library.
+    guard(|| unsafe { change(options, |options| options.shared(shared)) })
+}
+
+/// Sets the permission bits of the socket of a shared queue: which other users may use the queue.
+/// Default 0600: processes of the same user, and of root. They also have to get through the
+/// directory (mmq_options_set_mode).
+///
+/// @param options Not NULL.
+/// @param bits Within 0666, with the owner's 0600, in octal: 0660 lets the group in (checked by
+///   mmq_open).
+/// @return MMQ_OK, MMQ_INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_options_set_shared_mode(
+    options: *mut mmq_options,
+    bits: u32,
+) -> mmq_status {
+    // SAFETY: the header's contract: NULL or a handle of this library.
+    guard(|| unsafe { change(options, |options| options.shared_mode(bits)) })
+}

@@ -13,6 +13,7 @@
 //! | `mmq_gap`, `mmq_origin`, `mmq_stats` | structs for the caller | reports gaps, dead letters' origins, figures |
 //! | `mmq_forwarder`, `mmq_forward_options` | `mmq_forwarder` | forwards on a thread (feature `forward`; header `mmq_forward.h`) |
 //! | `forward_door` | | what `crates/mmq-forward-c` takes from here |
+//! | `mmq_client`, `mmq_client_consumer` | `mmq_client`, `mmq_client_consumer` | use a queue that another process has open |
 //! | `inspect` | `mmq_inspection` | inspects a queue without opening it |
 //! | `mmq_status`, `errors` | status codes, the last error of each thread | turns errors into statuses and text |
 //! | `reads` | | the reads that queue and consumer share |
@@ -50,6 +51,8 @@ mod errors;
 pub mod forward_door;
 mod guard;
 mod inspect;
+mod mmq_client;
+mod mmq_client_consumer;
 mod mmq_consumer;
 mod mmq_delivery;
 #[cfg(feature = "forward")]

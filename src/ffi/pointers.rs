@@ -1,11 +1,13 @@
 //! The helpers that turn the caller's pointers into references.
 
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, OsStr, c_char, c_void};
 use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use super::guard::{Answer, invalid};
 use super::mmq_status::mmq_status;
-use crate::queue::Queue;
+use crate::error::Result;
 
 /// Returns the place of an output. Rejects NULL.
 ///
@@ -42,21 +44,25 @@ pub(super) unsafe fn out_or_null<'a, T>(
     Ok(Some(unsafe { &mut *pointer.cast::<MaybeUninit<T>>() }))
 }
 
-/// Returns the bytes that the caller lends to a call on `queue`. Rejects more bytes than a message
-/// may have. NULL is allowed when `len` is 0.
+/// Returns the bytes that the caller lends. `check_len` rejects more bytes than a message may have.
+/// NULL is allowed when `len` is 0.
 ///
 /// # Safety
 ///
 /// `data` is NULL, or `len` bytes can be read there for as long as the reference is used.
 #[inline]
-pub(super) unsafe fn bytes<'a>(queue: &Queue, data: *const c_void, len: usize) -> Answer<&'a [u8]> {
+pub(super) unsafe fn bytes<'a>(
+    check_len: impl FnOnce(u64) -> Result<()>,
+    data: *const c_void,
+    len: usize,
+) -> Answer<&'a [u8]> {
     if len == 0 {
         return Ok(&[]);
     }
     if data.is_null() {
         return Err(invalid("data", "NULL, but the length is not 0"));
     }
-    queue.check_len(len as u64)?;
+    check_len(len as u64)?;
     // SAFETY: not NULL, readable by the caller's promise, shorter than `isize::MAX`; bytes need no
     // alignment.
     Ok(unsafe { std::slice::from_raw_parts(data.cast(), len) })
@@ -185,6 +191,27 @@ pub(super) unsafe fn text<'a>(text: *const c_char, what: &'static str) -> Answer
     }
     // SAFETY: not NULL, and ended by a zero byte by the caller's promise.
     Ok(unsafe { CStr::from_ptr(text) })
+}
+
+/// Returns the directory that the caller's text names.
+///
+/// # Safety
+///
+/// `dir` is valid for [`text`].
+pub(super) unsafe fn directory<'a>(dir: *const c_char) -> Answer<&'a Path> {
+    // SAFETY: the caller's promise.
+    Ok(Path::new(OsStr::from_bytes(unsafe { text(dir, "dir") }?.to_bytes())))
+}
+
+/// Returns the name of a consumer.
+///
+/// # Safety
+///
+/// `name` is valid for [`text`].
+pub(super) unsafe fn consumer_name<'a>(name: *const c_char) -> Answer<&'a str> {
+    // SAFETY: the caller's promise.
+    let name = unsafe { text(name, "consumer name") }?;
+    name.to_str().map_err(|_| invalid("consumer name", "not UTF-8"))
 }
 
 /// Writes `text` and a zero byte behind it. Writes nothing when `buf` is NULL or too short.

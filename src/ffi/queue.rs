@@ -115,7 +115,7 @@ pub unsafe extern "C" fn mmq_enqueue(
         // SAFETY: the header's contract: NULL or valid.
         let (queue, seq_out) = unsafe { (body(queue)?, out_or_null(seq_out, "seq_out")?) };
         // SAFETY: as above.
-        let data = unsafe { bytes(&queue.reader, data, len)? };
+        let data = unsafe { bytes(|len| queue.reader.check_len(len), data, len)? };
         let seq = queue.reader.engine().enqueue(data)?;
         if let Some(seq_out) = seq_out {
             seq_out.write(seq);
@@ -144,7 +144,9 @@ pub unsafe extern "C" fn mmq_enqueue_batch(
         let (queue, first_seq_out) =
             unsafe { (body(queue)?, out_or_null(first_seq_out, "first_seq_out")?) };
         // SAFETY: as above.
-        let messages = unsafe { slices(&queue.reader, messages, count, "messages", identity)? };
+        let messages = unsafe {
+            slices(|len| queue.reader.check_len(len), messages, count, "messages", identity)?
+        };
         let range = queue.reader.engine().enqueue_batch(&messages)?;
         if let Some(first_seq_out) = first_seq_out {
             first_seq_out.write(range.start);
@@ -172,7 +174,9 @@ pub unsafe extern "C" fn mmq_enqueue_parts(
         // SAFETY: the header's contract: NULL or valid.
         let (queue, seq_out) = unsafe { (body(queue)?, out_or_null(seq_out, "seq_out")?) };
         // SAFETY: as above.
-        let parts = unsafe { slices(&queue.reader, parts, count, "parts", IoSlice::new)? };
+        let parts = unsafe {
+            slices(|len| queue.reader.check_len(len), parts, count, "parts", IoSlice::new)?
+        };
         let seq = queue.reader.enqueue_parts(&parts)?;
         if let Some(seq_out) = seq_out {
             seq_out.write(seq);

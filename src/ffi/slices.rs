@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use super::guard::Answer;
 use super::pointers::{array, bytes};
-use crate::queue::Queue;
+use crate::error::Result;
 
 /// Bytes that the caller lends for the duration of a call.
 #[derive(Debug, Clone, Copy)]
@@ -23,7 +23,7 @@ pub struct mmq_slice {
 /// `slices` is NULL or an array of `count` slices. Each of them is NULL or can be read for its
 /// length, for as long as the result is used.
 pub(super) unsafe fn slices<'a, T>(
-    queue: &Queue,
+    check_len: impl Fn(u64) -> Result<()>,
     slices: *const mmq_slice,
     count: usize,
     what: &'static str,
@@ -32,6 +32,6 @@ pub(super) unsafe fn slices<'a, T>(
     // SAFETY: the caller's promise.
     let slices = unsafe { array(slices, count, what) }?;
     // SAFETY: the caller's promise.
-    let bytes = |slice: &mmq_slice| unsafe { bytes(queue, slice.data, slice.len) };
+    let bytes = |slice: &mmq_slice| unsafe { bytes(&check_len, slice.data, slice.len) };
     slices.iter().map(|slice| bytes(slice).map(&lent)).collect()
 }

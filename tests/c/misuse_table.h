@@ -8,6 +8,8 @@ static mmq_message *message, *gone_message;
 static mmq_delivery *delivery, *gone_delivery;
 static mmq_iter *iter, *gone_iter;
 static mmq_lanes *lanes, *gone_lanes;
+static mmq_client *client, *gone_client;
+static mmq_client_consumer *client_consumer, *gone_client_consumer;
 static mmq_lane_options lane_options;
 static mmq_slice slice = {"x", 1};
 static char buf[16];
@@ -32,6 +34,8 @@ struct outs {
   mmq_delivery *delivery;
   mmq_iter *iter;
   mmq_lanes *lanes;
+  mmq_client *client;
+  mmq_client_consumer *client_consumer;
 };
 static struct outs outs, before;
 
@@ -82,11 +86,14 @@ static void untouched(void) {
     mmq_delivery_free(outs.delivery);                               \
     mmq_iter_free(outs.iter);                                       \
     mmq_lanes_free(outs.lanes);                                     \
+    mmq_client_free(outs.client);                                   \
+    mmq_client_consumer_free(outs.client_consumer);                 \
   } while (0)
 
 static void begin(int argc, char **argv) {
   BEGIN(argc, argv);
   options = mmq_options_new();
+  OK(mmq_options_set_shared(options, true));
   OK(mmq_open(path_of("one"), options, &queue));
   OK(mmq_enqueue(queue, "first", 5, NULL));
   OK(mmq_enqueue(queue, "second", 6, NULL));
@@ -112,6 +119,12 @@ static void begin(int argc, char **argv) {
   mmq_iter_free(gone_iter);
   OK(mmq_lanes_open(consumer, NULL, &gone_lanes));
   mmq_lanes_free(gone_lanes);
+  OK(mmq_connect(path_of("one"), &client));
+  OK(mmq_client_consumer_open(client, "clients", &client_consumer));
+  OK(mmq_connect(path_of("one"), &gone_client));
+  mmq_client_free(gone_client);
+  OK(mmq_client_consumer_open(client, "gone", &gone_client_consumer));
+  mmq_client_consumer_free(gone_client_consumer);
 }
 
 /* Nothing that lives was harmed. */
@@ -124,6 +137,8 @@ static int end(void) {
   mmq_iter_free(iter);
   OK(mmq_delivery_ack(delivery));
   mmq_lanes_free(lanes);
+  mmq_client_consumer_free(client_consumer);
+  mmq_client_free(client);
   mmq_consumer_free(consumer);
   mmq_options_free(options);
   OK(mmq_flush(queue));

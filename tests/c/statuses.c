@@ -432,7 +432,7 @@ int main(int argc, char **argv) {
   CHECK(MMQ_INVALID_ARGUMENT == 16 && MMQ_INVALID_OPTION == 17 && MMQ_MESSAGE_TOO_LARGE == 18 && MMQ_FULL == 19);
   CHECK(MMQ_LOCKED == 20 && MMQ_NOT_FOUND == 21 && MMQ_UNSUPPORTED_FORMAT == 22 && MMQ_IO == 23);
   CHECK(MMQ_START_OLDEST == 0 && MMQ_START_END == 1 && MMQ_START_SEQ == 2 && MMQ_INTERRUPTED == 28);
-  CHECK(MMQ_POISONED == 24 && MMQ_EXPIRED == 27 && MMQ_NOT_A_QUEUE == 29 && MMQ_PANIC == 31);
+  CHECK(MMQ_POISONED == 24 && MMQ_EXPIRED == 27 && MMQ_NOT_A_QUEUE == 29 && MMQ_PANIC == 31 && MMQ_NOT_SHARED == 32);
   answers();
   gap_and_full();
   expired_and_damaged();

@@ -53,6 +53,7 @@ static void conditions() {
   CHECK(is(MMQ_FULL, std::errc::no_space_on_device) && is(MMQ_LOCKED, std::errc::device_or_resource_busy));
   CHECK(is(MMQ_NOT_FOUND, std::errc::no_such_file_or_directory) && is(MMQ_IO, std::errc::io_error));
   CHECK(is(MMQ_UNSUPPORTED_FORMAT, std::errc::not_supported) && is(MMQ_CLOSED, std::errc::broken_pipe));
+  CHECK(is(MMQ_NOT_SHARED, std::errc::connection_refused) && is(MMQ_DISCONNECTED, std::errc::connection_reset));
   CHECK(is(MMQ_POISONED, std::errc::state_not_recoverable) && !is(MMQ_GAP, std::errc::io_error));
   CHECK(std::error_code(MMQ_GAP) != std::errc::invalid_argument && std::error_code(MMQ_PANIC) == MMQ_PANIC);
 }

@@ -58,6 +58,7 @@ fn valgrind_finds_nothing() {
         "wrapper.cpp",
         "redelivery.cpp",
         "lanes.cpp",
+        "sharing.cpp",
     ]);
     sources.push(table());
     under_valgrind(&sources);
@@ -115,10 +116,12 @@ fn watched() -> Vec<PathBuf> {
         "lanes_refused.c",
         "ahead.c",
         "inspect.c",
+        "sharing.c",
         "header_example.c",
         "wrapper.cpp",
         "redelivery.cpp",
         "lanes.cpp",
+        "sharing.cpp",
     ]);
     sources.push(table());
     sources

@@ -137,7 +137,8 @@ fn every_status_is_reached_and_says_what_happened() {
     let (_, values) = header.split_once("enum mmq_status").expect("the statuses");
     let (values, _) = values.split_once("};").expect("their end");
     let names = values.lines().filter_map(|line| Some(line.trim().split_once(" = ")?.0));
-    let reached = ["tests/c/statuses.c", "tests/c/panic.c", FORWARD].map(read).concat();
+    let reached =
+        ["tests/c/statuses.c", "tests/c/panic.c", "tests/c/sharing.c", FORWARD].map(read).concat();
     let missing: Vec<_> = names
         .filter(|name| *name != "MMQ_OK" && !reached.contains(&format!("ANSWERS({name}, ")))
         .collect();
@@ -201,6 +202,12 @@ fn a_forked_child_opens_a_queue_of_its_own_while_the_parents_threads_wait() {
 
 #[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]
 #[test]
+fn clients_use_a_queue_through_its_owner_and_the_end_of_either_is_no_signal() {
+    passes("tests/c/sharing.c");
+}
+
+#[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]
+#[test]
 fn a_million_calls_leave_no_memory_behind() {
     passes("tests/c/million.c");
 }
@@ -229,7 +236,8 @@ fn the_wrapper_for_cpp_works_with_and_without_exceptions() {
             ["-std=c++20", "-O2"],
             ["-std=c++17", "-fno-exceptions"],
         ] {
-            for source in ["tests/c/wrapper.cpp", "tests/c/redelivery.cpp", "tests/c/lanes.cpp"] {
+            for name in ["wrapper", "redelivery", "lanes", "sharing"] {
+                let source = format!("tests/c/{name}.cpp");
                 let program = library().compile(compiler, source, &flags);
                 library().run(&program);
             }

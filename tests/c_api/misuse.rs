@@ -69,7 +69,17 @@ fn type_and_name(declaration: &str) -> (String, String) {
 }
 
 /// The kinds of handles, each with one that lives and one that is gone.
-const HANDLES: [&str; 7] = ["options", "queue", "consumer", "message", "delivery", "iter", "lanes"];
+const HANDLES: [&str; 9] = [
+    "options",
+    "queue",
+    "consumer",
+    "message",
+    "delivery",
+    "iter",
+    "lanes",
+    "client",
+    "client_consumer",
+];
 
 impl Parameter {
     fn handle(&self) -> Option<&'static str> {
@@ -135,6 +145,8 @@ impl Parameter {
             ("struct mmq_delivery **", _) => "&outs.delivery",
             ("struct mmq_iter **", _) => "&outs.iter",
             ("struct mmq_lanes **", _) => "&outs.lanes",
+            ("struct mmq_client **", _) => "&outs.client",
+            ("struct mmq_client_consumer **", _) => "&outs.client_consumer",
             other => panic!(
                 "no value is known for {other:?}: add one, so that the new function is tried"
             ),

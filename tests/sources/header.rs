@@ -32,6 +32,8 @@ const HEADERS: [Header; 2] = [
             "src/ffi/mmq_lanes.rs",
             "src/ffi/mmq_origin.rs",
             "src/ffi/mmq_stats.rs",
+            "src/ffi/mmq_client.rs",
+            "src/ffi/mmq_client_consumer.rs",
             "src/ffi/inspect.rs",
         ],
         least_functions: 41,

@@ -64,7 +64,8 @@ const FFI_ROWS: &[&[&str]] = &[
         "mmq_stats",
         "mmq_forwarder",
     ],
-    &["forward_door"],
+    &["mmq_client", "forward_door"],
+    &["mmq_client_consumer"],
 ];
 const SEEN_BY_USERS: &str = "queue";
 
@@ -192,7 +193,8 @@ fn no_function_takes_a_bare_bool() {
             seen += 1;
             let takes = parameters.contains(": bool");
             let name = word(&head["fn ".len()..]);
-            let may = folder == "options" || name == "mmq_options_set_create";
+            let setters = ["mmq_options_set_create", "mmq_options_set_shared"];
+            let may = folder == "options" || setters.contains(&name);
             if takes && !may {
                 bare.push(format!("{}: `{name}`", path.display()));
             }
