@@ -33,6 +33,7 @@
 //! [lanes](guide#lanes-fresh-messages-first) ·
 //! [waiting](guide#waiting) ·
 //! [threads, closing, forks](guide#threads-closing-forks) ·
+//! [two programs, one queue](guide#two-programs-one-queue) ·
 //! [options](guide#options) ·
 //! [how it works](guide#how-it-works) ·
 //! [traps](guide#traps) ·

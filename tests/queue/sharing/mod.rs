@@ -4,6 +4,7 @@ mod calls;
 mod hostile;
 mod kills;
 mod owners;
+mod script;
 
 use std::path::Path;
 
