@@ -339,16 +339,13 @@ impl<S: Storage> Engine<S> {
             let passed = core.segments.passed();
             let first = core.committed().spot().seq;
             let pushed = push(&mut writer, core).and_then(|()| writer.commit(core));
-            let error = match pushed {
-                Ok(_) => {
-                    if planted!(InterruptedThoughDone) {
-                        core.check_uninterrupted(call_began)?;
-                    }
-                    let waiters = core.message_waiters.load(Ordering::Relaxed);
-                    let end = core.committed().spot();
-                    return Ok((first, end, waiters));
+            let Err(error) = pushed else {
+                if planted!(InterruptedThoughDone) {
+                    core.check_uninterrupted(call_began)?;
                 }
-                Err(error) => error,
+                let waiters = core.message_waiters.load(Ordering::Relaxed);
+                let end = core.committed().spot();
+                return Ok((first, end, waiters));
             };
             writer.roll_back(core);
             if !error.is_full() {

@@ -139,7 +139,7 @@ fn a_segment_that_goes_on_is_not_cut() {
     let aged = aged();
     aged.put(1, 3000);
     aged.storage.advance_clock(SPAN);
-    let refused = aged.engine.write(1, |writer, core| {
+    let refused = aged.engine.write(1, &mut |writer, core| {
         writer.push(core, &[7; 3000], crate::format::Batch::default())?;
         aged.engine.expire();
         Err::<(), _>(crate::error::Error::Closed)

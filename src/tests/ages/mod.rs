@@ -327,7 +327,7 @@ fn nobody_who_looks_waits_for_a_producer() {
 fn what_is_being_written_does_not_expire() {
     let aged = Aged::new();
     let seq = aged.put(1, 50);
-    let written = aged.engine.write(3, |writer, core| {
+    let written = aged.engine.write(3, &mut |writer, core| {
         for index in 0..3 {
             writer.push(core, &[1; 20_000], crate::format::Batch::of(index, 3))?;
         }
@@ -335,7 +335,7 @@ fn what_is_being_written_does_not_expire() {
         aged.engine.expire();
         Ok(())
     });
-    assert_eq!(written.unwrap().0, seq + 1..seq + 4);
+    assert_eq!(written.unwrap(), seq + 1..seq + 4);
     assert_eq!(aged.rest_of(""), [Ok(0), Ok(1), Ok(2), Ok(3)]);
 }
 
@@ -366,7 +366,7 @@ fn deliveries_in_flight_stay_with_who_has_them() {
 #[test]
 fn an_empty_segment_does_not_make_messages_old() {
     let aged = Aged::new();
-    let refused = aged.engine.write(1, |writer, core| {
+    let refused = aged.engine.write(1, &mut |writer, core| {
         writer.push(core, b"given up", crate::format::Batch::default())?;
         Err::<(), _>(Error::Closed)
     });

@@ -27,7 +27,7 @@ fn what_a_refused_batch_left_in_a_segment_that_is_given_back_is_neither_damage_n
         let mut ahead = Ahead::new(&queue, &consumer).unwrap();
         assert_eq!((0..5).filter(|seq| ahead.next().unwrap().unwrap().seq() == *seq).count(), 5);
         take_all(&queue, "a");
-        let refused = queue.write(3, |writer, core| {
+        let refused = queue.write(3, &mut |writer, core| {
             for at in 0..3 {
                 writer.push(core, &[at as u8; 100], Batch::of(at, 3))?;
             }
@@ -54,7 +54,7 @@ fn a_segment_in_which_a_refused_record_could_not_be_cleared_is_not_given_back() 
     let queue = open(&storage, &options());
     queue.enqueue(&content(0, LEN)).unwrap();
     take_all(&queue, "a");
-    let refused = queue.write(1, |writer, core| {
+    let refused = queue.write(1, &mut |writer, core| {
         writer.push(core, &[9; 100], Batch::default())?;
         storage.fail_after(Call::Write, 1, Errno::NOSPC, true);
         Err::<(), _>(Error::Closed)
@@ -82,7 +82,7 @@ fn nobody_reads_from_a_segment_of_which_nothing_is_committed() {
     }
     assert!(queue.core.drain_tail(&mut queue.core.writer.lock(), GapCause::Dropped, 5));
     let dropped = Gap { first: 0, last: 4, cause: GapCause::Dropped };
-    let refused = queue.write(1, |writer, core| {
+    let refused = queue.write(1, &mut |writer, core| {
         writer.push(core, b"refused", Batch::default())?;
         // As if by another thread.
         let _other = other_queues();
