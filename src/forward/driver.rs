@@ -242,16 +242,17 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
             }
         };
         self.counts.lost_there += lost.map_or(0, |lost| lost.last - lost.first + 1);
-        let has_all = lost.is_none() && at >= acknowledged.until;
+        let goes_back = lost.is_some() || at < acknowledged.until;
         let position = self.destination.position();
-        self.local.set_acknowledged(match has_all {
-            true => Acknowledged { until: at, position, chain, ..acknowledged },
-            // The former position tells a later session what the far side has lost. Until it has
-            // acknowledged something, nobody knows which chain its messages are in.
-            false => Acknowledged { chain: None, ..acknowledged },
+        // The former position tells a later session what the far side has lost; with packs it would
+        // take what is sent again for it. Until the far side has acknowledged something, nobody
+        // knows which chain its messages are in.
+        self.local.set_acknowledged(match goes_back && !acknowledged.has_packs {
+            false => Acknowledged { until: at, position, chain, ..acknowledged },
+            true => Acknowledged { chain: None, ..acknowledged },
         })?;
         let is_first = acknowledged.position.is_none() && position.is_some();
-        if !has_all || is_first {
+        if goes_back || is_first {
             // A power cut must not bring back a chain that ended here, or a row without a position.
             self.flush()?;
         }

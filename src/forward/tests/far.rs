@@ -385,6 +385,8 @@ impl Far {
         self.high = self.high.max(until);
         let (last, at) = (self.all().last().and_then(|last| last.name()), self.end);
         self.position = Some(Position { store: self.store, at });
+        // What is sent again, because it may be missing, is acknowledged anew.
+        let until = if matches!(held, Held::Until { .. }) { until } else { 0 };
         let pipe = Pipe { last, at, stored: until, reported: until, ..Pipe::default() };
         self.pipe = Some(Pipe { began_at: at, ..pipe });
         if !self.well && self.rng.percent(30) {
