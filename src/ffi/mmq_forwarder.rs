@@ -41,16 +41,16 @@ type FarForwarder = Forwarder<Box<dyn Destination>>;
 pub(super) struct ForwarderBody {
     engine: Arc<Engine<FileStorage>>,
     watch: ForwardWatch,
-    shared: Arc<ForwarderShared>,
+    pub(super) shared: Arc<ForwarderShared>,
 }
 
 /// What the calls share with the thread that forwards.
-struct ForwarderShared {
-    state: Mutex<ForwarderState>,
+pub(super) struct ForwarderShared {
+    pub(super) state: Mutex<ForwarderState>,
     ended: Condvar,
 }
 
-struct ForwarderState {
+pub(super) struct ForwarderState {
     /// `None` while the thread has it.
     forwarder: Option<FarForwarder>,
     is_running: bool,

@@ -13,6 +13,8 @@ use super::queue::{mmq_close, mmq_enqueue_parts, mmq_queue};
 use super::reads::ReaderBody;
 use super::slices::mmq_slice;
 use crate::error::{Error, Gap, GapCause};
+#[cfg(feature = "forward")]
+use crate::forward::{Destination, Held, Limits, Mark, Outgoing, Source, Trouble};
 
 fn last_error() -> String {
     let mut text = [0x7f; 6000];
@@ -252,28 +254,87 @@ fn a_message_gathered_from_parts_finds_room_for_all_of_it_where_the_oldest_are_d
     assert_eq!(unsafe { mmq_close(queue) }, mmq_status::MMQ_OK);
 }
 
-/// A thread of the parent process may hold any lock at the fork.
-#[test]
-#[cfg_attr(miri, ignore = "forks")]
-fn a_close_in_a_forked_child_takes_no_lock() {
+/// Returns whether a forked child found it so. A child that hangs ends after ten seconds.
+fn in_a_forked_child(mut is_so: impl FnMut() -> bool + Send + Sync + 'static) -> bool {
     use std::os::unix::process::CommandExt;
-    let dir = crate::tests::guard::tempdir().unwrap();
-    let queue = crate::Options::new().open(dir.path()).unwrap();
-    let held = queue.engine().closing.lock();
-    let engine = std::sync::Arc::clone(queue.engine());
     let in_child = move || {
         // Unless this closure fails, `spawn` reports that the command has begun.
         std::thread::spawn(|| {
             std::thread::sleep(std::time::Duration::from_secs(10));
             std::process::exit(1);
         });
-        Err(std::io::Error::from_raw_os_error(if engine.close().is_ok() { 77 } else { 78 }))
+        Err(std::io::Error::from_raw_os_error(if is_so() { 77 } else { 78 }))
     };
     let mut command = std::process::Command::new("/nonexistent");
     // SAFETY: the closure allocates and starts a thread, which glibc allows in a forked child.
     unsafe { command.pre_exec(in_child) };
-    let answer = command.spawn().map(|_| "it hangs").map_err(|error| error.raw_os_error());
+    command.spawn().is_err_and(|error| error.raw_os_error() == Some(77))
+}
+
+/// A thread of the parent process may hold any lock at the fork.
+#[test]
+#[cfg_attr(miri, ignore = "forks")]
+fn a_close_in_a_forked_child_takes_no_lock() {
+    let dir = crate::tests::guard::tempdir().unwrap();
+    let queue = crate::Options::new().open(dir.path()).unwrap();
+    let held = queue.engine().closing.lock();
+    let engine = std::sync::Arc::clone(queue.engine());
+    let is_closed = in_a_forked_child(move || engine.close().is_ok());
     drop(held);
-    assert_eq!(answer, Err(Some(77)));
+    assert!(is_closed);
     queue.close().unwrap();
+}
+
+/// The same of a forwarder, whose thread holds its lock.
+#[cfg(feature = "forward")]
+#[test]
+#[cfg_attr(miri, ignore = "forks")]
+fn a_forwarder_is_freed_in_a_forked_child_without_a_lock() {
+    use super::mmq_forwarder::{mmq_forwarder, mmq_forwarder_free, new_forwarder};
+    let dir = crate::tests::guard::tempdir().unwrap();
+    let queue = crate::Options::new().open(dir.path()).unwrap();
+    let queue = give::<mmq_queue>(ReaderBody::new(queue, c"test".to_owned()));
+    let mut forwarder: *mut mmq_forwarder = std::ptr::null_mut();
+    let (url, out) = (c"nowhere://".as_ptr(), &raw mut forwarder);
+    // SAFETY: a live handle, a text, no options, and a place for the handle.
+    let made =
+        unsafe { new_forwarder(queue, url, std::ptr::null(), out, |_| Ok(Box::new(Nowhere))) };
+    assert_eq!(made, mmq_status::MMQ_OK);
+    // SAFETY: a live handle.
+    let held = unsafe { body(forwarder) }.map(|body| body.shared.state.lock()).ok();
+    let address = forwarder.expose_provenance();
+    let is_freed = in_a_forked_child(move || {
+        // SAFETY: the child's copy of the handle, which no other thread of the child uses.
+        unsafe { mmq_forwarder_free(std::ptr::with_exposed_provenance_mut(address)) };
+        true
+    });
+    drop(held);
+    assert!(is_freed);
+    // SAFETY: live handles that no other thread uses.
+    unsafe { mmq_forwarder_free(forwarder) };
+    // SAFETY: as above.
+    assert_eq!(unsafe { mmq_close(queue) }, mmq_status::MMQ_OK);
+}
+
+/// A far side that is never there.
+#[cfg(feature = "forward")]
+struct Nowhere;
+
+#[cfg(feature = "forward")]
+impl Destination for Nowhere {
+    fn resume(&mut self, _: &Source, _: Option<Mark>) -> Result<Held, Trouble> {
+        Ok(Held::Nothing)
+    }
+
+    fn send(&mut self, _: &[Outgoing<'_>]) -> Result<(), Trouble> {
+        Ok(())
+    }
+
+    fn acknowledged(&mut self, _: std::time::Duration) -> Result<u64, Trouble> {
+        Ok(0)
+    }
+
+    fn limits(&self) -> Limits {
+        Limits::default()
+    }
 }
