@@ -8,12 +8,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-
-use super::fields::{Fields, TooShort, put_u16, put_u32, put_u64};
+use super::fields::{Fields, TooShort, put_optional, put_u16, put_u32, put_u64};
 use super::figures_in_frames::{put_consumers, put_stats};
 use super::frame::{Call, Header, MAGIC, MAX_BODY, VERSION};
 use super::output::{Described, Output};
+use super::socket::is_connected;
 use crate::consume::consumer_state::ConsumerState;
 use crate::consume::redelivery_state::Rules;
 use crate::consume::step::Read;
@@ -199,6 +198,10 @@ impl<'a> Answering<'a> {
                 put_consumers(body, &engine.consumer_stats());
                 Ok(())
             }
+            Call::SegmentTime => {
+                put_optional(body, engine.segment_begun(fields.u64()?));
+                Ok(())
+            }
             _ => Err(self.invalid("call", format!("{call:?} does not come here"))),
         };
         Ok(done.map(|()| Status::Done))
@@ -220,13 +223,12 @@ impl<'a> Answering<'a> {
                     (other, _) => Err(self.invalid("start", format!("{other}: 0, 1 or 2"))),
                 };
                 start.and_then(|start| {
-                    let name = self.name(fields)?;
+                    let name = self.name_or_none(fields)?;
                     self.keep(self.engine.consumer_at(name, start)?, body)
                 })
             }
             Call::RemoveConsumer => {
-                let name = if fields.rest().is_empty() { Ok("") } else { self.name(fields) };
-                name.and_then(|name| self.engine.remove_consumer(name))
+                self.name_or_none(fields).and_then(|name| self.engine.remove_consumer(name))
             }
             Call::Fork => self.existing(consumer).and_then(|from| {
                 let name = self.name(fields)?;
@@ -258,6 +260,11 @@ impl<'a> Answering<'a> {
             .map_err(|_| self.invalid("consumer name", "not UTF-8".into()))?;
         check_name(self.path(), name)?;
         Ok(name)
+    }
+
+    /// As [`name`](Self::name); the default consumer has none.
+    fn name_or_none<'b>(&self, fields: Fields<'b>) -> Result<&'b str> {
+        if fields.rest().is_empty() { Ok("") } else { self.name(fields) }
     }
 
     /// Keeps a consumer that the client opened, and answers with its number.
@@ -428,15 +435,4 @@ impl Described {
     fn of(message: &Message) -> Described {
         Described { seq: message.seq(), delivery: 0, attempts: 0, origin: message.origin() }
     }
-}
-
-/// Returns whether the client has not hung up.
-fn is_connected(stream: &UnixStream) -> bool {
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    let gone = PollFlags::HUP | PollFlags::RDHUP | PollFlags::ERR;
-    #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    let gone = PollFlags::HUP | PollFlags::ERR;
-    let mut fds = [PollFd::new(stream, gone)];
-    let polled = poll(&mut fds, Some(&Timespec::default()));
-    polled.is_ok() && !fds[0].revents().intersects(gone)
 }

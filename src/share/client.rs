@@ -264,10 +264,11 @@ impl Client {
     }
 
     /// Returns the consumer `name`; the first call that names it makes it, at the oldest message.
+    /// No name, `""`, is the default consumer's.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] for a name that is not 1 to 255 bytes; those of
+    /// [`Error::InvalidArgument`] for a name of more than 255 bytes; those of
     /// [`durable_seq`](Self::durable_seq).
     pub fn consumer(&self, name: &str) -> Result<ClientConsumer> {
         self.consumer_at(name, Start::Oldest)
@@ -303,7 +304,7 @@ impl Client {
         Ok(ClientConsumer::new(&self.connection, number, name))
     }
 
-    /// Returns the default consumer, which has no name.
+    /// Returns the default consumer, which has no name. Its first read makes it.
     #[must_use]
     pub fn default_consumer(&self) -> ClientConsumer {
         ClientConsumer::new(&self.connection, 0, "")
@@ -344,6 +345,30 @@ impl Client {
                 })
                 .collect()
         })
+    }
+
+    /// Returns when the segment was begun in which the message `seq` begins:
+    /// [`Queue::segment_time`](crate::Queue::segment_time).
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let owner = mmq::Options::new().shared(true).open(dir.path())?;
+    /// # let client = mmq::Client::connect(dir.path())?;
+    /// let seq = client.enqueue("a message")?;
+    /// assert_eq!(client.segment_time(seq)?, owner.segment_time(seq));
+    /// assert_eq!(client.segment_time(seq + 1)?, None);
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`durable_seq`](Self::durable_seq).
+    pub fn segment_time(&self, seq: u64) -> Result<Option<SystemTime>> {
+        let mut body = Vec::new();
+        put_u64(&mut body, seq);
+        let answer = self.connection.ask(Call::SegmentTime, 0, &body)?;
+        let begun = self.connection.read(&answer, |mut fields| fields.milliseconds())?;
+        Ok(begun.and_then(|since| UNIX_EPOCH.checked_add(since)))
     }
 
     /// Returns the queue's directory.

@@ -99,6 +99,7 @@ calls! {
     Stats = 8,
     Consumers = 9,
     Clients = 10,
+    SegmentTime = 11,
     OpenConsumer = 16,
     RemoveConsumer = 17,
     Fork = 18,

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 #[cfg(doc)]
 use super::client::Client;
@@ -195,7 +196,48 @@ impl Handle {
         })
     }
 
+    /// Returns when the segment was begun in which the message `seq` begins:
+    /// [`Queue::segment_time`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::open_or_connect(dir.path(), &mmq::Options::new())?;
+    /// let seq = queue.enqueue("a message")?;
+    /// assert!(queue.segment_time(seq)?.unwrap() <= std::time::SystemTime::now());
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Client::segment_time`].
+    pub fn segment_time(&self, seq: u64) -> Result<Option<SystemTime>> {
+        self.queue.with(Again::Always, |role| match &**role {
+            Role::Owner(queue) => Ok(queue.segment_time(seq)),
+            Role::Client(client) => client.segment_time(seq),
+        })
+    }
+
+    /// Returns the queue's own consumer, which has no name; the first call makes it, at the oldest
+    /// message.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::open_or_connect(dir.path(), &mmq::Options::new())?;
+    /// queue.enqueue("a message")?;
+    /// let own = queue.default_consumer()?;
+    /// assert_eq!((own.name(), own.dequeue()?.unwrap().as_str()), ("", Ok("a message")));
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Client::consumer`].
+    pub fn default_consumer(&self) -> Result<HandleConsumer> {
+        self.consumer("")
+    }
+
     /// Returns the consumer `name`; the first call that names it makes it, at the oldest message.
+    /// No name, `""`, is the [default consumer](Self::default_consumer)'s.
     ///
     /// # Errors
     ///

@@ -43,6 +43,16 @@ pub struct HandleConsumer {
 struct OpenedWith {
     role: Arc<Role>,
     reader: EitherConsumer,
+    /// What [`HandleConsumer::set_redelivery`] has set: each later owner is told so too.
+    rules: Option<HandleRules>,
+}
+
+/// When messages come again.
+#[derive(Debug, Clone, Copy)]
+struct HandleRules {
+    lease: Option<Duration>,
+    backoff: Option<(Duration, Duration)>,
+    max_attempts: Option<u32>,
 }
 
 #[derive(Debug, Clone)]
@@ -59,9 +69,14 @@ impl HandleConsumer {
     ) -> Result<HandleConsumer> {
         let opened = queue.with(Again::Always, |role| {
             let reader = EitherConsumer::open(role, name, start)?;
-            Ok(Mutex::new(OpenedWith { role: Arc::clone(role), reader }))
+            Ok(OpenedWith { role: Arc::clone(role), reader, rules: None })
         })?;
-        Ok(HandleConsumer { queue: Arc::clone(queue), name: name.to_owned(), opened })
+        Ok(HandleConsumer::new(queue, name, opened))
+    }
+
+    fn new(queue: &Arc<SharedQueue>, name: &str, opened: OpenedWith) -> HandleConsumer {
+        let opened = Mutex::new(opened);
+        HandleConsumer { queue: Arc::clone(queue), name: name.to_owned(), opened }
     }
 
     /// Returns the consumer's name.
@@ -78,17 +93,24 @@ impl HandleConsumer {
     }
 
     /// Calls `call` with the consumer of the queue's present owner.
-    fn with<R>(&self, again: Again, call: impl Fn(&EitherConsumer) -> Result<R>) -> Result<R> {
+    fn with<R>(
+        &self,
+        again: Again,
+        call: impl Fn(&Arc<Role>, &EitherConsumer) -> Result<R>,
+    ) -> Result<R> {
         self.queue.with(again, |role| {
             let mut opened = self.opened.lock();
             if !Arc::ptr_eq(&opened.role, role) {
                 // It existed. If somebody has removed it meanwhile, it begins at the oldest.
                 let reader = EitherConsumer::open(role, &self.name, Start::Oldest)?;
-                *opened = OpenedWith { role: Arc::clone(role), reader };
+                if let Some(rules) = opened.rules {
+                    reader.set_redelivery(rules)?;
+                }
+                (opened.role, opened.reader) = (Arc::clone(role), reader);
             }
             let reader = opened.reader.clone();
             drop(opened);
-            call(&reader)
+            call(role, &reader)
         })
     }
 
@@ -110,7 +132,7 @@ impl HandleConsumer {
     ///
     /// Those of [`ClientConsumer::dequeue`].
     pub fn dequeue(&self) -> Result<Option<Message>> {
-        self.with(Again::IfUndone, |reader| match reader {
+        self.with(Again::IfUndone, |_, reader| match reader {
             EitherConsumer::Own(consumer) => consumer.dequeue(),
             EitherConsumer::Owners(consumer) => consumer.dequeue(),
         })
@@ -122,7 +144,7 @@ impl HandleConsumer {
     ///
     /// Those of [`ClientConsumer::peek`].
     pub fn peek(&self) -> Result<Option<Message>> {
-        self.with(Again::Always, |reader| match reader {
+        self.with(Again::Always, |_, reader| match reader {
             EitherConsumer::Own(consumer) => consumer.peek(),
             EitherConsumer::Owners(consumer) => consumer.peek(),
         })
@@ -159,7 +181,7 @@ impl HandleConsumer {
     /// Those of [`receive`](Self::receive).
     pub fn receive_timeout(&self, timeout: Duration) -> Result<Option<Delivery>> {
         let deadline = now().checked_add(timeout);
-        self.with(Again::Always, |reader| {
+        self.with(Again::Always, |_, reader| {
             let left =
                 deadline.map_or(LONGEST_WAIT, |deadline| deadline.saturating_duration_since(now()));
             match reader {
@@ -185,7 +207,7 @@ impl HandleConsumer {
     ///
     /// Those of [`receive`](Self::receive).
     pub fn receive_batch(&self, max: usize) -> Result<Vec<Delivery>> {
-        self.with(Again::Always, |reader| match reader {
+        self.with(Again::Always, |_, reader| match reader {
             EitherConsumer::Own(consumer) => consumer.receive_batch(max),
             EitherConsumer::Owners(consumer) => consumer.receive_batch(max),
         })
@@ -197,14 +219,40 @@ impl HandleConsumer {
     ///
     /// Those of [`ClientConsumer::seek`].
     pub fn seek(&self, seq: u64) -> Result<()> {
-        self.with(Again::Always, |reader| match reader {
+        self.with(Again::Always, |_, reader| match reader {
             EitherConsumer::Own(consumer) => consumer.seek(seq),
             EitherConsumer::Owners(consumer) => consumer.seek(seq),
         })
     }
 
+    /// Makes a new consumer called `name` at this one's place: [`Consumer::fork`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::open_or_connect(dir.path(), &mmq::Options::new())?;
+    /// let trial = queue.consumer("workers")?.fork("trial")?;
+    /// assert_eq!(trial.name(), "trial");
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`ClientConsumer::fork`]; [`Error::Disconnected`] when the new consumer may have
+    /// been made.
+    pub fn fork(&self, name: &str) -> Result<HandleConsumer> {
+        let forked = self.with(Again::IfUndone, |role, reader| {
+            let reader = match reader {
+                EitherConsumer::Own(consumer) => EitherConsumer::Own(consumer.fork(name)?),
+                EitherConsumer::Owners(consumer) => EitherConsumer::Owners(consumer.fork(name)?),
+            };
+            Ok(OpenedWith { role: Arc::clone(role), reader, rules: None })
+        })?;
+        Ok(HandleConsumer::new(&self.queue, name, forked))
+    }
+
     /// Sets when messages come again that were handed out and not acknowledged:
-    /// [`ClientConsumer::set_redelivery`]. The rules are the owner's, and end with it.
+    /// [`ClientConsumer::set_redelivery`]. The rules end with the owner; this handle sets them again
+    /// with the next one.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -222,25 +270,39 @@ impl HandleConsumer {
         backoff: impl Into<Option<(Duration, Duration)>>,
         max_attempts: impl Into<Option<u32>>,
     ) -> Result<()> {
-        let (lease, backoff, most) = (lease.into(), backoff.into(), max_attempts.into());
-        self.with(Again::Always, |reader| match reader {
-            EitherConsumer::Own(consumer) => {
-                let mut rules = Redelivery::new();
-                rules = lease.map_or(rules.clone(), |lease| rules.lease(lease));
-                rules = backoff.map_or(rules.clone(), |(first, max)| rules.backoff(first, max));
-                rules = most.map_or(rules.clone(), |most| rules.max_attempts(most));
-                consumer.set_redelivery(rules)
-            }
-            EitherConsumer::Owners(consumer) => consumer.set_redelivery(lease, backoff, most),
-        })
+        let (lease, backoff, max_attempts) = (lease.into(), backoff.into(), max_attempts.into());
+        let rules = HandleRules { lease, backoff, max_attempts };
+        self.with(Again::Always, |_, reader| reader.set_redelivery(rules))?;
+        self.opened.lock().rules = Some(rules);
+        Ok(())
     }
 }
 
 impl EitherConsumer {
     fn open(role: &Role, name: &str, start: Start) -> Result<EitherConsumer> {
         match role {
+            Role::Owner(queue) if name.is_empty() => {
+                let default = Arc::clone(queue.engine().default_consumer()?);
+                Ok(EitherConsumer::Own(Consumer::new(Arc::clone(queue.engine()), default)))
+            }
             Role::Owner(queue) => queue.consumer_at(name, start).map(EitherConsumer::Own),
             Role::Client(client) => client.consumer_at(name, start).map(EitherConsumer::Owners),
+        }
+    }
+
+    fn set_redelivery(&self, rules: HandleRules) -> Result<()> {
+        let HandleRules { lease, backoff, max_attempts } = rules;
+        match self {
+            EitherConsumer::Own(consumer) => {
+                let mut rules = Redelivery::new();
+                rules = lease.map_or(rules.clone(), |lease| rules.lease(lease));
+                rules = backoff.map_or(rules.clone(), |(first, max)| rules.backoff(first, max));
+                rules = max_attempts.map_or(rules.clone(), |most| rules.max_attempts(most));
+                consumer.set_redelivery(rules)
+            }
+            EitherConsumer::Owners(consumer) => {
+                consumer.set_redelivery(lease, backoff, max_attempts)
+            }
         }
     }
 }

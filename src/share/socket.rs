@@ -8,6 +8,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -80,4 +81,15 @@ pub(super) fn connect(path: &Path) -> io::Result<UnixStream> {
     let directory = std::os::fd::AsFd::as_fd(&directory);
     at_address(directory, path, |address| rustix::net::connect(&socket, address))?;
     Ok(socket.into())
+}
+
+/// Returns whether the client has not hung up.
+pub(super) fn is_connected(stream: &UnixStream) -> bool {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    let gone = PollFlags::HUP | PollFlags::RDHUP | PollFlags::ERR;
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    let gone = PollFlags::HUP | PollFlags::ERR;
+    let mut fds = [PollFd::new(stream, gone)];
+    let polled = poll(&mut fds, Some(&Timespec::default()));
+    polled.is_ok() && !fds[0].revents().intersects(gone)
 }

@@ -160,7 +160,7 @@ pub(crate) fn locking(command: Command) -> Command {
             .num_args(0..=1)
             .value_parser(units::parse_duration)
             .global(true)
-            .help("Wait this long (without DURATION: for ever) while another process has the queue, then end with status 4"),
+            .help("Wait this long (without DURATION: for ever) while another process has the queue and does not share it, then end with status 4"),
     )
 }
 
@@ -180,7 +180,7 @@ pub(crate) fn following(command: Command) -> Command {
                 .short('f')
                 .long("follow")
                 .action(ArgAction::SetTrue)
-                .help("Do not end, and wait for more messages; while none is there, others can open the queue"),
+                .help("Do not end, and wait for more messages"),
         )
 }
 

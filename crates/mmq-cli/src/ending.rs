@@ -13,7 +13,7 @@ pub(crate) enum ExitStatus {
     Usage = 2,
     /// Nothing was there.
     Nothing = 3,
-    /// Another process has the queue open.
+    /// Another process has the queue open, and does not share it.
     Locked = 4,
     /// No such queue, consumer or message.
     Missing = 5,
@@ -36,7 +36,7 @@ pub(crate) const STATUSES: [(&str, &str); 9] = [
     ),
     ("2", "The command line is wrong."),
     ("3", "There was no message."),
-    ("4", "Another process has the queue open."),
+    ("4", "Another process has the queue open, and does not share it."),
     ("5", "The queue, consumer or message does not exist."),
     ("6", "Refused: no room, message too large, damaged or later file format, wrong input."),
     ("7", "The system or the far side (mmq forward) failed."),

@@ -16,6 +16,7 @@ use crate::times;
 pub(crate) type Tried<T> = Result<T, Failure>;
 
 const DECODER: &str = "decoder";
+const IN_DOUBT: &str = "in_doubt";
 
 /// Why a command ended before it had done its work.
 #[derive(Debug)]
@@ -66,6 +67,11 @@ impl Failure {
     /// Whether it is the command of `--decode` that failed: a signal to this program ends it too.
     pub(crate) fn is_of_decoder(&self) -> bool {
         self.code == DECODER
+    }
+
+    /// Whether the owner of the queue may have done what it was asked last.
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        self.code == IN_DOUBT
     }
 
     pub(crate) fn no_consumer(dir: &Path, name: &str) -> Failure {
@@ -137,6 +143,9 @@ impl From<Error> for Failure {
                 "locked",
                 "; to look at it, `mmq stat`, `cat` and `tail` need no lock",
             ),
+            Error::NotShared { .. } => (ExitStatus::Locked, "not_shared", ""),
+            Error::Disconnected { in_doubt: true, .. } => (ExitStatus::Failed, IN_DOUBT, ""),
+            Error::Disconnected { .. } => (ExitStatus::Failed, "disconnected", ""),
             Error::NotFound { what: "consumer", .. } => (ExitStatus::Missing, "no_consumer", ""),
             Error::NotFound { what: "message", .. } => (ExitStatus::Missing, "no_message", ""),
             Error::NotFound { what: "path", .. } => (ExitStatus::Missing, "no_path", ""),

@@ -44,7 +44,6 @@ mod renamed;
 mod show;
 mod signals;
 mod times;
-mod turns;
 mod units;
 mod width;
 

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::ArgMatches;
-use mmq::{Consumer, Delivery, Error, Inspector, Iter, Options, Queue, Redelivery};
+use mmq::{Error, Handle, HandleConsumer, Inspector, Options, Queue};
 
 use crate::arguments;
 use crate::console::Console;
@@ -15,7 +15,6 @@ use crate::ending::ExitStatus;
 use crate::failure::{Failure, Tried, holds_remains};
 use crate::place::Bounds;
 use crate::signals::{For, Signals};
-use crate::turns::Sign;
 
 /// How long an opening waits for the process that has the queue. Commands that follow each other,
 /// or look whether there is something to do, hold it for no longer.
@@ -30,6 +29,8 @@ pub(crate) struct Opener<'a> {
     pub(crate) signals: &'a Signals,
     patience: Patience,
     console: Console,
+    /// `--mode`.
+    mode: Option<u32>,
 }
 
 /// How long it waits for the process that has the queue.
@@ -47,27 +48,59 @@ impl<'a> Opener<'a> {
             Ok(true) => matches.get_one(id).copied().map_or(Patience::Forever, Patience::For),
             _ => Patience::For(PATIENCE),
         };
-        Opener { signals, patience, console }
+        let mode = matches.try_get_one("mode").ok().flatten().copied();
+        Opener { signals, patience, console, mode }
     }
 
-    /// Opens the queue. It must be there, unless the options may create it.
-    ///
-    /// Who waits says so: [`Feed::release`](crate::feed::Feed::release) has the owner release it.
-    pub(crate) fn open(self, dir: &Path, options: &Options) -> Tried<Queue> {
+    /// Opens the queue and shares it, or uses it through a process that has it open and shares it.
+    /// It must be there, unless the options may create it.
+    pub(crate) fn open(self, dir: &Path, options: &Options) -> Tried<Handle> {
+        let options = self.shared(dir, options);
+        let open = || mmq::open_or_connect(dir, &options);
+        self.opened(dir, open, |queue| queue.is_owner())
+    }
+
+    /// As [`open`](Self::open), a queue that is there.
+    pub(crate) fn open_existing(self, dir: &Path) -> Tried<Handle> {
+        self.open(dir, &Options::new().create(false))
+    }
+
+    /// Opens the queue, which no other process may have open, and shares it.
+    pub(crate) fn own(self, dir: &Path, options: &Options) -> Tried<Queue> {
+        let options = self.shared(dir, options);
+        self.opened(dir, || options.open(dir), |_| true)
+    }
+
+    /// As [`own`](Self::own), a queue that is there.
+    pub(crate) fn own_existing(self, dir: &Path) -> Tried<Queue> {
+        self.own(dir, &Options::new().create(false))
+    }
+
+    /// The options of a queue that this process shares: with those who may open it as well.
+    fn shared(self, dir: &Path, options: &Options) -> Options {
+        let there = || dir.join("index").metadata().ok().map(|found| found.permissions().mode());
+        let may_write = self.mode.or_else(there).unwrap_or_default() & 0o022;
+        options.clone().shared(true).shared_mode(0o600 | may_write | may_write << 1)
+    }
+
+    /// Opens it as soon as its owner lets this process have it.
+    fn opened<Q>(
+        self,
+        dir: &Path,
+        open: impl Fn() -> mmq::Result<Q>,
+        is_owner: impl Fn(&Q) -> bool,
+    ) -> Tried<Q> {
         check(dir)?;
         let until = match self.patience {
             Patience::For(time) => Instant::now().checked_add(time),
             Patience::Forever => None,
         };
-        let mut sign = None;
         loop {
             let before = Indexes::in_dir(dir);
-            match options.open(dir) {
-                Err(error @ Error::Locked { here: false, .. })
+            match open() {
+                Err(error @ (Error::Locked { here: false, .. } | Error::NotShared { .. }))
                     if until.is_none_or(|until| Instant::now() < until) =>
                 {
-                    // The new one before the old one goes.
-                    sign = Sign::show(dir).or(sign);
                     let next = Instant::now() + EVERY;
                     self.signals.wait(&[], For::Reading, Some(next))?;
                     if let Some(ending) = self.signals.stop() {
@@ -75,14 +108,15 @@ impl<'a> Opener<'a> {
                         return Err(Failure::from(error).with_ending(ending).saying(message));
                     }
                 }
-                Err(error @ Error::Locked { here: false, .. }) => {
+                Err(error @ (Error::Locked { here: false, .. } | Error::NotShared { .. })) => {
                     let failure = Failure::from(error);
                     let text = format!("{}; --wait-lock waits for it", failure.text());
                     return Err(failure.saying(text));
                 }
                 opened => {
                     let queue = opened?;
-                    if let Some(lost) = before.lost(Indexes::in_dir(dir)) {
+                    let lost = before.lost(Indexes::in_dir(dir));
+                    if let Some(lost) = lost.filter(|_| is_owner(&queue)) {
                         let dir = dir.display();
                         self.console.note(format!("the index of queue {dir} {lost}"));
                     }
@@ -90,11 +124,6 @@ impl<'a> Opener<'a> {
                 }
             }
         }
-    }
-
-    /// Opens a queue that is there.
-    pub(crate) fn open_existing(self, dir: &Path) -> Tried<Queue> {
-        self.open(dir, &Options::new().create(false))
     }
 }
 
@@ -178,10 +207,9 @@ fn check(dir: &Path) -> Tried<()> {
 
 /// Makes the queue's own consumer, at the oldest message, when the queue has no consumer: it keeps
 /// what is put in for `take` and `each`, whatever other consumers come and go.
-pub(crate) fn keep_for_own(queue: &Queue) -> Tried<()> {
-    let stats = queue.stats();
-    if stats.consumers == 0 {
-        queue.seek(stats.oldest_seq)?;
+pub(crate) fn keep_for_own(queue: &Handle) -> Tried<()> {
+    if queue.stats()?.consumers == 0 {
+        queue.default_consumer()?;
     }
     Ok(())
 }
@@ -197,81 +225,33 @@ pub(crate) fn warn_of_owner(console: Console, dir: &Path) {
     }
 }
 
-/// A consumer: the queue's own, or one with a name.
-#[derive(Debug)]
-pub(crate) enum Reads<'a> {
-    Own(&'a Queue),
-    Named(Consumer),
+/// The consumer of that name, which must exist. No name, and the empty one, are the queue's own
+/// consumer's: it is made if it is missing.
+pub(crate) fn consumer(queue: &Handle, name: &str) -> Tried<HandleConsumer> {
+    if name.is_empty() || queue.consumer_stats()?.iter().any(|known| known.name == name) {
+        return Ok(queue.consumer(name)?);
+    }
+    Err(Failure::no_consumer(queue.path(), name))
 }
 
-impl<'a> Reads<'a> {
-    /// The consumer of that name, which must exist. No name, and the empty one, are the queue's
-    /// own consumer's.
-    pub(crate) fn of(queue: &'a Queue, name: Option<&str>) -> Tried<Reads<'a>> {
-        match name {
-            None | Some("") => Ok(Reads::Own(queue)),
-            Some(name) if queue.consumers().iter().any(|known| known == name) => {
-                Ok(Reads::Named(queue.consumer(name)?))
-            }
-            Some(name) => Err(Failure::no_consumer(queue.path(), name)),
-        }
-    }
+/// Where a consumer stands.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Standing<'a> {
+    pub(crate) bounds: Bounds<'a>,
+    /// How many messages wait for it.
+    pub(crate) waiting: u64,
+}
 
-    pub(crate) fn receive(&self) -> mmq::Result<Option<Delivery>> {
-        match self {
-            Reads::Own(queue) => queue.receive(),
-            Reads::Named(consumer) => consumer.receive(),
-        }
-    }
-
-    /// Has it stored how often messages were handed out in vain.
-    pub(crate) fn count_attempts(&self) -> mmq::Result<()> {
-        match self {
-            Reads::Own(queue) => queue.set_redelivery(Redelivery::new()),
-            Reads::Named(consumer) => consumer.set_redelivery(Redelivery::new()),
-        }
-    }
-
-    /// How many messages wait.
-    pub(crate) fn len(&self) -> u64 {
-        match self {
-            Reads::Own(queue) => queue.len(),
-            Reads::Named(consumer) => consumer.len(),
-        }
-    }
-
-    /// Moves to the message `seq`.
-    pub(crate) fn seek(&self, seq: u64) -> mmq::Result<()> {
-        match self {
-            Reads::Own(queue) => queue.seek(seq),
-            Reads::Named(consumer) => consumer.seek(seq),
-        }
-    }
-
-    /// Makes a consumer at this one's place.
-    pub(crate) fn fork(&self, name: &str) -> mmq::Result<()> {
-        match self {
-            Reads::Own(queue) => queue.fork(name).map(drop),
-            Reads::Named(consumer) => consumer.fork(name).map(drop),
-        }
-    }
-
-    fn iter(&self) -> Iter {
-        match self {
-            Reads::Own(queue) => queue.iter(),
-            Reads::Named(consumer) => consumer.iter(),
-        }
-    }
-
-    /// What a place of this consumer is measured from.
-    pub(crate) fn bounds<'q>(&self, queue: &'q Queue) -> Tried<Bounds<'q>> {
-        let stats = queue.stats();
-        let place = match self.iter().next() {
-            None => stats.next_seq,
-            Some(Ok(message)) => message.seq(),
-            Some(Err(Error::Gap(gap))) => gap.first,
-            Some(Err(error)) => return Err(error.into()),
-        };
-        Ok(Bounds { dir: queue.path(), oldest: stats.oldest_seq, next: stats.next_seq, place })
-    }
+/// Where the consumer of that name stands, which must exist. The queue's own has everything before
+/// it until it reads for the first time.
+pub(crate) fn standing<'a>(queue: &'a Handle, name: &str) -> Tried<Standing<'a>> {
+    let consumers = queue.consumer_stats()?;
+    let stats = queue.stats()?;
+    let (dir, oldest, next) = (queue.path(), stats.oldest_seq, stats.next_seq);
+    let (place, waiting) = match consumers.iter().find(|known| known.name == name) {
+        Some(consumer) => (consumer.next_seq, consumer.messages),
+        None if name.is_empty() => (oldest, stats.messages),
+        None => return Err(Failure::no_consumer(dir, name)),
+    };
+    Ok(Standing { bounds: Bounds { dir, oldest, next, place }, waiting })
 }

@@ -134,3 +134,26 @@ fn an_opening_minds_no_socket_that_a_crash_left() {
     let inspector = mmq::Inspector::open(&files).unwrap();
     inspector.verify(|finding| panic!("{finding:?}")).unwrap();
 }
+
+#[test]
+fn the_rules_of_a_handle_hold_with_each_owner() {
+    let dir = tempdir().unwrap();
+    let first = open_or_connect(dir.path(), &Options::new()).unwrap();
+    let second = open_or_connect(dir.path(), &Options::new()).unwrap();
+    let own = second.default_consumer().unwrap();
+    own.set_redelivery(None, None, 2).unwrap();
+    let fork = own.fork("fork").unwrap();
+    first.close().unwrap();
+    second.enqueue("a message").unwrap();
+    assert!(second.is_owner());
+    for attempt in 1..=2 {
+        let delivery = own.receive().unwrap().unwrap();
+        assert_eq!(delivery.attempts(), attempt);
+        delivery.nack();
+    }
+    assert!(matches!(own.receive(), Err(Error::Gap(_))), "it was tried as often as it may be");
+    // The other one has rules of its own: none.
+    for _ in 0..4 {
+        fork.receive().unwrap().unwrap().nack();
+    }
+}

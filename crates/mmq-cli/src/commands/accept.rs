@@ -69,8 +69,12 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
             Failure::usage("standard input is not from `mmq forward`, which runs this command")
         });
     };
-    let queue = call.opener().open(dir, &Options::new().mode(arguments::mode_of(call.matches)))?;
-    opening::keep_for_own(&queue)?;
+    let queue = call.opener().own(dir, &Options::new().mode(arguments::mode_of(call.matches)))?;
+    let stats = queue.stats();
+    if stats.consumers == 0 {
+        // As `opening::keep_for_own`.
+        queue.seek(stats.oldest_seq)?;
+    }
     opening::warn_of_owner(call.console, dir);
     let mut arrivals = Arrivals::new(&queue, source)?;
     say(&mut output, &Frame::Holds(arrivals.last()))?;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use clap::{Arg, ArgMatches, Command};
-use mmq::{ConsumerSnapshot, Queue, Start};
+use mmq::{ConsumerSnapshot, Handle, Start};
 
 use super::Call;
 use crate::arguments::{self, flag, text_of};
@@ -15,7 +15,7 @@ use crate::figures;
 use crate::framing::visible_text;
 use crate::human;
 use crate::look::Looked;
-use crate::opening::Reads;
+use crate::opening::{self, Standing};
 use crate::output::{Out, Output};
 use crate::place::{self, Where};
 use crate::units;
@@ -151,13 +151,13 @@ fn forwarder(consumer: &ConsumerSnapshot) -> String {
     format!("; a forwarder: moved {ago} ago, keeps {kept}")
 }
 
-fn work(queue: &Queue, verb: &str, matches: &ArgMatches, console: Console) -> Tried<()> {
+fn work(queue: &Handle, verb: &str, matches: &ArgMatches, console: Console) -> Tried<()> {
     let name = text_of(matches, "name").unwrap_or_default();
     match verb {
         "add" => {
             is_free(queue, name)?;
             let at = matches.get_one::<Where>("at").copied().unwrap_or(Where::First);
-            let stats = queue.stats();
+            let stats = queue.stats()?;
             let (oldest, next) = (stats.oldest_seq, stats.next_seq);
             // A place that is not there makes no consumer.
             let seq = match at {
@@ -175,7 +175,7 @@ fn work(queue: &Queue, verb: &str, matches: &ArgMatches, console: Console) -> Tr
                 ask_of(console, matches, unclaimed, dir, which)?;
             }
             queue.consumer_at(name, Start::Seq(seq))?;
-            let unclaimed = queue.stats().unclaimed;
+            let unclaimed = queue.stats()?.unclaimed.saturating_sub(stats.unclaimed);
             if unclaimed > 0 {
                 let unclaimed = count(unclaimed, "message");
                 console.note(format!("{unclaimed} given up, which no consumer had claimed"));
@@ -183,30 +183,30 @@ fn work(queue: &Queue, verb: &str, matches: &ArgMatches, console: Console) -> Tr
             Ok(())
         }
         "seek" => {
-            let reads = Reads::of(queue, Some(name))?;
-            let bounds = reads.bounds(queue)?;
+            let Standing { bounds, waiting } = opening::standing(queue, name)?;
             let wanted = matches.get_one::<Where>("where").copied().unwrap_or(Where::First);
             let seq = wanted.resolve(bounds)?;
-            let given_up = seq.saturating_sub(bounds.place).min(reads.len());
+            let given_up = seq.saturating_sub(bounds.place).min(waiting);
             ask(console, matches, given_up, queue.path())?;
-            Ok(reads.seek(seq)?)
+            Ok(opening::consumer(queue, name)?.seek(seq)?)
         }
         "rm" => {
-            let reads = Reads::of(queue, Some(name))?;
-            ask_of(console, matches, reads.len(), queue.path(), ", which wait for this consumer")?;
+            let waiting = opening::standing(queue, name)?.waiting;
+            ask_of(console, matches, waiting, queue.path(), ", which wait for this consumer")?;
             Ok(queue.remove_consumer(name)?)
         }
         _ => {
             let new = text_of(matches, "new").unwrap_or_default();
             is_free(queue, new)?;
-            let reads = Reads::of(queue, Some(name))?;
-            Ok(reads.fork(new)?)
+            opening::consumer(queue, name)?.fork(new)?;
+            Ok(())
         }
     }
 }
 
-fn is_free(queue: &Queue, name: &str) -> Tried<()> {
-    if !queue.consumers().iter().any(|known| known == name) {
+fn is_free(queue: &Handle, name: &str) -> Tried<()> {
+    // The queue's own consumer has no name that could be given.
+    if name.is_empty() || !queue.consumer_stats()?.iter().any(|known| known.name == name) {
         return Ok(());
     }
     let path = queue.path().display();

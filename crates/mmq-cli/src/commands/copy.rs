@@ -51,7 +51,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     };
     arguments::is_outside(new, arguments::dir_of(call.matches))?;
     let id = if call.matches.get_flag("same-id") { CopiedId::Same } else { CopiedId::New };
-    let queue = call.opener().open_existing(arguments::dir_of(call.matches))?;
+    let queue = call.opener().own_existing(arguments::dir_of(call.matches))?;
     let mut bar = Bar::new(call.console, None);
     let copied = queue.copy_to(new, id, |done, total| {
         bar.of(done, total, String::new);

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use clap::Command;
-use mmq::{Options, Queue};
+use mmq::{Consumer, Delivery, Options, Queue};
 use serde_json::Value;
 
 use super::Call;
@@ -15,7 +15,6 @@ use crate::failure::{Failure, Tried};
 use crate::framing::{JsonLine, numbered};
 use crate::input::Input;
 use crate::making::{Makes, Making};
-use crate::opening::Reads;
 use crate::progress::Bar;
 use crate::units::{self, count};
 
@@ -189,6 +188,32 @@ impl Snapshot {
     }
 }
 
+/// A consumer: the queue's own, or one with a name.
+enum Reads<'a> {
+    Own(&'a Queue),
+    Named(Consumer),
+}
+
+impl<'a> Reads<'a> {
+    fn of(queue: &'a Queue, name: &str) -> mmq::Result<Reads<'a>> {
+        if name.is_empty() { Ok(Reads::Own(queue)) } else { queue.consumer(name).map(Reads::Named) }
+    }
+
+    fn receive(&self) -> mmq::Result<Option<Delivery>> {
+        match self {
+            Reads::Own(queue) => queue.receive(),
+            Reads::Named(consumer) => consumer.receive(),
+        }
+    }
+
+    fn seek(&self, seq: u64) -> mmq::Result<()> {
+        match self {
+            Reads::Own(queue) => queue.seek(seq),
+            Reads::Named(consumer) => consumer.seek(seq),
+        }
+    }
+}
+
 struct Load<'a> {
     queue: &'a Queue,
     /// In the order of their places.
@@ -229,11 +254,8 @@ impl Load<'_> {
         drop(bar);
         let cut = self.last.filter(|last| last + 1 < lines.next_seq);
         for place in &self.places {
-            if !place.name.is_empty() {
-                queue.consumer(&place.name)?;
-            }
+            let reads = Reads::of(queue, &place.name)?;
             let next = queue.stats().next_seq;
-            let reads = Reads::of(queue, Some(&place.name))?;
             reads.seek(place.now.unwrap_or(next))?;
             if !place.acknowledge(&reads)? {
                 let (name, bytes) = (&place.name, units::size(MOST_BYTES_HELD as u64));

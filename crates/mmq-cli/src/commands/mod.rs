@@ -17,6 +17,7 @@ mod purge;
 mod put;
 mod redrive;
 mod salvage;
+mod serve;
 mod spool;
 mod stat;
 mod tail;
@@ -57,7 +58,7 @@ struct Entry {
 }
 
 /// In the order of the help.
-const COMMANDS: [Entry; 22] = [
+const COMMANDS: [Entry; 23] = [
     Entry { command: stat::command, run: stat::run },
     Entry { command: cat::command, run: cat::run },
     Entry { command: tail::command, run: tail::run },
@@ -66,6 +67,7 @@ const COMMANDS: [Entry; 22] = [
     Entry { command: put::command, run: put::run },
     Entry { command: take::command, run: take::run },
     Entry { command: each::command, run: each::run },
+    Entry { command: serve::command, run: serve::run },
     Entry { command: redrive::command, run: redrive::run },
     Entry { command: forward::command, run: forward::run },
     Entry { command: accept::command, run: accept::run },
@@ -105,14 +107,15 @@ mmq: a durable queue in a directory, for the shell
 
 /// What the words mean that the help of all commands uses.
 const WORDS: &str = "\
-A queue is a directory. One process at a time has it open: its owner. Messages have sequence numbers
-and come out in the order in which they were put in. A consumer has a name and a place, the next
-message that it reads; each consumer gets every message. The queue's own consumer has no name: `mmq
-take` and `mmq each` read as that one. A consumer acknowledges a message when its work is done. A
-message is durable when a power cut cannot take it. A gap is a range of numbers whose messages will
-never come. To give messages up means that some consumer will never read them. A segment is a file
-that holds messages. It is drained when every consumer has read all of it; then the queue keeps it
-as a spare, to use it again, or removes it.";
+A queue is a directory. One process at a time has it open: its owner. An owner that shares the
+queue, as every mmq does, lets other processes use it, through a socket in the directory. Messages
+have sequence numbers and come out in the order in which they were put in. A consumer has a name and
+a place, the next message that it reads; each consumer gets every message. The queue's own consumer
+has no name: `mmq take` and `mmq each` read as that one. A consumer acknowledges a message when its
+work is done. A message is durable when a power cut cannot take it. A gap is a range of numbers
+whose messages will never come. To give messages up means that some consumer will never read them. A
+segment is a file that holds messages. It is drained when every consumer has read all of it; then
+the queue keeps it as a spare, to use it again, or removes it.";
 
 /// The whole command line.
 pub(crate) fn description() -> Command {

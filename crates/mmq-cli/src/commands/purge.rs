@@ -1,7 +1,7 @@
 //! `purge`: gives messages up for every consumer.
 
 use clap::{ArgMatches, Command};
-use mmq::Queue;
+use mmq::Handle;
 
 use super::Call;
 use super::consumers::{ask, yes};
@@ -9,7 +9,7 @@ use crate::arguments;
 use crate::console::Console;
 use crate::ending::ExitStatus;
 use crate::failure::Tried;
-use crate::opening::Reads;
+use crate::opening::{self, Standing};
 use crate::place::{self, Where};
 use crate::units::count;
 
@@ -40,26 +40,25 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     Ok(ExitStatus::Done)
 }
 
-fn purge(queue: &Queue, matches: &ArgMatches, console: Console) -> Tried<()> {
+fn purge(queue: &Handle, matches: &ArgMatches, console: Console) -> Tried<()> {
     let wanted = matches.get_one::<Where>("before").copied().unwrap_or(Where::Last);
     let mut moves = Vec::new();
     let mut given_up = 0;
-    for name in everyone(queue) {
-        let reads = Reads::of(queue, Some(&name))?;
-        let bounds = reads.bounds(queue)?;
+    for name in everyone(queue)? {
+        let Standing { bounds, waiting } = opening::standing(queue, &name)?;
         let seq = match wanted {
             // Back from its place no consumer gives anything up.
             Where::Before(newest) => bounds.next.saturating_sub(newest).max(bounds.oldest),
             wanted => wanted.resolve(bounds)?,
         };
         if seq > bounds.place {
-            given_up = given_up.max((seq - bounds.place).min(reads.len()));
-            moves.push((reads, seq));
+            given_up = given_up.max((seq - bounds.place).min(waiting));
+            moves.push((name, seq));
         }
     }
     ask(console, matches, given_up, queue.path())?;
-    for (reads, seq) in &moves {
-        reads.seek(*seq)?;
+    for (name, seq) in &moves {
+        opening::consumer(queue, name)?.seek(*seq)?;
     }
     console.note(format!("{} given up", count(given_up, "message")));
     Ok(())
@@ -67,11 +66,11 @@ fn purge(queue: &Queue, matches: &ArgMatches, console: Console) -> Tried<()> {
 
 /// The names of all consumers. The queue's own is among them when it exists, or when there is no
 /// other whose place could say what is done with.
-fn everyone(queue: &Queue) -> Vec<String> {
-    let mut names = queue.consumers();
-    let all = queue.stats().consumers;
-    if all > names.len() as u64 || names.is_empty() {
+fn everyone(queue: &Handle) -> Tried<Vec<String>> {
+    let consumers = queue.consumer_stats()?;
+    let mut names: Vec<String> = consumers.into_iter().map(|consumer| consumer.name).collect();
+    if names.is_empty() {
         names.push(String::new());
     }
-    names
+    Ok(names)
 }

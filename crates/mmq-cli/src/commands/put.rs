@@ -2,11 +2,11 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use mmq::{OnFull, Options, Queue};
+use mmq::{Handle, OnFull, Options};
 
 use super::Call;
 use crate::arguments::{self, flag, size};
@@ -17,19 +17,22 @@ use crate::input::Input;
 use crate::opening;
 use crate::output::{Out, Output};
 use crate::progress::Bar;
+use crate::signals::For;
 use crate::units;
 
 /// How long a message waits for room before it looks whether a signal has come.
 const PATIENCE: Duration = Duration::from_millis(200);
+/// How soon a message is tried again that another process has refused for want of room.
+const PAUSE: Duration = Duration::from_millis(20);
 
 const AFTER: &str = "\
 Status 0 says that the messages are durable: a power cut cannot take them (except with --no-flush).
 
-This program has the queue as long as its input is open. `producer | mmq put q` beside `mmq each q
--f` keeps the worker from its messages until the producer ends: rather put in each part of the input
-with a call of its own. While another process has the queue, this program waits for 0.3 s, and then
-ends with status 4. With --wait-lock it waits longer; `mmq each` hands the queue over when the
-commands that it runs have ended.
+If another process has the queue open and shares it, as every mmq does, the messages go in through
+that process, and its options apply: a line on standard error names those of this command that do
+not. If it does not share the queue, this program waits for 0.3 s (with --wait-lock longer), and
+then ends with status 4. If it ends while it stores a message, nobody knows whether it has: this
+program ends with status 7, and says how many messages are in for certain.
 
 If the queue has no consumer, `mmq put` makes the queue's own one; `mmq take` and `mmq each` read
 as that one. The queue keeps every message until it has read it, whatever other consumers do. If
@@ -60,7 +63,6 @@ pub(crate) fn command() -> Command {
                 .num_args(0..)
                 .help("Files to read; - is standard input [default: -]"),
         )
-        .arg(size("max-bytes", "The most bytes of disk that the queue may take"))
         .arg(
             Arg::new("on-full")
                 .long("on-full")
@@ -68,12 +70,18 @@ pub(crate) fn command() -> Command {
                 .value_parser(on_full)
                 .help("What to do when there is no room: end with status 6, wait for room, or drop the oldest messages [default: reject]"),
         )
-        .arg(size("arena-size", "How many bytes of a file are mapped into memory at a time, for new files [default: 128MiB]"))
-        .arg(arguments::mode())
         .arg(flag("batch", "Put in the whole input or nothing, even if the machine crashes"))
         .arg(flag("print-seq", "Print the sequence number of each message"))
         .arg(flag("no-flush", "Do not wait until the messages are on disk; a power cut may take them"));
-    arguments::locking(arguments::framing_in(put.after_help(AFTER)))
+    arguments::locking(arguments::framing_in(owning(put).after_help(AFTER)))
+}
+
+/// The options of the process that has the queue open.
+pub(super) fn owning(command: Command) -> Command {
+    command
+        .arg(size("max-bytes", "The most bytes of disk that the queue may take"))
+        .arg(size("arena-size", "How many bytes of a file are mapped into memory at a time, for new files [default: 128MiB]"))
+        .arg(arguments::mode())
 }
 
 pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
@@ -81,6 +89,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     let options = options(call.matches);
     let dir = arguments::dir_of(call.matches);
     let queue = call.opener().open(dir, &options)?;
+    note_unheeded(call, &queue);
     opening::keep_for_own(&queue)?;
     opening::warn_of_owner(call.console, dir);
     let mut put = Put::new(call, &queue, &files)?;
@@ -93,12 +102,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     let (count, bytes, gaps) = (put.count, put.bytes, put.gaps);
     drop(put);
     // What went in before a failure stays, and is as durable as all else.
-    if call.matches.get_flag("no-flush") {
-        // To close it is to flush it. A queue that is left is as one whose process has died.
-        std::mem::forget(queue);
-    } else {
-        queue.close()?;
-    }
+    let ended = end(queue, call.matches.get_flag("no-flush"));
     if gaps > 0 {
         let gaps = units::count(gaps, "line");
         call.console
@@ -107,12 +111,49 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     let done = || format!("{}, {}", units::count(count, "message"), units::size(bytes));
     if let Some(ending) = call.signals.stop() {
         call.console.note(format!("ended by a signal; put in before that: {}", done()));
-        return Ok(ending);
+        return ended.map(|()| ending);
     }
-    if result.is_err() && count > 0 {
-        call.console.note(format!("put in before the failure: {}", done()));
+    let result = result.and(ended);
+    if let Err(failure) = &result {
+        let before = if failure.is_in_doubt() { "certainly put in" } else { "put in" };
+        if count > 0 || failure.is_in_doubt() {
+            call.console.note(format!("{before} before the failure: {}", done()));
+        }
     }
     result.map(|()| ExitStatus::Done)
+}
+
+/// Makes what was put in durable, if that is wanted, and closes the queue.
+fn end(queue: Handle, no_flush: bool) -> Tried<()> {
+    if no_flush {
+        if queue.is_owner() {
+            // To close it is to flush it. A queue that is left is as one whose process has died.
+            std::mem::forget(queue);
+        }
+        return Ok(());
+    }
+    if !queue.is_owner() {
+        queue.flush()?;
+    }
+    Ok(queue.close()?)
+}
+
+/// Says which options do not apply because another process has the queue open.
+fn note_unheeded(call: &Call<'_>, queue: &Handle) {
+    if queue.is_owner() {
+        return;
+    }
+    let waits = arguments::text_of(call.matches, "on-full") == Some("wait");
+    let given = ["max-bytes", "on-full", "arena-size", "mode"]
+        .into_iter()
+        .filter(|option| call.matches.contains_id(option) && !(waits && *option == "on-full"));
+    let given: Vec<String> = given.map(|option| format!("--{option}")).collect();
+    if !given.is_empty() {
+        let given = given.join(", ");
+        call.console.note(format!(
+            "another process has the queue open, so its options apply: {given} does not"
+        ));
+    }
 }
 
 /// The files to read. Standard input is none that a person types into: who forgot the file gets
@@ -134,7 +175,7 @@ fn files(matches: &ArgMatches) -> Tried<Vec<PathBuf>> {
     Ok(files)
 }
 
-fn options(matches: &ArgMatches) -> Options {
+pub(super) fn options(matches: &ArgMatches) -> Options {
     let mut options = Options::new()
         .max_bytes(matches.get_one::<u64>("max-bytes").copied())
         .mode(arguments::mode_of(matches));
@@ -150,7 +191,7 @@ fn options(matches: &ArgMatches) -> Options {
 
 struct Put<'a> {
     call: &'a Call<'a>,
-    queue: &'a Queue,
+    queue: &'a Handle,
     waits: bool,
     bar: Bar,
     numbers: Option<Output<'a>>,
@@ -162,7 +203,7 @@ struct Put<'a> {
 }
 
 impl<'a> Put<'a> {
-    fn new(call: &'a Call<'a>, queue: &'a Queue, files: &[PathBuf]) -> Tried<Put<'a>> {
+    fn new(call: &'a Call<'a>, queue: &'a Handle, files: &[PathBuf]) -> Tried<Put<'a>> {
         let sizes = files.iter().map(|file| file.metadata().ok().filter(|data| data.is_file()));
         let total = sizes.map(|data| data.map(|data| data.len())).sum();
         let bar = Bar::new(call.console, total);
@@ -217,11 +258,18 @@ impl<'a> Put<'a> {
     }
 
     /// With `--on-full wait` the call is made again until there is room, or a signal comes.
-    fn when_there_is_room<T>(&self, call: impl Fn(&Queue) -> mmq::Result<T>) -> Tried<T> {
+    fn when_there_is_room<T>(&self, call: impl Fn(&Handle) -> mmq::Result<T>) -> Tried<T> {
         loop {
             match call(self.queue) {
                 Err(error)
-                    if self.waits && error.is_full() && self.call.signals.stop().is_none() => {}
+                    if self.waits && error.is_full() && self.call.signals.stop().is_none() =>
+                {
+                    if !self.queue.is_owner() {
+                        // Another owner may refuse at once.
+                        let next = Instant::now() + PAUSE;
+                        self.call.signals.wait(&[], For::Reading, Some(next))?;
+                    }
+                }
                 result => return result.map_err(Failure::from),
             }
         }

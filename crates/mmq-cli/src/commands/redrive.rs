@@ -1,7 +1,7 @@
 //! `redrive`: puts dead letters back into the queue that they come from.
 
 use clap::Command;
-use mmq::{Delivery, Queue, past_gaps};
+use mmq::{Delivery, Handle, HandleConsumer, past_gaps};
 
 use super::Call;
 use super::take::nothing;
@@ -53,7 +53,8 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     let source = call.opener().open_existing(source)?;
     let dead = call.opener().open_existing(dir)?;
     opening::keep_for_own(&source)?;
-    let mut redrive = Redrive { call, dead: &dead, source: &source, done: 0, missing: 0 };
+    let letters = dead.default_consumer()?;
+    let mut redrive = Redrive { call, dead: &letters, source: &source, done: 0, missing: 0 };
     let mut result = Ok(true);
     while let Ok(true) = result
         && redrive.done < most
@@ -78,8 +79,8 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
 
 struct Redrive<'a> {
     call: &'a Call<'a>,
-    dead: &'a Queue,
-    source: &'a Queue,
+    dead: &'a HandleConsumer,
+    source: &'a Handle,
     done: u64,
     missing: u64,
 }

@@ -11,7 +11,7 @@ use super::Call;
 use crate::arguments::{self, Waits, flag, number};
 use crate::ending::ExitStatus;
 use crate::failure::{Failure, Tried};
-use crate::feed::{Absence, AttemptCounts, Feed};
+use crate::feed::{AttemptCounts, Feed};
 use crate::framing::{About, Written};
 use crate::output::{Out, Output};
 use crate::signals::Woken;
@@ -52,11 +52,11 @@ pub(crate) fn command() -> Command {
 pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     let matches = call.matches;
     let dir = arguments::dir_of(matches);
-    let consumer = arguments::text_of(matches, "consumer").map(str::to_owned);
+    let consumer = arguments::text_of(matches, "consumer").unwrap_or_default();
     let waits = arguments::waits(matches);
     let most = matches.get_one::<u64>("count").copied();
     let when = if matches.get_flag("sync") { Out::Synced } else { Out::Written };
-    let mut feed = Feed::open(dir.to_owned(), consumer, call.opener(), AttemptCounts::Forgotten)?;
+    let mut feed = Feed::open(dir, consumer, call.opener(), AttemptCounts::Forgotten)?;
     let mut take = Take {
         call,
         output: Output::new(call.signals, when)?,
@@ -65,7 +65,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     };
     let result = take.all(&mut feed, waits, most.unwrap_or(u64::MAX));
     // What could be written is removed, whatever has failed.
-    let result = result.and(take.settle_all());
+    let result = result.and(take.settle_all(&mut feed));
     // The others are given back.
     take.pending.clear();
     let closed = feed.close();
@@ -108,13 +108,13 @@ impl Take<'_> {
                 continue;
             }
             // The queue has nothing more for now: what was taken goes out.
-            self.settle_all()?;
+            self.settle_all(feed)?;
             let waiting = match waits {
                 Waits::No => false,
                 Waits::First(_) => self.written.messages() == 0,
                 Waits::Forever => true,
             };
-            if !waiting || feed.release(Absence::UntilMore(0, deadline))? != Woken::Ready {
+            if !waiting || feed.wait(deadline)? != Woken::Ready {
                 break;
             }
         }
@@ -122,35 +122,39 @@ impl Take<'_> {
     }
 
     /// Takes a message. False when none is there.
-    fn next(&mut self, feed: &Feed<'_>) -> Tried<bool> {
+    fn next(&mut self, feed: &mut Feed<'_>) -> Tried<bool> {
         let mut gaps: Vec<Gap> = Vec::new();
         let delivery = feed.next(|gap| gaps.push(gap))?;
         for gap in gaps {
             self.written.gap(&mut self.output, gap)?;
         }
         let Some(delivery) = delivery else { return Ok(false) };
-        let (seq, time) = (delivery.seq(), feed.segment_time(delivery.seq()));
+        let seq = delivery.seq();
+        let time = if self.written.shows_times() { feed.segment_time(seq)? } else { None };
         let about = About { time, origin: delivery.origin() };
         let end = self.written.message(&mut self.output, seq, &delivery, about);
-        self.settle()?;
+        self.settle(feed)?;
         end?;
         self.pending.push_back((self.output.position(), delivery));
         if self.pending.len() >= MOST_PENDING {
-            self.settle_all()?;
+            self.settle_all(feed)?;
         }
-        self.settle()?;
+        self.settle(feed)?;
         Ok(true)
     }
 
-    fn settle_all(&mut self) -> Tried<()> {
+    fn settle_all(&mut self, feed: &mut Feed<'_>) -> Tried<()> {
         let flushed = self.output.flush();
-        self.settle().and(flushed)
+        self.settle(feed).and(flushed)
     }
 
     /// Acknowledges the messages that are out.
-    fn settle(&mut self) -> Tried<()> {
+    fn settle(&mut self, feed: &mut Feed<'_>) -> Tried<()> {
         let out = self.output.out();
         let count = self.pending.partition_point(|(end, _)| *end <= out);
-        Ok(Delivery::ack_batch(self.pending.drain(..count).map(|(_, delivery)| delivery))?)
+        if count == 0 {
+            return Ok(());
+        }
+        feed.ack(self.pending.drain(..count).map(|(_, delivery)| delivery))
     }
 }

@@ -92,6 +92,11 @@ impl Written {
         self.messages
     }
 
+    /// Whether it is told when a message's segment was begun.
+    pub(crate) fn shows_times(&self) -> bool {
+        self.framing == Framing::Json
+    }
+
     /// Only so many first bytes of each message are written.
     pub(crate) fn with_head(mut self, head: u64) -> Written {
         self.head = usize::try_from(head).unwrap_or(usize::MAX);

@@ -7,8 +7,6 @@
 mod support;
 #[path = "../../src/times.rs"]
 mod times;
-#[path = "../../src/turns.rs"]
-mod turns;
 
 #[path = "../../../../tests/support/flipped.rs"]
 mod flipped;
@@ -32,13 +30,13 @@ mod manual;
 mod modes;
 mod owning;
 mod readme;
-mod releasing;
 mod reviewed;
 mod run;
 mod salvaging;
 mod salvaging_batches;
 mod salvaging_damage;
 mod salvaging_given_back;
+mod sharing;
 mod spooling;
 mod statistics;
 mod stopping;

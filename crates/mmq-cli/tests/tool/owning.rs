@@ -9,7 +9,6 @@ use crate::flipped;
 use crate::run::{check, ends, given, mmq, on, said};
 use crate::support::eventually;
 use crate::times;
-use crate::turns;
 
 /// A queue that holds `0` to `count - 1`, a line each.
 fn numbers(dir: &Path, count: u64) {
@@ -339,10 +338,6 @@ fn spool_and_forward_wait_for_the_lock_too() {
         let call = |wait: &[&str]| mmq([&words, wait].concat());
         let refused = said(&ends(call(&["--wait-lock", "0s"]), 4));
         assert!(refused.contains("--wait-lock waits for it"), "{refused}");
-        let mut waiting = call(&["--wait-lock"]);
-        let child = crate::run::Running(waiting.spawn().unwrap());
-        eventually("it waits", || turns::somebody_waits(&path));
-        drop(child);
     }
     queue.close().unwrap();
     ends(mmq(["spool", "Cargo.toml", name, "--wait-lock"]), 0);

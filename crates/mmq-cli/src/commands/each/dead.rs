@@ -48,6 +48,9 @@ impl<'a> Dead<'a> {
             Err(Error::MessageTooLarge { .. }) => queue.enqueue(dead_letter.message)?,
             put => put?,
         };
+        if !queue.is_owner() {
+            queue.flush()?;
+        }
         Ok(queue.close()?)
     }
 }

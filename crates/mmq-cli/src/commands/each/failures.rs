@@ -9,6 +9,8 @@ use mmq::Delivery;
 /// Messages that are kept at hand, at most, and their bytes. No further ones are taken then.
 const MOST_KEPT: usize = 1000;
 const MOST_KEPT_BYTES: u64 = 64 << 20;
+/// How long after its time a message is waited for.
+const LATE: Duration = Duration::from_secs(1);
 
 /// When a message is tried again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,8 +27,8 @@ struct FailedJob {
     again: Again,
 }
 
-/// The queue counts attempts and delays while it is open; this counts while `each` has released it,
-/// too.
+/// The owner of the queue counts attempts and delays while it has it open; this counts over the ends
+/// of owners, too.
 #[derive(Debug, Default)]
 pub(super) struct Failures {
     of: BTreeMap<u64, FailedJob>,
@@ -62,14 +64,10 @@ impl Failures {
         self.of.values().filter(|failed| failed.again == Again::Never).count() as u64
     }
 
-    /// Keeps a message until `each` has released the queue: to give it back before would count as a
+    /// Keeps a message until `each` has closed the queue: to give it back before would count as a
     /// try.
     pub(super) fn keep(&mut self, delivery: Delivery) {
         self.kept.push(delivery);
-    }
-
-    pub(super) fn kept(&self) -> u64 {
-        self.kept.len() as u64
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -77,7 +75,7 @@ impl Failures {
         self.kept.len() >= MOST_KEPT || bytes() >= MOST_KEPT_BYTES
     }
 
-    /// Gives back what is kept: `each` has released the queue.
+    /// Gives back what is kept: `each` has closed the queue.
     pub(super) fn release(&mut self) {
         self.kept.clear();
     }
@@ -113,12 +111,15 @@ impl Failures {
         }
     }
 
-    /// When the next message is due that waits for its delay.
+    /// When the next message is due that waits for its delay. One that has not come so long after
+    /// its time was done by another process, or is being tried there.
     pub(super) fn next_time(&self) -> Option<Instant> {
+        let is_awaited =
+            |at: &Instant| at.checked_add(LATE).is_none_or(|until| Instant::now() < until);
         let times = self.of.values().filter_map(|failed| match failed.again {
             Again::At(at) => Some(at),
             _ => None,
         });
-        times.min()
+        times.filter(is_awaited).min()
     }
 }

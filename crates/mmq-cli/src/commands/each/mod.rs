@@ -25,7 +25,7 @@ use crate::dead_letter::FailedMessage;
 use crate::ending::ExitStatus;
 use crate::failure::Failure;
 use crate::failure::Tried;
-use crate::feed::{Absence, AttemptCounts, Feed};
+use crate::feed::{AttemptCounts, Feed};
 use crate::signals::{For, Woken};
 use crate::units;
 use crate::units::count;
@@ -36,7 +36,7 @@ const LONGEST_DELAY: Duration = Duration::from_secs(3600);
 /// How long after its time a message is looked for again that is not there yet.
 const TICK: Duration = Duration::from_millis(5);
 
-/// How often it is looked whether somebody waits for the queue, while no command runs.
+/// How often it is looked whether there is something for a further command, while some run.
 const LOOK: Duration = Duration::from_millis(50);
 
 const AFTER: &str = "\
@@ -46,10 +46,11 @@ removed. Otherwise it comes again, at once or after the delay of --backoff. If t
 killed, nothing is lost: each message that was not removed comes again, while the command that runs
 for it goes on.
 
-This program has the queue open while there is work. If another mmq waits for the queue (every
-command waits for a moment, with --wait-lock for longer), this program starts no further command,
-lets the running ones end, gives the other program its turn, and goes on. So the command itself must
-not wait for the queue.
+While this program has the queue open, others use it through this program: they can put messages in,
+take them, and run a second `mmq each`. If another process has the queue open, this program uses it
+through that one, and goes on when it ends. Then a message at which a command was at work comes to
+this program again, which does not start a second command for it; but another `mmq each` may get it
+first.
 
 With --dead a message that failed too often moves to the queue DIR2: it is removed here after it is
 durable there. The queue then stores the number of attempts, so that a message whose command kills
@@ -60,8 +61,8 @@ this run does not try it again, and the next run tries it first.
 
 After SIGINT or SIGTERM this program starts no further command, and ends when the running ones have
 ended. If the signal ends a command too, its message comes again, and the attempt does not count;
-nor does it if the command cannot be started. A second signal ends this program at once; then the
-running attempts count.
+nor does it if the command cannot be started. (It does if another process has the queue open.) A
+second signal ends this program at once; then the running attempts count.
 
 Status 1: messages failed too often, or will never come. Status 3: no message came (with --wait).
 Status 7: the command cannot be started, or took longer than --timeout and cannot be killed.";
@@ -111,7 +112,7 @@ fn duration(id: &'static str, help: &'static str) -> Arg {
 pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     let matches = call.matches;
     let dir = arguments::dir_of(matches);
-    let consumer = arguments::text_of(matches, "consumer").map(str::to_owned);
+    let consumer = arguments::text_of(matches, "consumer").unwrap_or_default();
     let waits = arguments::waits(matches);
     let dead = arguments::path_of(matches, "dead");
     if let Some(dead) = dead {
@@ -122,7 +123,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
         Some(_) => (AttemptCounts::Stored, Errors::Kept),
         None => (AttemptCounts::Forgotten, Errors::Passed),
     };
-    let mut feed = Feed::open(dir.to_owned(), consumer, call.opener(), attempts)?;
+    let mut feed = Feed::open(dir, consumer, call.opener(), attempts)?;
     let words: Vec<OsString> = matches.get_many("command").into_iter().flatten().cloned().collect();
     let limit = matches.get_one::<Duration>("timeout").copied();
     let work = Work::new(&words, errors, limit)
@@ -143,15 +144,6 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
         return Err(nothing(dir));
     }
     Ok(ExitStatus::Done)
-}
-
-/// Why there is no work at the moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Idle {
-    /// Nothing is there but what was given up.
-    Empty,
-    /// Somebody waits for the queue.
-    Wanted,
 }
 
 struct Each<'a> {
@@ -191,26 +183,23 @@ impl<'a> Each<'a> {
             _ => None,
         };
         loop {
-            let idle = self.all_there_are(feed)?;
+            self.all_there_are(feed)?;
             let had_some = self.done + self.buried + self.failures.given_up() > 0;
-            let away = match (idle, waits) {
+            match waits {
                 _ if self.call.signals.stop().is_some() => return Ok(()),
-                (Idle::Wanted, _) => Absence::ForATurn,
-                (Idle::Empty, Waits::No) => return Ok(()),
-                (Idle::Empty, Waits::First(_)) if had_some => return Ok(()),
-                (Idle::Empty, _) => Absence::UntilMore(self.failures.kept(), deadline),
-            };
-            let woken = feed.release(away)?;
-            self.failures.release();
-            if woken != Woken::Ready {
+                Waits::No => return Ok(()),
+                Waits::First(_) if had_some => return Ok(()),
+                Waits::First(_) | Waits::Forever => {}
+            }
+            if feed.wait(deadline)? != Woken::Ready {
                 return Ok(());
             }
         }
     }
 
-    /// Works until no message is left but those given up, or somebody waits for the queue and no
-    /// command runs. What has failed ends it when the commands that run have ended.
-    fn all_there_are(&mut self, feed: &Feed<'_>) -> Tried<Idle> {
+    /// Works until no message is left but those given up, and no command runs. What has failed ends
+    /// it when the commands that run have ended.
+    fn all_there_are(&mut self, feed: &mut Feed<'_>) -> Tried<()> {
         let work = self.work;
         let (sender, reports) = mpsc::channel::<(Delivery, Ran)>();
         thread::scope(|scope| {
@@ -218,8 +207,7 @@ impl<'a> Each<'a> {
             let mut result = Ok(());
             loop {
                 let ends = result.is_err() || self.call.signals.stop().is_some();
-                let wanted = !ends && feed.is_wanted();
-                if running < self.jobs && !ends && !wanted {
+                if running < self.jobs && !ends {
                     match self.next(feed) {
                         Ok(Some(delivery)) => {
                             let attempt = self.failures.attempts(&delivery);
@@ -243,29 +231,34 @@ impl<'a> Each<'a> {
                         }
                     }
                 }
-                let due = self.due().filter(|_| !ends && !wanted);
+                let due = self.due().filter(|_| !ends);
                 if running == 0 {
                     let Some(due) = due else {
-                        let idle = if wanted { Idle::Wanted } else { Idle::Empty };
-                        return result.and_then(|()| self.has_room()).map(|()| idle);
+                        return result.and_then(|()| self.has_room());
                     };
-                    let next = due.min(Instant::now() + LOOK);
-                    result = self.call.signals.wait(&[], For::Reading, Some(next)).map(drop);
+                    result = self.pause(feed, due);
                     continue;
                 }
-                // Only a message that fails comes back: nobody else has the queue.
-                let report = match due.filter(|_| running < self.jobs) {
-                    Some(due) => {
-                        reports.recv_timeout(due.saturating_duration_since(Instant::now())).ok()
-                    }
-                    None => reports.recv().ok(),
+                let report = if running < self.jobs && !ends {
+                    let next = due.map(|due| due.saturating_duration_since(Instant::now()));
+                    reports.recv_timeout(next.unwrap_or(LOOK).min(LOOK)).ok()
+                } else {
+                    reports.recv().ok()
                 };
                 if let Some((delivery, ran)) = report {
                     running -= 1;
-                    result = result.and(self.settle(delivery, ran));
+                    result = result.and(self.settle(feed, delivery, ran));
                 }
             }
         })
+    }
+
+    /// Waits for the next message, or until then. One that cannot be kept at hand is not waited for.
+    fn pause(&self, feed: &mut Feed<'_>, until: Instant) -> Tried<()> {
+        if self.failures.is_full() {
+            return self.call.signals.wait(&[], For::Reading, Some(until)).map(drop);
+        }
+        feed.wait(Some(until)).map(drop)
     }
 
     /// When to look again for a message that waits for its delay. `None`: none does. One whose time
@@ -285,7 +278,7 @@ impl<'a> Each<'a> {
     }
 
     /// The next message to work on.
-    fn next(&mut self, feed: &Feed<'_>) -> Tried<Option<Delivery>> {
+    fn next(&mut self, feed: &mut Feed<'_>) -> Tried<Option<Delivery>> {
         loop {
             let mut gaps = Vec::new();
             let delivery = match self.failures.next_due() {
@@ -302,7 +295,7 @@ impl<'a> Each<'a> {
             // Its command has ended this program as often as it may fail.
             if self.dead.is_some() && u64::from(delivery.attempts()) > self.most() {
                 let reason = "earlier runs tried it that often, and ended before the command did";
-                self.bury(delivery, reason, "")?;
+                self.bury(feed, delivery, reason, "")?;
                 continue;
             }
             self.failures.begin(delivery.seq());
@@ -316,7 +309,13 @@ impl<'a> Each<'a> {
     }
 
     /// Has the message go to the queue for the dead.
-    fn bury(&mut self, delivery: Delivery, reason: &str, last_line: &str) -> Tried<()> {
+    fn bury(
+        &mut self,
+        feed: &mut Feed<'_>,
+        delivery: Delivery,
+        reason: &str,
+        last_line: &str,
+    ) -> Tried<()> {
         let Some(dead) = self.dead else { return Ok(()) };
         let matches = self.call.matches;
         let buried = dead.bury(&FailedMessage {
@@ -334,17 +333,17 @@ impl<'a> Each<'a> {
         }
         self.buried += 1;
         self.failures.forget(delivery.seq());
-        Ok(delivery.ack()?)
+        feed.ack([delivery])
     }
 
-    fn settle(&mut self, delivery: Delivery, ran: Ran) -> Tried<()> {
+    fn settle(&mut self, feed: &mut Feed<'_>, delivery: Delivery, ran: Ran) -> Tried<()> {
         let seq = delivery.seq();
         let attempts = self.failures.attempts(&delivery);
         let (reason, last_line) = match ran {
             Ran::Done => {
                 self.done += 1;
                 self.failures.forget(seq);
-                return Ok(delivery.ack()?);
+                return feed.ack([delivery]);
             }
             Ran::NotStarted(error) => {
                 self.failures.keep(delivery);
@@ -371,9 +370,9 @@ impl<'a> Each<'a> {
             let factor = 2u32.saturating_pow(doublings);
             let delay = self.backoff.map(|first| first.saturating_mul(factor).min(LONGEST_DELAY));
             self.failures.note(seq, attempts, delay);
-            delivery.nack_after(delay.unwrap_or_default());
+            feed.give_back(delivery, delay.unwrap_or_default());
         } else if self.dead.is_some() {
-            self.bury(delivery, &reason, &last_line)?;
+            self.bury(feed, delivery, &reason, &last_line)?;
         } else {
             self.failures.give_up(delivery, attempts);
         }

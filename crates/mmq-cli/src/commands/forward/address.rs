@@ -17,6 +17,7 @@ pub(super) struct Address {
     url: String,
     shown: String,
     /// User and password of the server that sentinels name.
+    #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "only Redis has sentinels"))]
     login: Option<(String, String)>,
 }
 

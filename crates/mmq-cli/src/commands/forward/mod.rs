@@ -44,8 +44,9 @@ program, the server or both die in between, and however often. When the far side
 messages, the queue removes them, except the newest (--keep): those it can send again if the far
 side forgets them. Each session begins with the question which messages the far side has.
 
-This program has the queue open, so no other process can put messages in. A program that puts
-messages in all the time runs a `Forwarder` itself (docs/forward.md).
+This program has to have the queue open itself: it ends with status 4 if another process has. Others
+put messages in through it. A program that has the queue open runs a `Forwarder` itself
+(docs/forward.md).
 
 A queue keeps each message until all its consumers have read it. `mmq put` gives a new queue its own
 consumer. If nobody reads as that one, the queue keeps everything. Then remove it once, after the
@@ -152,10 +153,10 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     let destination = far::destination(&address, matches)?;
     let dead = dead_letters(matches, dir)?;
     // In the order in which `redrive` opens them: each could wait for the other else.
-    let queue = call.opener().open_existing(dir)?;
+    let queue = call.opener().own_existing(dir)?;
     let open = |dead| {
         let options = opening::as_open_as(&[dir], dead);
-        Ok::<_, Failure>(Arc::new(call.opener().open(dead, &options)?))
+        Ok::<_, Failure>(Arc::new(call.opener().own(dead, &options)?))
     };
     let dead = dead.map(open).transpose()?;
     let consumer = text_of(matches, "consumer").unwrap_or(CONSUMER);

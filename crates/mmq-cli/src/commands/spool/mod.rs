@@ -127,7 +127,7 @@ impl Spool<'_> {
         if let Some(bytes) = self.call.matches.get_one::<u64>("arena-size") {
             options = options.arena_size(*bytes);
         }
-        let mut queue = self.call.opener().open(dir, &options)?;
+        let mut queue = self.call.opener().own(dir, &options)?;
         let held = queue.len();
         if held > 0 {
             let dir = dir.display();
@@ -140,7 +140,7 @@ impl Spool<'_> {
         let inside = queue.len();
         if wanted == Wanted::More {
             queue.close()?;
-            queue = self.call.opener().open(dir, &options)?;
+            queue = self.call.opener().own(dir, &options)?;
             if queue.len() != inside {
                 let message = format!(
                     "{inside} messages were in the queue when it was closed, and {} when it was opened again",

@@ -2,6 +2,7 @@
 
 mod limits;
 mod prometheus;
+mod users;
 
 use std::borrow::Cow;
 use std::io::IsTerminal;
@@ -10,8 +11,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use clap::{Arg, ArgAction, Command};
-use mmq::Snapshot;
+use mmq::{QueueState, Snapshot};
 
+use self::users::{User, Users};
 use super::Call;
 use crate::arguments::{self, flag};
 use crate::console::Form;
@@ -35,7 +37,9 @@ The command takes no lock and writes nothing; a process may use the queue meanwh
 The line `waiting` counts the messages that the queue's own consumer has still to read; while the
 queue has no consumer, all of them. Each line `consumer` counts those of another consumer. An age is
 that of the segment (the file) that holds the oldest message, so the message may be younger. A size
-is what the messages take in the segments.
+is what the messages take in the segments. `used by` names the processes that use a shared queue
+through its owner (in JSON `users`, which is null if the owner does not share the queue, not with
+this user, or does not answer within half a second).
 
 --watch shows how many messages were put in and taken per second since the last look. On a terminal
 it redraws the screen. Elsewhere it prints one block after the other, each with the time, or with
@@ -116,12 +120,19 @@ enum Shape {
 struct Polled {
     label: String,
     answer: Tried<Snapshot>,
+    /// Who uses the queue through its owner; `None`: nobody says so.
+    users: Option<Vec<User>>,
     /// Since the look before.
     rates: Option<Rates>,
 }
 
 impl Polled {
-    fn new(path: &Path, label: Option<&String>, before: Option<&Polled>) -> Polled {
+    fn new(
+        path: &Path,
+        label: Option<&String>,
+        before: Option<&Polled>,
+        users: &mut Users,
+    ) -> Polled {
         let look = |looked: Looked| {
             let snapshot = looked.snapshot()?;
             let gaps = looked.gaps(&snapshot)?;
@@ -130,11 +141,13 @@ impl Polled {
             Ok(snapshot)
         };
         let answer = Looked::open(path).and_then(look);
+        let is_owned = answer.as_ref().is_ok_and(|snapshot| snapshot.state == QueueState::Owned);
+        let users = if is_owned { users.ask(path) } else { None };
         let label = label.map_or_else(|| path.to_string_lossy().into_owned(), String::clone);
         let before = before.and_then(Polled::snapshot);
         let rates = before.zip(answer.as_ref().ok());
         let rates = rates.and_then(|(before, now)| Rates::between(before, now));
-        Polled { label, answer, rates }
+        Polled { label, answer, users, rates }
     }
 
     fn snapshot(&self) -> Option<&Snapshot> {
@@ -175,11 +188,12 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     }
     let mut output = Output::new(call.signals, Out::Written)?;
     let mut before = Vec::new();
+    let mut users: Vec<Users> = paths.iter().map(|_| Users::default()).collect();
     loop {
         let begun = Instant::now();
-        let asked = paths.iter().enumerate().map(|(at, path)| {
+        let asked = paths.iter().zip(&mut users).enumerate().map(|(at, (path, users))| {
             let label = labels.get(at).copied();
-            Polled::new(path, label, before.get(at))
+            Polled::new(path, label, before.get(at), users)
         });
         let asked: Vec<Polled> = asked.collect();
         let ending = turn(call, shape, &mut output, &asked)?;
@@ -223,9 +237,13 @@ fn turn(
             let Some(snapshot) = polled.snapshot() else { continue };
             let rates = polled.rates.as_ref();
             let text = match shape {
-                Shape::JsonLine => figures::object(snapshot, rates).text() + "\n",
+                Shape::JsonLine => {
+                    let line = figures::object(snapshot, rates);
+                    users::with(line, polled.users.as_deref()).text() + "\n"
+                }
                 _ => {
-                    let block = human::block(snapshot, rates, exact, paint);
+                    let mut block = human::block(snapshot, rates, exact, paint);
+                    block += &users::line(polled.users.as_deref());
                     let between = if at == 0 { "" } else { "\n" };
                     format!("{between}{}", width.fold(&block, human::INDENT))
                 }
