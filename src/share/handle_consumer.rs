@@ -251,8 +251,8 @@ impl HandleConsumer {
     }
 
     /// Sets when messages come again that were handed out and not acknowledged:
-    /// [`ClientConsumer::set_redelivery`]. The rules end with the owner; this handle sets them again
-    /// with the next one.
+    /// [`ClientConsumer::set_redelivery`]. The rules end with the owner; this handle sets them
+    /// again with the next one.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

@@ -102,7 +102,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     let (count, bytes, gaps) = (put.count, put.bytes, put.gaps);
     drop(put);
     // What went in before a failure stays, and is as durable as all else.
-    let ended = end(queue, call.matches.get_flag("no-flush"));
+    let ended = end(queue, call.matches);
     if gaps > 0 {
         let gaps = units::count(gaps, "line");
         call.console
@@ -124,8 +124,8 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
 }
 
 /// Makes what was put in durable, if that is wanted, and closes the queue.
-fn end(queue: Handle, no_flush: bool) -> Tried<()> {
-    if no_flush {
+fn end(queue: Handle, matches: &ArgMatches) -> Tried<()> {
+    if matches.get_flag("no-flush") {
         if queue.is_owner() {
             // To close it is to flush it. A queue that is left is as one whose process has died.
             std::mem::forget(queue);

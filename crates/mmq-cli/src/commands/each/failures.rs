@@ -27,8 +27,8 @@ struct FailedJob {
     again: Again,
 }
 
-/// The owner of the queue counts attempts and delays while it has it open; this counts over the ends
-/// of owners, too.
+/// The owner of the queue counts attempts and delays while it has it open; this counts over the
+/// ends of owners, too.
 #[derive(Debug, Default)]
 pub(super) struct Failures {
     of: BTreeMap<u64, FailedJob>,

@@ -253,7 +253,8 @@ impl<'a> Each<'a> {
         })
     }
 
-    /// Waits for the next message, or until then. One that cannot be kept at hand is not waited for.
+    /// Waits for the next message, or until then. One that cannot be kept at hand is not waited
+    /// for.
     fn pause(&self, feed: &mut Feed<'_>, until: Instant) -> Tried<()> {
         if self.failures.is_full() {
             return self.call.signals.wait(&[], For::Reading, Some(until)).map(drop);
