@@ -11,6 +11,7 @@ use super::mmq_message::{give_message, mmq_message};
 use super::mmq_status::mmq_status;
 use super::pointers::{Array, consumer_name, out};
 use super::reads::timeout;
+use crate::engine::consumer_life::check_name;
 use crate::share::ClientConsumer;
 
 /// A consumer of a queue that another process has open. Each message of a consumer goes to one
@@ -57,7 +58,9 @@ pub unsafe extern "C" fn mmq_client_consumer_open(
             client.default_consumer()
         } else {
             // SAFETY: not NULL; valid by the header's contract.
-            client.consumer(unsafe { consumer_name(name) }?)?
+            let name = unsafe { consumer_name(name) }?;
+            check_name(client.path(), name)?;
+            client.consumer(name)?
         };
         out.write(give(ClientConsumerBody { consumer, gaps: ReportedGaps::new() }));
         Ok(mmq_status::MMQ_OK)
