@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Consumer;
 use crate::consume::step::Read;
-use crate::delivery::{self, Delivery};
+use crate::delivery::{Delivery, handing_out};
 use crate::engine::ahead::Ahead;
 use crate::engine::reading;
 use crate::error::{Error, Gap, Result};
@@ -95,7 +95,7 @@ impl Consumer {
     /// As [`dequeue`](Self::dequeue).
     #[inline]
     pub fn receive(&self) -> Result<Option<Delivery>> {
-        delivery::receive(&self.engine, &self.consumer)
+        handing_out::receive(&self.engine, &self.consumer)
     }
 
     /// Delivers up to `max` messages, without waiting for more to arrive: as many calls of
@@ -119,7 +119,7 @@ impl Consumer {
     /// As [`receive`](Self::receive), when no message was delivered. A gap behind the first message
     /// is returned by the next call, and so is any other error there.
     pub fn receive_batch(&self, max: usize) -> Result<Vec<Delivery>> {
-        delivery::receive_batch(&self.engine, &self.consumer, max)
+        handing_out::receive_batch(&self.engine, &self.consumer, max)
     }
 
     /// Calls `work` with each message and acknowledges the message when `work` returns `Ok`, until
@@ -168,7 +168,7 @@ impl Consumer {
         work: impl FnMut(&Delivery) -> Result<(), E>,
         on_gap: impl FnMut(Gap),
     ) -> Result<(), E> {
-        delivery::for_each(&self.engine, &self.consumer, work, on_gap)
+        handing_out::for_each(&self.engine, &self.consumer, work, on_gap)
     }
 }
 
@@ -219,7 +219,7 @@ impl Consumer {
     ///
     /// As [`dequeue_timeout`](Self::dequeue_timeout).
     pub fn receive_timeout(&self, timeout: Duration) -> Result<Option<Delivery>> {
-        delivery::receive_waiting(&self.engine, &self.consumer, timeout)
+        handing_out::receive_waiting(&self.engine, &self.consumer, timeout)
     }
 
     /// Takes up to `max` messages without waiting for more to arrive: as

@@ -293,7 +293,8 @@ where
     let (body, count_out) = unsafe { (body(handle)?, out(count_out, "count_out")?) };
     let array = Array::new(deliveries, max, "out")?;
     let (engine, consumer) = body.reader.parts()?;
-    let batch = body.gaps.note(crate::delivery::receive_batch(engine, consumer, max))?;
+    let batch =
+        body.gaps.note(crate::delivery::handing_out::receive_batch(engine, consumer, max))?;
     if batch.is_empty() && max != 0 {
         return Ok(mmq_status::MMQ_EMPTY);
     }

@@ -299,7 +299,8 @@ where
     // SAFETY: the caller's promise.
     let (body, delivery) = unsafe { (body(handle)?, out(delivery, "out")?) };
     let (engine, consumer) = body.reader.parts()?;
-    let Some(received) = body.gaps.note(crate::delivery::receive(engine, consumer))? else {
+    let Some(received) = body.gaps.note(crate::delivery::handing_out::receive(engine, consumer))?
+    else {
         return Ok(mmq_status::MMQ_EMPTY);
     };
     delivery.write(give_delivery(received));
@@ -321,7 +322,8 @@ where
     // SAFETY: the caller's promise.
     let (body, delivery) = unsafe { (body(handle)?, out(delivery, "out")?) };
     let (engine, consumer) = body.reader.parts()?;
-    let received = crate::delivery::receive_waiting(engine, consumer, timeout(timeout_ms));
+    let received =
+        crate::delivery::handing_out::receive_waiting(engine, consumer, timeout(timeout_ms));
     let Some(received) = body.gaps.note(received)? else {
         return Ok(mmq_status::MMQ_TIMED_OUT);
     };

@@ -22,7 +22,7 @@ use std::task::{Context, Poll};
 use futures_core::Stream;
 
 use crate::consume::consumer_state::ConsumerState;
-use crate::delivery::{self, Delivery};
+use crate::delivery::{Delivery, handing_out};
 use crate::engine::Engine;
 use crate::engine::reading;
 use crate::engine::wait::WaitBegan;
@@ -293,7 +293,7 @@ impl Future for RecvDelivery {
     type Output = Result<Delivery>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.poll(context, delivery::receive_awaited)
+        self.0.poll(context, handing_out::receive_awaited)
     }
 }
 
@@ -311,7 +311,7 @@ impl Stream for Deliveries {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let Deliveries { wait, ended } = &mut *self;
-        wait.poll_next(context, delivery::receive_awaited, ended)
+        wait.poll_next(context, handing_out::receive_awaited, ended)
     }
 }
 

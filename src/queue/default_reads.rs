@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::consume::step::Read;
 #[cfg(doc)]
 use crate::consumer::Consumer;
-use crate::delivery::{self, Delivery};
+use crate::delivery::{Delivery, handing_out};
 use crate::engine::ahead::Ahead;
 use crate::engine::reading;
 use crate::error::{Error, Gap, Result};
@@ -200,7 +200,7 @@ impl Queue {
     /// As [`dequeue`](Self::dequeue).
     #[inline]
     pub fn receive(&self) -> Result<Option<Delivery>> {
-        delivery::receive(&self.engine, self.engine.default_consumer_state())
+        handing_out::receive(&self.engine, self.engine.default_consumer_state())
     }
 
     /// Delivers up to `max` messages, without waiting for more to arrive: as many calls of
@@ -223,7 +223,7 @@ impl Queue {
     /// As [`receive`](Self::receive), when no message was delivered. A gap behind the first message
     /// is returned by the next call, and so is any other error there.
     pub fn receive_batch(&self, max: usize) -> Result<Vec<Delivery>> {
-        delivery::receive_batch(&self.engine, self.engine.default_consumer_state(), max)
+        handing_out::receive_batch(&self.engine, self.engine.default_consumer_state(), max)
     }
 
     /// Delivers the next message, and waits for one up to `timeout` (see
@@ -245,7 +245,7 @@ impl Queue {
     ///
     /// As [`dequeue_timeout`](Self::dequeue_timeout).
     pub fn receive_timeout(&self, timeout: Duration) -> Result<Option<Delivery>> {
-        delivery::receive_waiting(&self.engine, self.engine.default_consumer()?, timeout)
+        handing_out::receive_waiting(&self.engine, self.engine.default_consumer()?, timeout)
     }
 
     /// Calls `work` with each message and acknowledges the message when `work` returns `Ok`:
@@ -275,7 +275,7 @@ impl Queue {
         work: impl FnMut(&Delivery) -> Result<(), E>,
         on_gap: impl FnMut(Gap),
     ) -> Result<(), E> {
-        delivery::for_each(&self.engine, self.engine.default_consumer()?, work, on_gap)
+        handing_out::for_each(&self.engine, self.engine.default_consumer()?, work, on_gap)
     }
 
     /// Sets how many messages of the queue's own (default) consumer may be in flight at a time:

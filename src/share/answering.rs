@@ -16,7 +16,7 @@ use super::socket::is_connected;
 use crate::consume::consumer_state::ConsumerState;
 use crate::consume::redelivery_state::Rules;
 use crate::consume::step::Read;
-use crate::delivery::{self, Delivery};
+use crate::delivery::{Delivery, handing_out};
 use crate::engine::Engine;
 use crate::engine::consumer_life::check_name;
 use crate::engine::reading;
@@ -347,9 +347,9 @@ impl<'a> Answering<'a> {
         }
         let mut received = Vec::new();
         if max == 1 {
-            received.extend(delivery::receive(&self.engine, &consumer)?);
+            received.extend(handing_out::receive(&self.engine, &consumer)?);
         } else {
-            received = delivery::receive_batch(&self.engine, &consumer, max.min(free))?;
+            received = handing_out::receive_batch(&self.engine, &consumer, max.min(free))?;
         }
         if received.is_empty() {
             return Ok(ControlFlow::Continue(()));

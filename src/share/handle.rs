@@ -19,7 +19,8 @@ use crate::stats::{ConsumerStats, Stats};
 
 /// Opens the queue in `dir` if no process has it open, and shares it; else connects to its owner.
 ///
-/// The options are those of the process that opens the queue: a client has those of the owner.
+/// The options are those of the process that opens the queue: a client has those of the owner. On a
+/// file system that knows no sockets the queue opens without being shared.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();

@@ -40,8 +40,6 @@ struct WaitingRead {
     number: u64,
     what: Later,
     deadline: Option<Instant>,
-    /// The status that says that there was nothing.
-    nothing: u16,
 }
 
 /// Serves one client, until it has gone or the queue is closed.
@@ -132,16 +130,7 @@ impl<'a> Serving<'a> {
             None => Err(self.answering.invalid("call", format!("{} is unknown", header.kind))),
         };
         let status = match status {
-            Ok(Status::Later { what, wait }) => {
-                let deadline = wait.and_then(|wait| now().checked_add(wait));
-                let nothing = if wait == Some(Duration::ZERO) { EMPTY } else { TIMED_OUT };
-                return self.begin_wait(WaitingRead {
-                    number: header.number,
-                    what,
-                    deadline,
-                    nothing,
-                });
-            }
+            Ok(Status::Later { what, wait }) => return self.read(header.number, what, wait),
             status => status,
         };
         if header.number != 0 {
@@ -159,18 +148,33 @@ impl<'a> Serving<'a> {
         if let Some(at) = self.waits.iter().position(|wait| wait.number == number)
             && let Some(wait) = self.waits.remove(at)
         {
-            self.output.answer(wait.number, wait.nothing, &[]);
+            self.output.answer(wait.number, TIMED_OUT, &[]);
         }
         Ok(Status::Done)
     }
 
-    fn begin_wait(&mut self, wait: WaitingRead) {
-        if self.waits.len() >= MOST_WAITS {
-            let reason = format!("{MOST_WAITS} of this connection are under way already");
-            let error = self.answering.invalid("wait", reason);
-            return self.output.error(wait.number, &error);
+    /// Answers a read now, in the order of the questions, if there is something or it may not wait.
+    fn read(&mut self, number: u64, what: Later, wait: Option<Duration>) {
+        if number == 0 {
+            // Nobody would get the message.
+            return;
         }
-        self.waits.push_back(wait);
+        match self.answering.read(number, what, &mut self.output) {
+            Ok(ControlFlow::Break(())) => {}
+            Err(error) => self.output.error(number, &error),
+            Ok(ControlFlow::Continue(())) if wait == Some(Duration::ZERO) => {
+                self.output.answer(number, EMPTY, &[]);
+            }
+            Ok(ControlFlow::Continue(())) if self.waits.len() >= MOST_WAITS => {
+                let reason = format!("{MOST_WAITS} of this connection are under way already");
+                let error = self.answering.invalid("wait", reason);
+                self.output.error(number, &error);
+            }
+            Ok(ControlFlow::Continue(())) => {
+                let deadline = wait.and_then(|wait| now().checked_add(wait));
+                self.waits.push_back(WaitingRead { number, what, deadline });
+            }
+        }
     }
 
     /// Answers the waits that have a message, an error, or no time left.
@@ -184,7 +188,7 @@ impl<'a> Serving<'a> {
                 Ok(ControlFlow::Break(())) => {}
                 Err(error) => self.output.error(wait.number, &error),
                 Ok(ControlFlow::Continue(())) if is_late() => {
-                    self.output.answer(wait.number, wait.nothing, &[]);
+                    self.output.answer(wait.number, TIMED_OUT, &[]);
                 }
                 Ok(ControlFlow::Continue(())) => self.waits.push_back(wait),
             }
@@ -198,17 +202,15 @@ impl<'a> Serving<'a> {
     fn wait(&mut self) -> io::Result<bool> {
         let deadline = self.waits.iter().filter_map(|wait| wait.deadline).min();
         let left = deadline.map(|until| until.saturating_duration_since(now()));
-        let Ok(ready) = self.answering.ready(self.waits.iter().map(|wait| wait.what)) else {
-            // The next look answers with the error.
-            return Ok(false);
-        };
+        let ready = self.answering.ready(self.waits.iter().map(|wait| wait.what));
         let mut fds = vec![PollFd::new(self.stream, PollFlags::IN)];
         self.was_ready = false;
-        if self.in_vain > IN_VAIN {
-            // Other readers take what makes the descriptors readable.
+        // Other readers take what makes the descriptors readable; or there is none left to make, or
+        // the consumer is gone, of which the next look tells the client.
+        let Some(ready) = ready.ok().filter(|_| self.in_vain <= IN_VAIN) else {
             poll_for(&mut fds, Some(left.unwrap_or(PAUSE).min(PAUSE)))?;
             return Ok(!fds[0].revents().is_empty());
-        }
+        };
         fds.extend(ready.iter().map(|ready| PollFd::from_borrowed_fd(*ready, PollFlags::IN)));
         poll_for(&mut fds, left)?;
         let has_come = !fds[0].revents().is_empty();

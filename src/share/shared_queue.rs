@@ -51,7 +51,12 @@ impl Role {
     fn take(dir: &Path, options: &Options) -> Result<Role> {
         let (began, mut pause) = (now(), PAUSES.0);
         loop {
-            let locked = match options.open(dir) {
+            let opened = match options.open(dir) {
+                // Where no socket can be, the queue is of use all the same: to this process.
+                Err(Error::Io { op: "share", .. }) => options.clone().shared(false).open(dir),
+                opened => opened,
+            };
+            let locked = match opened {
                 Ok(queue) => return Ok(Role::Owner(queue)),
                 Err(error @ Error::Locked { .. }) => error,
                 Err(error) => return Err(error),

@@ -9,7 +9,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
@@ -60,8 +60,16 @@ pub(super) fn listen(
     Ok(socket.into())
 }
 
-/// Removes the socket from the directory, if there is one.
+/// Removes the socket from the directory, if there is one. A file of that name that is no socket is
+/// not mmq's, and stays.
 pub(crate) fn remove(directory: BorrowedFd<'_>) -> io::Result<()> {
+    let stat = match rustix::fs::statat(directory, SOCKET_NAME, AtFlags::SYMLINK_NOFOLLOW) {
+        Err(Errno::NOENT) => return Ok(()),
+        found => found?,
+    };
+    if FileType::from_raw_mode(stat.st_mode) != FileType::Socket {
+        return Ok(());
+    }
     match rustix::fs::unlinkat(directory, SOCKET_NAME, AtFlags::empty()) {
         Err(error) if error != Errno::NOENT => Err(error.into()),
         _ => Ok(()),

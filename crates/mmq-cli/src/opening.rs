@@ -66,9 +66,19 @@ impl<'a> Opener<'a> {
     }
 
     /// Opens the queue, which no other process may have open, and shares it.
-    pub(crate) fn own(self, dir: &Path, options: &Options) -> Tried<Queue> {
+    pub(crate) fn serve(self, dir: &Path, options: &Options) -> Tried<Queue> {
         let options = self.shared(dir, options);
         self.opened(dir, || options.open(dir), |_| true)
+    }
+
+    /// As [`serve`](Self::serve); where no socket can be, without sharing it.
+    pub(crate) fn own(self, dir: &Path, options: &Options) -> Tried<Queue> {
+        let options = self.shared(dir, options);
+        let open = || match options.open(dir) {
+            Err(Error::Io { op: "share", .. }) => options.clone().shared(false).open(dir),
+            opened => opened,
+        };
+        self.opened(dir, open, |_| true)
     }
 
     /// As [`own`](Self::own), a queue that is there.

@@ -1,6 +1,7 @@
 //! Promise P5: a full disk is an error, not a death. Small file systems are mounted for it, which
 //! root alone may do; what cannot be mounted here is skipped with the reason printed.
 
+mod no_inode;
 mod small_disk;
 mod sparse;
 mod to_the_last_byte;
@@ -435,36 +436,4 @@ fn free_space_that_was_asked_to_be_left_is_left() {
     );
     drain_exactly(&queue, &messages, 0, tail);
     fill_queue(&queue, &messages, tail, tail + 100);
-}
-
-/// A socket needs a name in the directory, and an inode.
-#[test]
-fn a_full_disk_has_no_room_for_a_socket_and_the_queue_opens() {
-    let mount = match mount("tmpfs", 16 * MIB) {
-        Ok(mount) => mount,
-        Err(reason) => return skip("tmpfs", &reason),
-    };
-    let dir = mount.path.join("queue");
-    let options = mmq::Options::new().shared(true);
-    let queue = options.open(&dir).unwrap();
-    queue.enqueue("a message").unwrap();
-    queue.close().unwrap();
-    let limit = |inodes: u64| {
-        let limit = format!("remount,nr_inodes={inodes}");
-        let done = crate::support::command("mount").args(["-o", &limit]).arg(&mount.path).status();
-        assert!(done.unwrap().success());
-    };
-    let used = rustix::fs::statvfs(&mount.path).unwrap();
-    limit(used.f_files - used.f_ffree);
-    let queue = options.open(&dir).unwrap();
-    assert!(!dir.join("socket").exists());
-    assert_eq!(queue.peek().unwrap().unwrap().as_str(), Ok("a message"));
-    queue.close().unwrap();
-    let queue = options.open(&dir).unwrap();
-    limit(0);
-    let answers = || mmq::Client::connect(&dir).and_then(|client| client.enqueue("another"));
-    crate::support::eventually("it listens once there is room", || answers().is_ok());
-    assert_eq!(queue.len(), 2);
-    queue.close().unwrap();
-    drop(mount);
 }

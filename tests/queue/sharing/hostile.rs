@@ -218,3 +218,30 @@ fn a_wait_ends_when_the_client_says_so() {
     queue.enqueue("for nobody").unwrap();
     assert_eq!(queue.len(), 1);
 }
+
+#[test]
+fn questions_are_answered_in_their_order_however_many_come_at_once() {
+    let dir = tempdir().unwrap();
+    let queue = owner(dir.path());
+    queue.consumer("keeps").unwrap();
+    let mut stream = greeted(dir.path());
+    stream.set_read_timeout(Some(SOON)).unwrap();
+    // A read that finds nothing, and a message behind it, many times in one piece; and a read that
+    // nobody would get the answer to.
+    let mut asked = Vec::new();
+    for number in 0..100u64 {
+        asked.extend(frame(2 * number + 2, DEQUEUE, 0, &0u64.to_le_bytes()));
+        asked.extend(frame(2 * number + 3, ENQUEUE, 0, b"m"));
+        asked.extend(frame(0, DEQUEUE, 0, &0u64.to_le_bytes()));
+    }
+    stream.write_all(&asked).unwrap();
+    for number in 0..200u64 {
+        let mut header = [0; 24];
+        stream.read_exact(&mut header).unwrap();
+        assert_eq!(header[..8], (number + 2).to_le_bytes(), "answer {number}");
+        let is_first = number == 0;
+        assert_eq!(header[16], u8::from(is_first), "only the first read found nothing");
+        stream.read_exact(&mut vec![0; header[8].into()]).unwrap();
+    }
+    assert_eq!(queue.len(), 1, "what the last enqueue put in");
+}

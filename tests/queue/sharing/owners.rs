@@ -157,3 +157,18 @@ fn the_rules_of_a_handle_hold_with_each_owner() {
         fork.receive().unwrap().unwrap().nack();
     }
 }
+
+#[test]
+fn a_file_that_is_no_socket_stays_and_a_handle_opens_beside_it() {
+    let dir = tempdir().unwrap();
+    let file = dir.path().join("socket");
+    Queue::open(dir.path()).unwrap().close().unwrap();
+    fs::write(&file, "the user's own").unwrap();
+    Queue::open(dir.path()).unwrap().close().unwrap();
+    let refused = Options::new().shared(true).open(dir.path()).unwrap_err();
+    assert!(matches!(refused, Error::Io { op: "share", .. }), "{refused}");
+    let handle = open_or_connect(dir.path(), &Options::new()).unwrap();
+    handle.enqueue("a message").unwrap();
+    handle.close().unwrap();
+    assert_eq!(fs::read_to_string(file).unwrap(), "the user's own");
+}

@@ -38,7 +38,7 @@ pub(crate) fn command() -> Command {
 
 pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     let dir = arguments::dir_of(call.matches);
-    let queue = call.opener().own(dir, &put::options(call.matches))?;
+    let queue = call.opener().serve(dir, &put::options(call.matches))?;
     let result = serve(call);
     queue.close()?;
     result

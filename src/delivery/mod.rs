@@ -1,4 +1,6 @@
-//! A message that was handed out and not yet acknowledged.
+//! A message that was handed out and not yet acknowledged; `handing_out` makes them.
+
+pub(crate) mod handing_out;
 
 use std::fmt;
 use std::ops::Deref;
@@ -9,13 +11,13 @@ use std::time::Duration;
 use crate::consume::consumer_state::ConsumerState;
 use crate::consume::step::DeliveryToken;
 use crate::engine::Engine;
-use crate::engine::reading::AsMessage;
-use crate::error::{Error, Gap, Result, past_gaps};
+#[cfg(doc)]
+use crate::error::Error;
+use crate::error::Result;
 use crate::format::Origin;
 use crate::message::Message;
 use crate::share::remote_delivery::RemoteDelivery;
 use crate::storage::FileStorage;
-use crate::threads::now;
 
 /// A message that waits for its acknowledgement, from
 /// [`Consumer::receive`](crate::Consumer::receive): the consumer's stored place does not pass it
@@ -427,55 +429,4 @@ impl fmt::Debug for Delivery {
             .field("attempts", &self.handed.attempts)
             .finish()
     }
-}
-
-#[inline]
-pub(crate) fn receive(
-    engine: &Arc<Engine<FileStorage>>,
-    consumer: &Arc<ConsumerState<FileStorage>>,
-) -> Result<Option<Delivery>> {
-    let received = engine.receive(consumer, AsMessage)?;
-    Ok(received.map(|(message, handed)| Delivery::new(message, handed, engine, consumer)))
-}
-
-pub(crate) fn receive_batch(
-    engine: &Arc<Engine<FileStorage>>,
-    consumer: &Arc<ConsumerState<FileStorage>>,
-    max: usize,
-) -> Result<Vec<Delivery>> {
-    let received = engine.receive_batch(consumer, max, AsMessage)?.into_iter();
-    Ok(received.map(|(message, handed)| Delivery::new(message, handed, engine, consumer)).collect())
-}
-
-/// As [`receive`], for a call that waits.
-pub(crate) fn receive_awaited(
-    engine: &Arc<Engine<FileStorage>>,
-    consumer: &Arc<ConsumerState<FileStorage>>,
-) -> Result<Option<Delivery>> {
-    let received = engine.receive_awaited(consumer, AsMessage)?;
-    Ok(received.map(|(message, handed)| Delivery::new(message, handed, engine, consumer)))
-}
-
-pub(crate) fn receive_waiting(
-    engine: &Arc<Engine<FileStorage>>,
-    consumer: &Arc<ConsumerState<FileStorage>>,
-    timeout: Duration,
-) -> Result<Option<Delivery>> {
-    engine.wait(consumer, now().checked_add(timeout), || receive_awaited(engine, consumer))
-}
-
-/// Receives and acknowledges one message after the other until there is none. The leases of
-/// messages received ahead would run while `work` has another, and no other worker would get them.
-pub(crate) fn for_each<E: From<Error>>(
-    engine: &Arc<Engine<FileStorage>>,
-    consumer: &Arc<ConsumerState<FileStorage>>,
-    mut work: impl FnMut(&Delivery) -> Result<(), E>,
-    mut on_gap: impl FnMut(Gap),
-) -> Result<(), E> {
-    while let Some(delivery) = past_gaps(|| receive(engine, consumer), &mut on_gap)? {
-        // When the work fails the delivery is dropped, and so given back.
-        work(&delivery)?;
-        delivery.ack()?;
-    }
-    Ok(())
 }
