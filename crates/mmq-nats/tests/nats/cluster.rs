@@ -2,16 +2,17 @@
 //! or refuses us, each stream holds each message once, in order.
 
 use std::net::TcpListener;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use mmq::Queue;
-use mmq::forward::Forwarder;
-use mmq_nats::NatsMode;
+use mmq::forward::{ForwardEnd, Forwarder};
+use mmq_nats::{NatsMode, NatsStream};
 use serde_json::{Value, json};
 
 use super::check;
 use super::kills::{child, far, stream};
-use super::server::Server;
+use super::server::{Entry, Server};
 
 const MODES: [NatsMode; 2] = [NatsMode::Batch, NatsMode::Chain];
 /// The others elect a leader when they have heard nothing of theirs for four to nine seconds.
@@ -69,6 +70,40 @@ impl Cluster {
             std::thread::sleep(Duration::from_millis(50));
         }
     }
+
+    /// All messages of a subject, in order, once there are `count`: the server that reads for a
+    /// consumer may be a follower that is still behind.
+    fn entries(&self, stream: &str, subject: &str, count: u64) -> Vec<Entry> {
+        let began = Instant::now();
+        loop {
+            let (leader, _) = self.leader(stream, 0);
+            let entries = self.0[leader].entries_in_time(stream, subject);
+            let is_late = began.elapsed() > HANG;
+            match entries {
+                Ok(entries) if entries.len() as u64 >= count || is_late => return entries,
+                Err(error) if is_late => panic!("{error}"),
+                _ => std::thread::sleep(Duration::from_millis(100)),
+            }
+        }
+    }
+}
+
+/// Forwards what is left.
+fn forward_all(queue: &Queue, far: NatsStream) {
+    let mut forwarder = Forwarder::new(queue, "forward", far).unwrap();
+    let (stop, watch) = (forwarder.stop(), forwarder.watch());
+    let (ended, end) = mpsc::channel::<()>();
+    let end = std::thread::scope(|scope| {
+        scope.spawn(move || {
+            if end.recv_timeout(HANG) == Err(RecvTimeoutError::Timeout) {
+                stop.stop();
+            }
+        });
+        let end = forwarder.once().unwrap();
+        drop(ended);
+        end
+    });
+    assert_eq!(end, ForwardEnd::Drained, "after {HANG:?}: {}", watch.progress());
 }
 
 #[derive(Debug, Default)]
@@ -156,17 +191,10 @@ fn whichever_server_dies_or_stands_still_each_message_is_there_once() {
         running.kill().unwrap();
         running.wait().unwrap();
         let queue = Queue::open(dirs[at].path()).unwrap();
-        Forwarder::new(&queue, "forward", far(&cluster.url(), MODES[at])).unwrap().once().unwrap();
+        forward_all(&queue, far(&cluster.url(), MODES[at]));
         let count = queue.stats().next_seq;
         let [stream, subject] = stream(MODES[at]);
-        let (leader, _) = cluster.leader(&stream, 0);
-        // The server that reads for a consumer may be a follower that is still behind.
-        let (began, server) = (Instant::now(), &cluster.0[leader]);
-        let mut entries = server.entries(&stream, &subject);
-        while (entries.len() as u64) < count && began.elapsed() < HANG {
-            std::thread::sleep(Duration::from_millis(100));
-            entries = server.entries(&stream, &subject);
-        }
+        let entries = cluster.entries(&stream, &subject, count);
         check(&entries, count);
         println!("{:?}, {count} messages: 0 twice, 0 missing, 0 out of order", MODES[at]);
     }

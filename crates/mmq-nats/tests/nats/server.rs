@@ -124,7 +124,7 @@ impl Server {
 
     /// The same of a server that may be away: `None` for an error, and without an answer in time.
     pub(super) fn asked(&self, what: &str, request: &Value) -> Option<Value> {
-        let mut wire = Wire::open(self.port, json!({}), Some(Duration::from_secs(2))).ok()?;
+        let mut wire = Wire::open(self.port, json!({}), SHORT).ok()?;
         let answer = wire.asked(&format!("$JS.API.{what}"), &request.to_string()).ok()?;
         answer["error"].is_null().then_some(answer)
     }
@@ -135,7 +135,13 @@ impl Server {
 
     /// All messages of a subject, in order.
     pub(super) fn entries(&self, stream: &str, subject: &str) -> Vec<Entry> {
-        self.wire().entries(stream, subject)
+        self.wire().entries(stream, subject).unwrap()
+    }
+
+    /// The same of a server of a cluster: an error where an answer or a message does not come in
+    /// time, for a cluster without a leader gives no answer.
+    pub(super) fn entries_in_time(&self, stream: &str, subject: &str) -> io::Result<Vec<Entry>> {
+        Wire::open(self.port, json!({}), SHORT)?.entries(stream, subject)
     }
 }
 
@@ -201,6 +207,11 @@ fn run(dir: &Path, port: u16) -> Child {
     child
 }
 
+/// The longest wait for an answer that may never come.
+const SHORT: Duration = Duration::from_secs(2);
+/// Only ends a hang.
+const LONG: Duration = Duration::from_secs(120);
+
 /// One connection.
 pub(super) struct Wire {
     stream: BufReader<TcpStream>,
@@ -216,13 +227,13 @@ struct Came {
 
 impl Wire {
     pub(super) fn new(port: u16, access: Value) -> Wire {
-        Wire::open(port, access, None).unwrap()
+        Wire::open(port, access, LONG).unwrap()
     }
 
     /// With a longest wait for each answer.
-    fn open(port: u16, access: Value, wait: Option<Duration>) -> io::Result<Wire> {
+    fn open(port: u16, access: Value, wait: Duration) -> io::Result<Wire> {
         let stream = BufReader::new(TcpStream::connect(("127.0.0.1", port))?);
-        stream.get_ref().set_read_timeout(wait)?;
+        stream.get_ref().set_read_timeout(Some(wait))?;
         let inbox = format!("in.box{}", stream.get_ref().local_addr()?.port());
         let mut wire = Wire { stream, inbox };
         let mut hello = json!({ "verbose": false, "headers": true, "no_responders": true });
@@ -283,22 +294,22 @@ impl Wire {
         serde_json::from_slice(&came.data).map_err(|_| io::Error::other(came.headers))
     }
 
-    fn entries(&mut self, stream: &str, subject: &str) -> Vec<Entry> {
+    fn entries(&mut self, stream: &str, subject: &str) -> io::Result<Vec<Entry>> {
         let there = format!("{}.stream", self.inbox);
         let config = json!({
             "deliver_subject": there, "deliver_policy": "all", "ack_policy": "none",
             "replay_policy": "instant", "filter_subject": subject,
         });
         let request = json!({ "stream_name": stream, "config": config }).to_string();
-        let answer = self.request(&format!("$JS.API.CONSUMER.CREATE.{stream}"), &request);
-        assert!(answer["error"].is_null(), "{answer}");
-        self.say(format!("SUB {there} 2\r\n").as_bytes()).unwrap();
-        let count = answer["num_pending"].as_u64().unwrap();
+        self.say(format!("SUB {there} 2\r\n").as_bytes())?;
+        let answer = self.asked(&format!("$JS.API.CONSUMER.CREATE.{stream}"), &request)?;
+        let none = || io::Error::other(answer.to_string());
+        let count = answer["num_pending"].as_u64().ok_or_else(none)?;
         let entry = |came: Came| {
             let lines = came.headers.lines().filter_map(|line| line.split_once(':'));
             let owned = |(name, value): (&str, &str)| (name.to_owned(), value.trim().to_owned());
             Entry { headers: lines.map(owned).collect(), head: came.headers.len(), data: came.data }
         };
-        (0..count).map(|_| entry(self.next().unwrap())).collect()
+        (0..count).map(|_| self.next().map(entry)).collect()
     }
 }
