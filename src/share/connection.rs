@@ -238,7 +238,7 @@ impl Connection {
                 continue;
             };
             drop(arrivals);
-            let read = input.fill(&self.stream);
+            let read = input.fill_soon(&self.stream);
             arrivals = self.arrivals.lock();
             if !matches!(read, Ok(1..)) {
                 arrivals.has_ended = true;

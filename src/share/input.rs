@@ -2,8 +2,12 @@
 
 use std::io::{self, Read};
 use std::ops::Range;
+use std::os::unix::net::UnixStream;
+
+use rustix::net::{RecvFlags, recv};
 
 use super::frame::{HEADER_LEN, Header};
+use super::patience::Patience;
 
 /// Memory for what comes in; more only for a frame that is longer.
 const USUAL: usize = 64 << 10;
@@ -16,11 +20,12 @@ pub(super) struct Input {
     bytes: Vec<u8>,
     /// Where the bytes lie that came and were not handed out.
     filled: Range<usize>,
+    patience: Patience,
 }
 
 impl Input {
     pub(super) fn new() -> Input {
-        Input { bytes: vec![0; USUAL], filled: 0..0 }
+        Input { bytes: vec![0; USUAL], filled: 0..0, patience: Patience::default() }
     }
 
     /// Returns the next frame's header, if it has come.
@@ -60,6 +65,20 @@ impl Input {
         }
     }
 
+    /// The same of a socket whose other side may be about to send.
+    pub(super) fn fill_soon(&mut self, from: &UnixStream) -> io::Result<usize> {
+        let mut patience = std::mem::take(&mut self.patience);
+        let filled = patience.wait(|time| match time {
+            Some(_) => match self.fill(Looking(from)) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+                filled => filled.map(Some),
+            },
+            None => self.fill(from).map(Some),
+        });
+        self.patience = patience;
+        Ok(filled?.unwrap_or(0))
+    }
+
     /// Moves what is left to the front, and makes room for more: never more than what has come
     /// allows, whatever length a header states.
     fn make_room(&mut self) {
@@ -76,6 +95,16 @@ impl Input {
             self.bytes.resize(room, 0);
             self.bytes.shrink_to_fit();
         }
+    }
+}
+
+/// Reads what has come over a socket, and does not wait.
+struct Looking<'a>(&'a UnixStream);
+
+impl Read for Looking<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let (_, read) = recv(self.0, buffer, RecvFlags::DONTWAIT)?;
+        Ok(read)
     }
 }
 

@@ -8,6 +8,7 @@
 //! | `frame` | the header of a frame, the calls | |
 //! | `fields`, `refusal`, `figures_in_frames` | bodies: numbers and texts, errors, figures | |
 //! | `input`, `output` | bytes that came, answers that go | puts frames together |
+//! | `patience` | | waits for the other side |
 //! | `socket` | | listens and connects in a directory |
 //! | `answering` | what one client has of the queue | does what it asks |
 //! | `serving` | one client | reads its questions, waits for messages |
@@ -29,6 +30,7 @@ mod handle;
 mod handle_consumer;
 mod input;
 mod output;
+mod patience;
 mod refusal;
 pub(crate) mod remote_delivery;
 pub(crate) mod server;

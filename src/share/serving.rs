@@ -15,6 +15,7 @@ use super::fields::{Fields, TooShort};
 use super::frame::{Call, HEADER_LEN, Header, MAX_BODY, MAX_MESSAGE};
 use super::input::Input;
 use super::output::{EMPTY, OK, Output, TIMED_OUT};
+use super::patience::Patience;
 use crate::error::{Error, Result};
 use crate::storage::Storage;
 use crate::threads::now;
@@ -53,6 +54,7 @@ pub(super) struct Serving<'a> {
     /// nothing then.
     was_ready: bool,
     in_vain: u32,
+    patience: Patience,
     /// The body of the answer under way.
     body: Vec<u8>,
 }
@@ -67,6 +69,7 @@ impl<'a> Serving<'a> {
             waits: VecDeque::new(),
             was_ready: false,
             in_vain: 0,
+            patience: Patience::default(),
             body: Vec::new(),
         }
     }
@@ -88,7 +91,7 @@ impl<'a> Serving<'a> {
             self.look_at_waits();
             self.output.send()?;
             let may_read = self.waits.is_empty() || self.wait()?;
-            if may_read && input.fill(self.stream)? == 0 {
+            if may_read && input.fill_soon(self.stream)? == 0 {
                 return Ok(());
             }
         }
@@ -212,7 +215,10 @@ impl<'a> Serving<'a> {
             return Ok(!fds[0].revents().is_empty());
         };
         fds.extend(ready.iter().map(|ready| PollFd::from_borrowed_fd(*ready, PollFlags::IN)));
-        poll_for(&mut fds, left)?;
+        self.patience.wait(|time| {
+            poll_for(&mut fds, time.or(left))?;
+            Ok(fds.iter().any(|fd| !fd.revents().is_empty()).then_some(()))
+        })?;
         let has_come = !fds[0].revents().is_empty();
         self.was_ready = fds.iter().skip(1).any(|fd| !fd.revents().is_empty());
         Ok(has_come)

@@ -27,10 +27,11 @@ pub(crate) mod worker;
 pub(crate) use self::real::{
     AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Condvar, JoinHandle, Mutex, MutexGuard,
     OnceLock, RwLock, Thread, current, fence, is_waited_for, now, park, park_timeout, spawn,
+    yield_now,
 };
 #[cfg(test)]
 pub(crate) use crate::tests::schedule::{
     atomics::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, OnceLock, fence},
     locks::{Condvar, Mutex, MutexGuard, RwLock, is_waited_for},
-    threads::{JoinHandle, Thread, current, now, park, park_timeout, spawn},
+    threads::{JoinHandle, Thread, current, now, park, park_timeout, spawn, yield_now},
 };

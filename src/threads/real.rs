@@ -2,7 +2,7 @@
 
 pub(crate) use std::sync::OnceLock;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, fence};
-pub(crate) use std::thread::{Thread, current, park, park_timeout};
+pub(crate) use std::thread::{Thread, current, park, park_timeout, yield_now};
 
 use std::io;
 use std::sync::{PoisonError, RwLockReadGuard, RwLockWriteGuard, TryLockError};

@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 use super::core::{join_key, park_key};
 use super::{HERE, Run, Schedule, here, is_scheduled, step};
 
+/// No step: a schedule runs no thread that waits for another process.
+pub(crate) use std::thread::yield_now;
+
 thread_local! {
     static STOPPED: Cell<Option<Instant>> = const { Cell::new(None) };
 }
