@@ -80,8 +80,8 @@ pub(super) struct Counts {
     pub(super) lost_there: u64,
 }
 
-pub(super) struct Driver<'a, L, D> {
-    pub(super) local: L,
+pub(super) struct Driver<'a, D> {
+    pub(super) local: Box<dyn Local>,
     pub(super) destination: D,
     source: Source,
     options: ForwardOptions,
@@ -115,15 +115,15 @@ enum Away {
     Done,
 }
 
-impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
+impl<'a, D: Destination> Driver<'a, D> {
     pub(super) fn new(
-        local: L,
+        local: Box<dyn Local>,
         destination: D,
         source: Source,
         options: ForwardOptions,
         when_refused: WhenRefused<'a>,
         seed: u64,
-    ) -> Driver<'a, L, D> {
+    ) -> Driver<'a, D> {
         Driver {
             keeping: Keeping { messages: options.keep_messages, bytes: options.keep_bytes },
             backoff: Backoff::new(options.first_pause, options.longest_pause, seed),
@@ -149,6 +149,7 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
     /// Does the work that is possible at the moment `now`, which never decreases. Waits up to
     /// `wait` for an acknowledgement, when there is nothing to send.
     pub(super) fn step(&mut self, now: Duration, wait: Duration) -> Result<Worked, Halt> {
+        self.local.look()?;
         self.maintain(now)?;
         if let Some(left) = self.not_before.checked_sub(now).filter(|left| !left.is_zero()) {
             return Ok(Worked::Pause(left));
@@ -186,7 +187,7 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
         let (Some(session), Some((flushed, _))) = (&self.session, &self.flushed_place) else {
             return Ok(());
         };
-        self.keeping.trim(&mut self.local, session.acknowledged.min(flushed.until))
+        self.keeping.trim(&mut *self.local, session.acknowledged.min(flushed.until))
     }
 
     /// Makes both places durable.
@@ -230,7 +231,7 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
             began: self.local.began(),
             oldest: self.local.oldest(),
         };
-        let local = &mut self.local;
+        let local = &mut *self.local;
         let chain_over = |from, sum, to| local.chain_over(from, sum, to);
         let (at, chain, lost) = match compare(held, &here, self.options.if_forgotten, chain_over)? {
             Verdict::GoOn { at, chain, lost } => (at, chain, lost),
@@ -282,8 +283,8 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
             self.counts.sent += batch.items.iter().map(|item| item.messages).sum::<u64>();
             self.counts.sent_bytes += batch.bytes;
             if planted!(ForwardPlaceAtSent) {
-                let until = session.unsent;
-                self.local.set_acknowledged(Acknowledged { until, ..self.local.acknowledged() })?;
+                let (until, before) = (session.unsent, self.local.acknowledged());
+                self.local.set_acknowledged(Acknowledged { until, ..before })?;
             }
         }
         let is_idle = session.in_flight() == 0;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,14 +12,13 @@ use crate::format::Origin;
 use crate::forward::destination::Destination;
 use crate::forward::driver::{Driver, PutAway, WhenRefused, Worked};
 use crate::forward::halt::Halt;
-use crate::forward::local::Local;
+use crate::forward::local::{Forwarded, Local};
 use crate::forward::over_queue::QueueLocal;
 use crate::forward::progress::ForwardWatch;
 use crate::forward::rules::{ForwardOptions, IfForgotten, OnRefused, TellGaps};
 use crate::forward::source::Source;
 use crate::message::Message;
 use crate::queue::Queue;
-use crate::storage::Storage;
 use crate::threads::{Condvar, Mutex, now};
 
 /// The longest wait before the forwarder notices that it must stop.
@@ -51,7 +51,8 @@ const TICK: Duration = Duration::from_millis(50);
 /// }
 /// ```
 pub struct Forwarder<D> {
-    consumer: Consumer,
+    consumer: Box<dyn Forwarded>,
+    path: PathBuf,
     destination: D,
     source: Source,
     options: ForwardOptions,
@@ -74,17 +75,29 @@ impl<D: Destination> Forwarder<D> {
     ///
     /// As [`Queue::consumer`].
     pub fn new(queue: &Queue, consumer: &str, destination: D) -> Result<Forwarder<D>> {
-        let consumer = queue.consumer(consumer)?;
-        let name = queue.path().file_name().map(|name| name.to_string_lossy().into_owned());
-        let name = name.unwrap_or_else(|| consumer.name().to_owned());
-        Ok(Forwarder {
-            source: Source { consumer: consumer.name().into(), ..Source::new(queue.id(), name) },
-            consumer,
+        let forwarded = Box::new(queue.consumer(consumer)?);
+        Ok(Forwarder::of(forwarded, queue.path(), queue.id(), consumer, destination))
+    }
+
+    /// Forwards as the consumer of this name, of the queue in `path`.
+    pub(crate) fn of(
+        forwarded: Box<dyn Forwarded>,
+        path: &Path,
+        queue_id: [u8; 16],
+        consumer: &str,
+        destination: D,
+    ) -> Forwarder<D> {
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+        let name = name.unwrap_or_else(|| consumer.to_owned());
+        Forwarder {
+            source: Source { consumer: consumer.into(), ..Source::new(queue_id, name) },
+            consumer: forwarded,
+            path: path.to_owned(),
             destination,
             options: ForwardOptions::default(),
             stop: Stop::default(),
             watch: ForwardWatch::default(),
-        })
+        }
     }
 
     /// Forwards until it is [stopped](Self::stop), or the queue is closed.
@@ -220,7 +233,7 @@ impl<D: Destination> Forwarder<D> {
             self.source.succeeds = Some(id);
             return Ok(self);
         };
-        let path = self.consumer.parts().0.core.storage.path();
+        let path = &self.path;
         Err(Error::invalid_argument(path, "queue to succeed", format!("{id:?} {why}")))
     }
 
@@ -252,9 +265,12 @@ impl<D: Destination> Forwarder<D> {
 impl<D: Destination> Forwarder<D> {
     fn run_until(&mut self, until: Until) -> Result<ForwardEnd, Halt> {
         let (stop, watch) = (self.stop.clone(), self.watch.clone());
-        let outcome = match self.forward(until) {
-            Err(Halt::Queue(Error::Closed)) => Ok(ForwardEnd::Closed),
-            outcome => outcome,
+        let outcome = loop {
+            match self.forward(until) {
+                Err(Halt::Queue(error)) if self.consumer.begins_again(&error) => {}
+                Err(Halt::Queue(Error::Closed)) => break Ok(ForwardEnd::Closed),
+                outcome => break outcome,
+            }
         };
         watch.note_end();
         stop.0.1.notify_all();
@@ -262,10 +278,9 @@ impl<D: Destination> Forwarder<D> {
     }
 
     fn forward(&mut self, until: Until) -> Result<ForwardEnd, Halt> {
-        let (engine, consumer) = self.consumer.parts();
-        let local = QueueLocal::new(engine, consumer)?;
+        let local = self.consumer.begin()?;
         let mut options = self.options.clone();
-        if let Some(max) = engine.core.limits.max_bytes {
+        if let Some(max) = local.max_bytes() {
             options.keep_bytes = options.keep_bytes.min(max / 4);
         }
         let when_refused = match std::mem::take(&mut options.on_refused) {
@@ -286,7 +301,7 @@ impl<D: Destination> Forwarder<D> {
             }
             let stepped = driver.step(now().saturating_duration_since(began), TICK)?;
             let (trouble, warning) = (driver.trouble.as_deref(), || driver.destination.warning());
-            self.watch.note(&driver.local, &driver.counts, trouble, warning, &stepped);
+            self.watch.note(&*driver.local, &driver.counts, trouble, warning, &stepped);
             match stepped {
                 Worked::Busy => {}
                 Worked::Idle if until == Until::Drained => {
@@ -297,6 +312,17 @@ impl<D: Destination> Forwarder<D> {
                 Worked::Pause(left) => self.stop.wait(left.min(TICK)),
             }
         }
+    }
+}
+
+impl Forwarded for Consumer {
+    fn begin(&self) -> Result<Box<dyn Local>> {
+        let (engine, consumer) = self.parts();
+        Ok(Box::new(QueueLocal::new(engine, consumer)?))
+    }
+
+    fn begins_again(&self, _: &Error) -> bool {
+        false
     }
 }
 

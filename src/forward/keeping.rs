@@ -13,7 +13,7 @@ pub(super) struct Keeping {
 impl Keeping {
     /// Moves the kept place forward until the queue keeps no more acknowledged messages (those
     /// below `acknowledged`) than the limit.
-    pub(super) fn trim(self, local: &mut impl Local, acknowledged: u64) -> Result<()> {
+    pub(super) fn trim(self, local: &mut dyn Local, acknowledged: u64) -> Result<()> {
         let place = local.place().min(acknowledged);
         let lowest = place.saturating_sub(self.messages);
         if local.kept() < lowest {

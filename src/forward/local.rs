@@ -1,14 +1,14 @@
 //! The operations that the driver needs on a queue. Tests use a queue in memory behind it.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use crate::error::{Gap, Result};
+use crate::error::{Error, Gap, Result};
 use crate::forward::far_side::Position;
 use crate::message::Message;
 
 /// The result of a read ahead of the place.
 #[derive(Debug)]
-pub(super) enum NextRead {
+pub(crate) enum NextRead {
     Message(Message),
     Gap(Gap),
     /// There is no further message. The next read looks again.
@@ -17,21 +17,21 @@ pub(super) enum NextRead {
 
 /// How far the far side has acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Acknowledged {
+pub(crate) struct Acknowledged {
     /// Everything below this number; the *place*.
-    pub(super) until: u64,
+    pub(crate) until: u64,
     /// Where the far side ended right before that message; `None` when that is unknown.
-    pub(super) position: Option<Position>,
+    pub(crate) position: Option<Position>,
     /// The sum of the [chain](chained) of messages before that one; `None` when that is unknown.
-    pub(super) chain: Option<u32>,
+    pub(crate) chain: Option<u32>,
     /// The far side was ever sent packs: its positions do not count messages.
-    pub(super) has_packs: bool,
+    pub(crate) has_packs: bool,
 }
 
 /// A queue with what the forwarder stores there: how far the far side has acknowledged, and a *kept
 /// place* from which on the queue keeps everything. Both are stored in order and without a sync: a
 /// power cut moves each back, at most to the last flush.
-pub(super) trait Local {
+pub(crate) trait Local {
     /// Returns how far the far side has acknowledged.
     fn acknowledged(&self) -> Acknowledged;
 
@@ -78,6 +78,31 @@ pub(super) trait Local {
 
     /// Makes everything durable that was stored.
     fn flush(&mut self) -> Result<()>;
+
+    /// Returns when the far side last acknowledged a message.
+    fn acknowledged_at(&self) -> Option<SystemTime> {
+        None
+    }
+
+    /// Returns the queue's limit.
+    fn max_bytes(&self) -> Option<u64> {
+        None
+    }
+
+    /// Learns what other threads have done to the queue, where another process has it.
+    fn look(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// A consumer that a forwarder reads as, in this process or through the queue's owner.
+pub(crate) trait Forwarded: Send + Sync {
+    /// Begins to forward. One forwarder at a time may.
+    fn begin(&self) -> Result<Box<dyn Local>>;
+
+    /// Returns whether forwarding begins again after this error: the queue's owner has ended, and
+    /// there is another one.
+    fn begins_again(&self, error: &Error) -> bool;
 }
 
 /// Returns the sum of a message in a chain, in which `before` is that of the message before it.

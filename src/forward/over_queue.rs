@@ -34,7 +34,7 @@ impl Drop for OnlyForwarder {
 }
 
 #[derive(Debug)]
-pub(super) struct QueueLocal {
+pub(crate) struct QueueLocal {
     _only: OnlyForwarder,
     engine: Arc<Engine<FileStorage>>,
     consumer: ForwardConsumer,
@@ -51,7 +51,7 @@ pub(super) struct QueueLocal {
 impl QueueLocal {
     /// Wraps a queue and its consumer, which this may have begun. A new forwarder begins at the
     /// consumer's place. One at a time may read as a consumer.
-    pub(super) fn new(
+    pub(crate) fn new(
         engine: &Arc<Engine<FileStorage>>,
         consumer: &ForwardConsumer,
     ) -> Result<QueueLocal> {
@@ -80,11 +80,6 @@ impl QueueLocal {
             ends: VecDeque::new(),
             place_at: 0,
         })
-    }
-
-    /// Returns when the far side last acknowledged a message.
-    pub(super) fn acknowledged_at(&self) -> Option<SystemTime> {
-        self.consumer.forwarded_at()
     }
 
     fn ahead_at(&self, seq: u64) -> Result<Option<Ahead<FileStorage>>> {
@@ -234,5 +229,13 @@ impl Local for QueueLocal {
 
     fn flush(&mut self) -> Result<()> {
         self.engine.core.flush()
+    }
+
+    fn max_bytes(&self) -> Option<u64> {
+        self.engine.core.limits.max_bytes
+    }
+
+    fn acknowledged_at(&self) -> Option<SystemTime> {
+        self.consumer.forwarded_at()
     }
 }

@@ -6,7 +6,6 @@ use std::time::SystemTime;
 
 use crate::forward::driver::{Counts, Worked};
 use crate::forward::local::Local;
-use crate::forward::over_queue::QueueLocal;
 use crate::threads::Mutex;
 
 /// Reports the progress of a forwarder: [`Forwarder::watch`](super::Forwarder::watch).
@@ -34,7 +33,7 @@ impl ForwardWatch {
 
     pub(super) fn note(
         &self,
-        local: &QueueLocal,
+        local: &dyn Local,
         counts: &Counts,
         trouble: Option<&str>,
         warning: impl FnOnce() -> Option<String>,

@@ -285,7 +285,7 @@ impl<'a> Answering<'a> {
     }
 
     /// Returns the consumer with this number, for a call that needs it to exist.
-    fn existing(&self, number: u16) -> Result<Arc<ConsumerState<FileStorage>>> {
+    pub(super) fn existing(&self, number: u16) -> Result<Arc<ConsumerState<FileStorage>>> {
         if number == 0 {
             return Ok(Arc::clone(self.engine.default_consumer()?));
         }
@@ -432,7 +432,7 @@ impl Drop for Answering<'_> {
 }
 
 impl Described {
-    fn of(message: &Message) -> Described {
+    pub(super) fn of(message: &Message) -> Described {
         Described { seq: message.seq(), delivery: 0, attempts: 0, origin: message.origin() }
     }
 }

@@ -11,7 +11,11 @@ use super::connection::Connection;
 use super::fields::{Fields, put_u32, put_u64};
 use super::figures_in_frames::{read_consumers, read_stats};
 use super::frame::{Call, MAX_BODY};
+#[cfg(feature = "forward")]
+use super::remote_local::ClientForwarded;
 use crate::error::{Error, Result};
+#[cfg(feature = "forward")]
+use crate::forward::{Destination, Forwarder};
 use crate::options::Start;
 use crate::stats::{ConsumerStats, Stats};
 
@@ -291,16 +295,7 @@ impl Client {
     /// [`Error::NotFound`] for a start at a message that the queue does not hold; those of
     /// [`consumer`](Self::consumer).
     pub fn consumer_at(&self, name: &str, start: Start) -> Result<ClientConsumer> {
-        let (kind, seq) = match start {
-            Start::Oldest => (0, 0),
-            Start::End => (1, 0),
-            Start::Seq(seq) => (2, seq),
-        };
-        let mut body = vec![kind];
-        put_u64(&mut body, seq);
-        body.extend_from_slice(name.as_bytes());
-        let answer = self.connection.ask(Call::OpenConsumer, 0, &body)?;
-        let number = self.connection.read(&answer, |mut fields| fields.u16())?;
+        let number = self.connection.open_consumer(name, start)?;
         Ok(ClientConsumer::new(&self.connection, number, name))
     }
 
@@ -308,6 +303,35 @@ impl Client {
     #[must_use]
     pub fn default_consumer(&self) -> ClientConsumer {
         ClientConsumer::new(&self.connection, 0, "")
+    }
+
+    /// Forwards the messages of the queue to `destination` as the consumer `consumer`, as
+    /// [`Forwarder::new`] does where the process has the queue open. When the owner ends, the
+    /// forwarder ends with [`Error::Closed`] or [`Error::Disconnected`].
+    ///
+    /// ```
+    /// use mmq::forward::{Destination, Halt};
+    ///
+    /// fn forward(client: &mmq::Client, far: impl Destination) -> Result<(), Halt> {
+    ///     client.forwarder("forward", far).once()?;
+    ///     Ok(())
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// None here: those of [`consumer`](Self::consumer) when it runs.
+    #[cfg(feature = "forward")]
+    #[must_use]
+    pub fn forwarder<D: Destination>(&self, consumer: &str, destination: D) -> Forwarder<D> {
+        let (path, queue_id) = (self.connection.path(), self.connection.queue_id);
+        let forwarded = ClientForwarded { path: path.to_owned(), consumer: consumer.to_owned() };
+        Forwarder::of(Box::new(forwarded), path, queue_id, consumer, destination)
+    }
+
+    #[cfg(feature = "forward")]
+    pub(super) fn queue_id(&self) -> [u8; 16] {
+        self.connection.queue_id
     }
 
     /// Removes the consumer `name`: [`Queue::remove_consumer`](crate::Queue::remove_consumer).

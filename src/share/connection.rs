@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::fields::{Fields, TooShort, put_u32};
+use super::fields::{Fields, TooShort, put_u32, put_u64};
 use super::frame::{Call, Header, MAGIC, MAX_MESSAGE, VERSION};
 use super::input::Input;
 use super::output::{OK, send_both};
@@ -16,6 +16,7 @@ use super::socket;
 use crate::error::{Error, Result};
 use crate::index::holder;
 use crate::memory::ForkGuard;
+use crate::options::Start;
 use crate::storage::{FileStorage, Storage};
 use crate::threads::{AtomicU64, Condvar, Mutex};
 
@@ -174,6 +175,20 @@ impl Connection {
     ) -> Result<Vec<AnswerFrame>> {
         let number = self.begin(call, consumer, body)?;
         self.wait(number)
+    }
+
+    /// Opens a consumer. Returns its number on this connection.
+    pub(super) fn open_consumer(&self, name: &str, start: Start) -> Result<u16> {
+        let (kind, seq) = match start {
+            Start::Oldest => (0, 0),
+            Start::End => (1, 0),
+            Start::Seq(seq) => (2, seq),
+        };
+        let mut body = vec![kind];
+        put_u64(&mut body, seq);
+        body.extend_from_slice(name.as_bytes());
+        let answer = self.ask(Call::OpenConsumer, 0, &body)?;
+        self.read(&answer, |mut fields| fields.u16())
     }
 
     /// Sends a question. The caller waits for the answer to the number that this returns.

@@ -114,6 +114,18 @@ calls! {
     SetRedelivery = 27,
     /// Ends the wait of an earlier question, which is answered then.
     EndWait = 28,
+    ForwardBegin = 32,
+    ForwardFrom = 33,
+    ForwardRead = 34,
+    ForwardAcknowledge = 35,
+    ForwardKeep = 36,
+    ForwardChain = 37,
+}
+
+impl Call {
+    pub(super) fn is_of_forwarder(self) -> bool {
+        (Call::ForwardBegin as u16..=Call::ForwardChain as u16).contains(&(self as u16))
+    }
 }
 
 #[cfg(test)]

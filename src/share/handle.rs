@@ -8,10 +8,14 @@ use std::time::SystemTime;
 #[cfg(doc)]
 use super::client::Client;
 use super::handle_consumer::HandleConsumer;
+#[cfg(feature = "forward")]
+use super::handle_forwarded::HandleForwarded;
 use super::shared_queue::{Again, Role, SharedQueue};
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::Result;
+#[cfg(feature = "forward")]
+use crate::forward::{Destination, Forwarder};
 use crate::options::{Options, Start};
 #[cfg(doc)]
 use crate::queue::Queue;
@@ -262,6 +266,36 @@ impl Handle {
     /// Those of [`Client::consumer_at`].
     pub fn consumer_at(&self, name: &str, start: Start) -> Result<HandleConsumer> {
         HandleConsumer::open(&self.queue, name, start)
+    }
+
+    /// Forwards the messages of the queue to `destination` as the consumer `consumer`, as
+    /// [`Forwarder::new`] does, whichever process has the queue open, and when that changes.
+    ///
+    /// ```
+    /// use mmq::forward::{Destination, Halt};
+    ///
+    /// fn forward(queue: &mmq::Handle, far: impl Destination) -> Result<(), Halt> {
+    ///     queue.forwarder("forward", far)?.once()?;
+    ///     Ok(())
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`consumer`](Self::consumer).
+    #[cfg(feature = "forward")]
+    pub fn forwarder<D: Destination>(
+        &self,
+        consumer: &str,
+        destination: D,
+    ) -> Result<Forwarder<D>> {
+        let queue_id = self.queue.with(Again::Always, |role| match &**role {
+            Role::Owner(queue) => queue.consumer(consumer).map(|_| queue.id()),
+            Role::Client(client) => client.consumer(consumer).map(|_| client.queue_id()),
+        })?;
+        let queue = Arc::clone(&self.queue);
+        let forwarded = HandleForwarded { queue, consumer: consumer.to_owned() };
+        Ok(Forwarder::of(Box::new(forwarded), self.path(), queue_id, consumer, destination))
     }
 
     /// Removes the consumer `name`: [`Queue::remove_consumer`].

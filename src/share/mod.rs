@@ -15,7 +15,8 @@
 //! | `server`, `clients` | the clients | accepts them, ends with the queue |
 //! | `connection` | a client's connection | hands each thread its answer |
 //! | `client`, `client_consumer`, `client_writer`, `remote_delivery` | [`Client`], [`ClientConsumer`], [`ClientWriter`] | ask the owner |
-//! | `handle`, `handle_consumer`, `shared_queue` | [`Handle`], [`HandleConsumer`] | open a queue or connect to its owner |
+//! | `forwarding`, `remote_local` | a forwarder's places, in the owner and in a client | |
+//! | `handle`, `handle_consumer`, `handle_forwarded`, `shared_queue` | [`Handle`], [`HandleConsumer`] | open a queue or connect to its owner |
 
 mod answering;
 mod client;
@@ -25,14 +26,20 @@ mod clients;
 mod connection;
 mod fields;
 mod figures_in_frames;
+#[cfg(feature = "forward")]
+mod forwarding;
 mod frame;
 mod handle;
 mod handle_consumer;
+#[cfg(feature = "forward")]
+mod handle_forwarded;
 mod input;
 mod output;
 mod patience;
 mod refusal;
 pub(crate) mod remote_delivery;
+#[cfg(feature = "forward")]
+mod remote_local;
 pub(crate) mod server;
 mod serving;
 mod shared_queue;

@@ -12,6 +12,8 @@ use rustix::io::Errno;
 use super::answering::{Answering, Later, Status};
 use super::clients::Clients;
 use super::fields::{Fields, TooShort};
+#[cfg(feature = "forward")]
+use super::forwarding::Forwarding;
 use super::frame::{Call, HEADER_LEN, Header, MAX_BODY, MAX_MESSAGE};
 use super::input::Input;
 use super::output::{EMPTY, OK, Output, TIMED_OUT};
@@ -55,6 +57,8 @@ pub(super) struct Serving<'a> {
     was_ready: bool,
     in_vain: u32,
     patience: Patience,
+    #[cfg(feature = "forward")]
+    forwarding: Option<Forwarding>,
     /// The body of the answer under way.
     body: Vec<u8>,
 }
@@ -70,6 +74,8 @@ impl<'a> Serving<'a> {
             was_ready: false,
             in_vain: 0,
             patience: Patience::default(),
+            #[cfg(feature = "forward")]
+            forwarding: None,
             body: Vec::new(),
         }
     }
@@ -129,6 +135,7 @@ impl<'a> Serving<'a> {
                 Ok(Status::Done)
             }
             Some(Call::EndWait) => self.end_wait(body),
+            Some(call) if call.is_of_forwarder() => self.forward(call, header, body),
             Some(call) => self.answering.answer(call, header, body, &mut self.body),
             None => Err(self.answering.invalid("call", format!("{} is unknown", header.kind))),
         };
@@ -142,6 +149,28 @@ impl<'a> Serving<'a> {
                 Err(error) => self.output.error(header.number, &error),
             }
         }
+    }
+
+    /// Does what the client's forwarder asks. It forwards one consumer.
+    #[cfg(feature = "forward")]
+    fn forward(&mut self, call: Call, header: Header, body: &[u8]) -> Result<Status> {
+        let forwarding = match &mut self.forwarding {
+            Some(forwarding) => forwarding,
+            none if call == Call::ForwardBegin => {
+                let consumer = self.answering.existing(header.consumer)?;
+                none.insert(Forwarding::begin(&self.clients.engine, &consumer)?)
+            }
+            None => return Err(self.answering.invalid("call", "it has to begin first".into())),
+        };
+        let answer = (&mut self.output, &mut self.body);
+        let done = forwarding.answer(call, header.number, Fields(body), answer);
+        done.unwrap_or_else(|TooShort| Err(self.answering.too_short(call))).map(|()| Status::Done)
+    }
+
+    #[cfg(not(feature = "forward"))]
+    fn forward(&mut self, _: Call, _: Header, _: &[u8]) -> Result<Status> {
+        let reason = "the owner was built without forwarding; let it end, or forward in it";
+        Err(self.answering.invalid("call", reason.into()))
     }
 
     /// Answers the wait whose number this body names, if it is still under way.

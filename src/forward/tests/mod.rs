@@ -101,7 +101,7 @@ struct History {
     near: Rc<RefCell<Near>>,
     far: Arc<Mutex<Far>>,
     dead_letters: DeadLetterNumbers,
-    driver: Option<Driver<'static, NearHandle, FarHandle>>,
+    driver: Option<Driver<'static, FarHandle>>,
     now: Duration,
     /// Troubles of the driver since the far side acknowledged something.
     troubles: u32,
@@ -166,7 +166,7 @@ impl History {
         }
     }
 
-    fn start(&mut self) -> Driver<'static, NearHandle, FarHandle> {
+    fn start(&mut self) -> Driver<'static, FarHandle> {
         let dead_letters = Arc::clone(&self.dead_letters);
         let when_refused = match self.plan.when_refused {
             0 => WhenRefused::Stop,
@@ -186,7 +186,7 @@ impl History {
         let source = Source::new([7; 16], "near");
         let near = NearHandle(Rc::clone(&self.near));
         let far = FarHandle(Arc::clone(&self.far));
-        Driver::new(near, far, source, options, when_refused, self.rng.next())
+        Driver::new(Box::new(near), far, source, options, when_refused, self.rng.next())
     }
 
     /// Runs some steps of the driver.
@@ -234,12 +234,7 @@ impl History {
     }
 
     /// Handles a pause that the driver wants.
-    fn pause(
-        &mut self,
-        driver: &mut Driver<'static, NearHandle, FarHandle>,
-        before: &Counts,
-        left: Duration,
-    ) {
+    fn pause(&mut self, driver: &mut Driver<'static, FarHandle>, before: &Counts, left: Duration) {
         let options = ForwardOptions::default();
         if driver.counts.troubles > before.troubles {
             let doubled = options.first_pause.saturating_mul(1 << self.troubles.min(20));

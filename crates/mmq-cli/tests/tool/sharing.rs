@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::each::{each, jobs, left, log};
 use crate::looking::{stat, text};
 use crate::run::{Running, check, ends, given, mmq, on, said};
-use crate::support::{effort, eventually, within};
+use crate::support::{Random, effort, eventually, seed, within};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -285,4 +285,56 @@ fn a_put_says_what_is_certainly_in_when_the_owner_is_killed() {
         assert!(printed <= certain, "{printed}: {said}");
         assert!((certain..=certain + 1).contains(&held.len()), "{}: {said}", held.len());
     }
+}
+
+#[test]
+fn forward_goes_through_whoever_has_the_queue() {
+    let dir = crate::support::tempdir().unwrap();
+    let (near, far) = (dir.path().join("near"), dir.path().join("far"));
+    let mut served = serve(&near, &[]);
+    let url = format!("exec:'{}' accept '{}'", env!("CARGO_BIN_EXE_mmq"), far.display());
+    let forward = on("forward", &near, &[&url]).stderr(Stdio::null()).spawn().unwrap();
+    let forward = Running(forward);
+    let has = |messages: u64| eventually("all are there", || stat(&far)["messages"] == messages);
+    check(given(on("put", &near, &[]), b"a\nb\n"), 0);
+    has(2);
+    let refused = ends(on("forward", &near, &[&url, "--once"]), 2);
+    assert!(said(&refused).contains("belongs to another forwarder"), "{}", said(&refused));
+    served.0.kill().unwrap();
+    served.0.wait().unwrap();
+    check(given(on("put", &near, &[]), b"c\nd\n"), 0);
+    has(4);
+    assert_eq!(ended_by(forward, Signal::TERM), Some(143));
+    assert_eq!(text("take", &far, &[]), "a\nb\nc\nd\n");
+}
+
+#[test]
+fn whichever_of_owner_and_forwarder_dies_each_message_arrives_once() {
+    let dir = crate::support::tempdir().unwrap();
+    let (near, far) = (dir.path().join("near"), dir.path().join("far"));
+    let url = format!("exec:'{}' accept '{}'", env!("CARGO_BIN_EXE_mmq"), far.display());
+    let forward = || Running(on("forward", &near, &[&url]).stderr(Stdio::null()).spawn().unwrap());
+    let mut random = Random::new(seed("owner_or_forwarder"));
+    let mut both = [serve(&near, &[]), forward()];
+    let mut messages = 0;
+    for _ in 0..10 * effort() {
+        let some = 1 + random.below(300);
+        let lines: String = (messages..messages + some).map(|at| format!("{at}\n")).collect();
+        check(given(on("put", &near, &[]), lines.as_bytes()), 0);
+        messages += some;
+        std::thread::sleep(Duration::from_millis(random.below(30)));
+        let dies = random.below(2) as usize;
+        both[dies].0.kill().unwrap();
+        both[dies].0.wait().unwrap();
+        // The forwarder may be the owner by now, so that `serve` finds it.
+        both[dies] = if dies == 1 {
+            forward()
+        } else {
+            Running(on("serve", &near, &["--wait-lock"]).stdout(Stdio::null()).spawn().unwrap())
+        };
+    }
+    eventually("all are there", || stat(&far)["messages"] == messages);
+    drop(both);
+    let came = text("take", &far, &[]);
+    assert_eq!(came, (0..messages).map(|at| format!("{at}\n")).collect::<String>());
 }

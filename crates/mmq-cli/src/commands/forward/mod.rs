@@ -44,9 +44,9 @@ program, the server or both die in between, and however often. When the far side
 messages, the queue removes them, except the newest (--keep): those it can send again if the far
 side forgets them. Each session begins with the question which messages the far side has.
 
-This program has to have the queue open itself: it ends with status 4 if another process has. Others
-put messages in through it. A program that has the queue open runs a `Forwarder` itself
-(docs/forward.md).
+If no process has the queue open, this one opens it, and others use it through this one. If a
+process has it open and shares it, this one forwards through that one. When that one ends, this one
+goes on.
 
 A queue keeps each message until all its consumers have read it. `mmq put` gives a new queue its own
 consumer. If nobody reads as that one, the queue keeps everything. Then remove it once, after the
@@ -153,14 +153,14 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     let destination = far::destination(&address, matches)?;
     let dead = dead_letters(matches, dir)?;
     // In the order in which `redrive` opens them: each could wait for the other else.
-    let queue = call.opener().own_existing(dir)?;
+    let queue = call.opener().open_existing(dir)?;
     let open = |dead| {
         let options = opening::as_open_as(&[dir], dead);
         Ok::<_, Failure>(Arc::new(call.opener().own(dead, &options)?))
     };
     let dead = dead.map(open).transpose()?;
     let consumer = text_of(matches, "consumer").unwrap_or(CONSUMER);
-    let mut forwarder = Forwarder::new(&queue, consumer, destination)?;
+    let mut forwarder = queue.forwarder(consumer, destination)?;
     forwarder = forwarder.options(options(matches, dead.as_ref()));
     if let Some(name) = text_of(matches, "name") {
         forwarder = forwarder.name(name);
@@ -168,7 +168,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     if let Some(id) = text_of(matches, "succeed") {
         forwarder = forwarder.succeed(id)?;
     }
-    let report = Report::new(call, &forwarder, queue.consumer(consumer)?, &address)?;
+    let report = Report::new(call, &forwarder, (&queue, consumer), &address)?;
     let outcome = forward(call, forwarder, report);
     let closed = queue.close();
     // Each dead letter was flushed. Dropping closes that queue, unless a thread was left behind.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
-use mmq::Consumer;
+use mmq::Handle;
 use mmq::forward::{Destination, ForwardProgress, ForwardState, ForwardWatch, Forwarder};
 
 use super::address::Address;
@@ -26,7 +26,8 @@ pub(super) struct Report<'a> {
     call: &'a Call<'a>,
     output: Output<'a>,
     watch: ForwardWatch,
-    consumer: Consumer,
+    queue: Handle,
+    consumer: String,
     metrics: Option<&'a Path>,
     /// The labels of all figures.
     labels: String,
@@ -45,20 +46,21 @@ impl<'a> Report<'a> {
     pub(super) fn new<D: Destination>(
         call: &'a Call<'a>,
         forwarder: &Forwarder<D>,
-        consumer: Consumer,
+        (of, consumer): (&Handle, &str),
         address: &Address,
     ) -> Tried<Report<'a>> {
         let now = Instant::now();
         let path = || dir_of(call.matches).to_string_lossy().into_owned();
         let queue = text_of(call.matches, "label").map_or_else(path, str::to_owned);
         let address = address.to_string();
-        let labels = [("queue", &*queue), ("consumer", consumer.name()), ("destination", &address)];
+        let labels = [("queue", &*queue), ("consumer", consumer), ("destination", &address)];
         let labels = labels.map(|(name, value)| format!("{name}=\"{}\"", metrics::escaped(value)));
         let report = Report {
             call,
             output: Output::new(call.signals, Out::Written)?,
             watch: forwarder.watch(),
-            consumer,
+            queue: of.clone(),
+            consumer: consumer.to_owned(),
             metrics: path_of(call.matches, "metrics"),
             labels: labels.join(","),
             next_line: now + LINE,
@@ -117,7 +119,8 @@ impl<'a> Report<'a> {
     }
 
     fn oldest_age(&self) -> Option<Duration> {
-        self.consumer.stats().oldest_age
+        let consumers = self.queue.consumer_stats().ok()?;
+        consumers.into_iter().find(|stats| stats.name == self.consumer)?.oldest_age
     }
 
     fn line(&mut self, progress: &ForwardProgress) -> Tried<()> {
