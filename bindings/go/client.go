@@ -12,6 +12,7 @@
 package mmq
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -148,6 +149,32 @@ func (c *Client) Consumer(name string) (*Consumer, error) {
 	}
 	f := fields{rest: body}
 	return &Consumer{client: c, number: f.u16()}, nil
+}
+
+// RemoveConsumer removes a consumer: the queue keeps no messages for it any more. The empty name is
+// the queue's own consumer.
+func (c *Client) RemoveConsumer(name string) error {
+	_, err := c.ask(callRemoveConsumer, 0, []byte(name))
+	return err
+}
+
+// Stats are figures of a queue: the counts that mmq_stats in mmq.h explains.
+type Stats struct {
+	Messages, Bytes, Segments, SpareSegments, MappedArenas, MappedBytes, DiskBytes         uint64
+	NextSeq, OldestSeq, DurableSeq, Enqueued, Dequeued, Consumers                          uint64
+	Gaps, LostMessages, LostDamaged, LostUnflushed, LostDropped, LostExpired               uint64
+	LostRejected, ReservedNumbers, Flushes, Refused, Dropped, Expired, Rejected, Unclaimed uint64
+}
+
+// Stats reads the figures of the queue.
+func (c *Client) Stats() (Stats, error) {
+	var stats Stats
+	body, err := c.ask(callStats, 0, nil)
+	if err == nil {
+		// First comes how many: never fewer than this version knows.
+		err = binary.Read(bytes.NewReader(body[min(4, len(body)):]), binary.LittleEndian, &stats)
+	}
+	return stats, err
 }
 
 func number(body []byte, err error) (uint64, error) {

@@ -122,6 +122,40 @@ func (c *Consumer) Seek(seq uint64) error {
 	return err
 }
 
+// Redelivery says when messages come again that were not acknowledged. What is 0 does not apply.
+type Redelivery struct {
+	// Lease: the queue takes a message back that was not acknowledged for so long.
+	Lease time.Duration
+	// FirstDelay: a message that was given back comes again after so long, after each further time
+	// twice as long, and at most LongestDelay.
+	FirstDelay, LongestDelay time.Duration
+	// MaxAttempts: the message is rejected after so many deliveries.
+	MaxAttempts uint32
+}
+
+// SetRedelivery sets the rules of the consumer, whoever reads it. They hold until the owner closes
+// the queue.
+func (c *Consumer) SetRedelivery(rules Redelivery) error {
+	longest := rules.LongestDelay
+	if longest == 0 {
+		longest = rules.FirstDelay
+	}
+	body := u64(someOf(rules.Lease), someOf(rules.FirstDelay), someOf(longest), none)
+	if rules.MaxAttempts > 0 {
+		binary.LittleEndian.PutUint64(body[24:], uint64(rules.MaxAttempts))
+	}
+	_, err := c.client.ask(callSetRedelivery, c.number, body)
+	return err
+}
+
+// someOf returns the milliseconds, begun ones counted, or none for 0.
+func someOf(d time.Duration) uint64 {
+	if d <= 0 {
+		return none
+	}
+	return uint64((d-1)/time.Millisecond + 1)
+}
+
 func readMessage(body []byte) (Message, uint64, uint32, error) {
 	f := fields{rest: body}
 	seq, id, attempts, origin := f.u64(), f.u64(), f.u32(), f.u32()

@@ -8,22 +8,25 @@ import (
 
 // The calls of the protocol that this package uses, as docs/share.md numbers them.
 const (
-	callHello        = 1
-	callEnqueue      = 2
-	callEnqueueBatch = 3
-	callFlush        = 5
-	callWaitDurable  = 6
-	callDurableSeq   = 7
-	callOpenConsumer = 16
-	callSeek         = 19
-	callPeek         = 20
-	callDequeue      = 21
-	callReceive      = 22
-	callAck          = 23
-	callNack         = 24
-	callExtend       = 25
-	callReject       = 26
-	callEndWait      = 28
+	callHello          = 1
+	callEnqueue        = 2
+	callEnqueueBatch   = 3
+	callFlush          = 5
+	callWaitDurable    = 6
+	callDurableSeq     = 7
+	callStats          = 8
+	callOpenConsumer   = 16
+	callRemoveConsumer = 17
+	callSeek           = 19
+	callPeek           = 20
+	callDequeue        = 21
+	callReceive        = 22
+	callAck            = 23
+	callNack           = 24
+	callExtend         = 25
+	callReject         = 26
+	callSetRedelivery  = 27
+	callEndWait        = 28
 )
 
 const (
