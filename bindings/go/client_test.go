@@ -14,8 +14,9 @@ import (
 	"time"
 )
 
-// serve starts an owner of the queue in dir: the command in MMQ_SERVE, or `mmq serve`.
-func serve(t *testing.T, dir string) *exec.Cmd {
+// serve starts an owner of the queue in dir, with these options: the command in MMQ_SERVE, or
+// `mmq serve`.
+func serve(t *testing.T, dir string, options ...string) *exec.Cmd {
 	t.Helper()
 	words := strings.Fields(os.Getenv("MMQ_SERVE"))
 	if len(words) == 0 {
@@ -24,7 +25,7 @@ func serve(t *testing.T, dir string) *exec.Cmd {
 		}
 		words = []string{"mmq", "serve"}
 	}
-	owner := exec.Command(words[0], append(words[1:], dir)...)
+	owner := exec.Command(words[0], append(append(words[1:], dir), options...)...)
 	owner.Stderr = os.Stderr
 	owner.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := owner.Start(); err != nil {

@@ -8,6 +8,9 @@
 
 mod binary;
 mod checkers;
+mod conformance;
+#[path = "../support/conformance.rs"]
+mod conformance_file;
 #[path = "../support/flipped.rs"]
 mod flipped;
 mod gaps;
