@@ -1,6 +1,7 @@
 //! P10 and the calls of clients: other processes use a queue through its owner.
 
 mod calls;
+mod cuts;
 mod forwarding;
 mod hostile;
 mod kills;
