@@ -1,0 +1,240 @@
+//! A consumer: the queue's own or a named one in this process, or one of another process's queue.
+
+use std::ops::Deref;
+use std::os::fd::AsRawFd;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use mmq::{
+    ClientConsumer, Consumer, Delivery, Error, HandleConsumer, Iter, Message, Redelivery, Result,
+};
+
+use crate::arguments::Rules;
+
+/// An open queue. Queues whose dead letters it takes count in this `Arc`, calls in one around it.
+pub(crate) struct Open(pub(crate) Arc<mmq::Queue>);
+
+impl Deref for Open {
+    type Target = mmq::Queue;
+
+    fn deref(&self) -> &mmq::Queue {
+        &self.0
+    }
+}
+
+/// A queue in this process, until it is closed.
+pub(crate) struct Shared {
+    open: RwLock<Option<Arc<Open>>>,
+    pid: u32,
+}
+
+impl Shared {
+    pub(crate) fn new(queue: mmq::Queue) -> Arc<Shared> {
+        let open = RwLock::new(Some(Arc::new(Open(Arc::new(queue)))));
+        Arc::new(Shared { open, pid: std::process::id() })
+    }
+
+    /// Returns the queue, for one call. (A fork may leave the lock locked for reading, which a
+    /// child does too. It never writes: see `is_forked`.)
+    pub(crate) fn queue(&self) -> Result<Arc<Open>> {
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        open.as_ref().map(Arc::clone).ok_or(Error::Closed)
+    }
+
+    /// Returns the answer of a call that waited. (A close interrupts those.)
+    pub(crate) fn waited<T>(&self, answer: Result<T>) -> Result<T> {
+        match answer {
+            Err(Error::Interrupted) if self.queue().is_err() => Err(Error::Closed),
+            answer => answer,
+        }
+    }
+
+    /// Takes the queue out, for its closing.
+    pub(crate) fn take(&self) -> Option<Arc<Open>> {
+        self.open.write().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Whether this is a child of the process that opened the queue.
+    pub(crate) fn is_forked(&self) -> bool {
+        self.pid != std::process::id()
+    }
+}
+
+/// The bytes of a message that was taken.
+pub(crate) enum Taken {
+    Message(Message),
+    Copy(Vec<u8>),
+}
+
+impl Deref for Taken {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Taken::Message(message) => message,
+            Taken::Copy(bytes) => bytes,
+        }
+    }
+}
+
+pub(crate) enum Source {
+    /// The consumer without a name.
+    Own(Arc<Shared>),
+    Named(Consumer, Arc<Shared>),
+    Client(ClientConsumer),
+    Handle(HandleConsumer),
+}
+
+/// Calls the same method, whosever the consumer is.
+macro_rules! everywhere {
+    ($source:expr, $reader:ident => $call:expr) => {
+        match $source {
+            Source::Own(shared) => {
+                let queue = shared.queue()?;
+                let $reader = &**queue;
+                $call
+            }
+            Source::Named($reader, _) => $call,
+            Source::Client($reader) => $call,
+            Source::Handle($reader) => $call,
+        }
+    };
+}
+
+/// Calls a method that only the process has which has the queue open.
+macro_rules! here {
+    ($source:expr, $what:literal, $reader:ident => $call:expr) => {
+        match $source {
+            Source::Own(shared) => {
+                let queue = shared.queue()?;
+                let $reader = &**queue;
+                $call
+            }
+            Source::Named($reader, _) => $call,
+            Source::Client(_) | Source::Handle(_) => return Err(elsewhere($what)),
+        }
+    };
+}
+
+impl Source {
+    pub(crate) fn dequeue(&self) -> Result<Option<Taken>> {
+        Ok(everywhere!(self, reader => reader.dequeue())?.map(Taken::Message))
+    }
+
+    pub(crate) fn peek(&self) -> Result<Option<Message>> {
+        everywhere!(self, reader => reader.peek())
+    }
+
+    /// Takes the next message, and waits for one.
+    pub(crate) fn dequeue_timeout(&self, timeout: Duration) -> Result<Option<Taken>> {
+        let taken = match self {
+            Source::Own(shared) => shared.waited(shared.queue()?.dequeue_timeout(timeout)),
+            Source::Named(consumer, shared) => shared.waited(consumer.dequeue_timeout(timeout)),
+            Source::Client(consumer) => consumer.dequeue_timeout(timeout),
+            Source::Handle(consumer) => {
+                let Some(delivery) = consumer.receive_timeout(timeout)? else { return Ok(None) };
+                let bytes = delivery.to_vec();
+                delivery.ack()?;
+                return Ok(Some(Taken::Copy(bytes)));
+            }
+        };
+        Ok(taken?.map(Taken::Message))
+    }
+
+    /// Hands out the next message, and waits for one.
+    pub(crate) fn receive_timeout(&self, timeout: Duration) -> Result<Option<Delivery>> {
+        match self {
+            Source::Own(shared) => shared.waited(shared.queue()?.receive_timeout(timeout)),
+            Source::Named(consumer, shared) => shared.waited(consumer.receive_timeout(timeout)),
+            Source::Client(consumer) => consumer.receive_timeout(timeout),
+            Source::Handle(consumer) => consumer.receive_timeout(timeout),
+        }
+    }
+
+    pub(crate) fn receive(&self) -> Result<Option<Delivery>> {
+        everywhere!(self, reader => reader.receive())
+    }
+
+    pub(crate) fn receive_batch(&self, max: usize) -> Result<Vec<Delivery>> {
+        everywhere!(self, reader => reader.receive_batch(max))
+    }
+
+    pub(crate) fn seek(&self, seq: u64) -> Result<()> {
+        everywhere!(self, reader => reader.seek(seq))
+    }
+
+    pub(crate) fn fork(&self, name: &str) -> Result<Source> {
+        Ok(match self {
+            Source::Own(shared) => Source::Named(shared.queue()?.fork(name)?, Arc::clone(shared)),
+            Source::Named(consumer, shared) => {
+                Source::Named(consumer.fork(name)?, Arc::clone(shared))
+            }
+            Source::Client(consumer) => Source::Client(consumer.fork(name)?),
+            Source::Handle(consumer) => Source::Handle(consumer.fork(name)?),
+        })
+    }
+
+    pub(crate) fn set_redelivery(
+        &self,
+        rules: Rules,
+        dead_letters: Option<&Arc<mmq::Queue>>,
+    ) -> Result<()> {
+        let Rules { lease, backoff, max_attempts } = rules;
+        match self {
+            Source::Client(consumer) if dead_letters.is_none() => {
+                return consumer.set_redelivery(lease, backoff, max_attempts);
+            }
+            Source::Handle(consumer) if dead_letters.is_none() => {
+                return consumer.set_redelivery(lease, backoff, max_attempts);
+            }
+            _ => {}
+        }
+        let mut redelivery = Redelivery::new();
+        if let Some(lease) = lease {
+            redelivery = redelivery.lease(lease);
+        }
+        if let Some((first, longest)) = backoff {
+            redelivery = redelivery.backoff(first, longest);
+        }
+        if let Some(most) = max_attempts {
+            redelivery = redelivery.max_attempts(most);
+        }
+        if let Some(queue) = dead_letters {
+            redelivery = redelivery.dead_letters(Arc::clone(queue));
+        }
+        here!(self, "dead_letters", reader => reader.set_redelivery(redelivery))
+    }
+
+    pub(crate) fn dequeue_batch(&self, max: usize) -> Result<Vec<Message>> {
+        here!(self, "get_many", reader => reader.dequeue_batch(max))
+    }
+
+    pub(crate) fn skip(&self) -> Result<Option<u64>> {
+        here!(self, "skip", reader => reader.skip())
+    }
+
+    pub(crate) fn set_max_in_flight(&self, messages: Option<u32>) -> Result<()> {
+        here!(self, "set_max_in_flight", reader => reader.set_max_in_flight(messages))
+    }
+
+    pub(crate) fn in_flight(&self) -> Result<u64> {
+        Ok(here!(self, "in_flight", reader => reader.in_flight()))
+    }
+
+    pub(crate) fn len(&self) -> Result<u64> {
+        Ok(here!(self, "len", reader => reader.len()))
+    }
+
+    pub(crate) fn look_ahead(&self) -> Result<Iter> {
+        Ok(here!(self, "look_ahead", reader => reader.iter()))
+    }
+
+    pub(crate) fn ready_fd(&self) -> Result<i32> {
+        Ok(here!(self, "fileno", reader => reader.ready_fd()?.as_raw_fd()))
+    }
+}
+
+fn elsewhere(what: &'static str) -> Error {
+    let reason = "only the process that has the queue open can do this";
+    Error::InvalidArgument { path: None, what, reason: reason.into() }
+}

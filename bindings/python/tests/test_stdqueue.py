@@ -1,0 +1,127 @@
+import decimal
+import pickle
+import queue
+import threading
+
+import pytest
+
+import mmq
+from mmq import stdqueue
+
+
+@pytest.fixture(params=[queue.Queue, stdqueue.Queue])
+def make(request, tmp_path):
+    """Makes the standard library's queue, and ours: both must do the same."""
+    if request.param is queue.Queue:
+        return queue.Queue
+    return lambda maxsize=0: stdqueue.Queue(tmp_path / "queue", maxsize)
+
+
+def test_it_does_what_the_standard_librarys_does(make):
+    q = make(2)
+    assert q.empty() and not q.full() and q.qsize() == 0
+    q.put("a")
+    q.put({"b": [1, None]}, timeout=1)
+    assert q.full() and q.qsize() == 2
+    for options in ({"block": False}, {"timeout": 0.01}):
+        with pytest.raises(queue.Full):
+            q.put("c", **options)
+    with pytest.raises(queue.Full):
+        q.put_nowait("c")
+    assert q.get() == "a" and q.get(timeout=1) == {"b": [1, None]}
+    for get in (q.get_nowait, lambda: q.get(False), lambda: q.get(timeout=0.01)):
+        with pytest.raises(queue.Empty):
+            get()
+    for call in (lambda: q.get(timeout=-1), lambda: q.put("c", timeout=-1)):
+        with pytest.raises(ValueError):
+            call()
+    q.task_done()
+    q.task_done()
+    q.join()
+    with pytest.raises(ValueError, match="task_done\\(\\) called too many times"):
+        q.task_done()
+
+
+def test_threads_put_get_and_join(make):
+    q = make(3)
+    taken = []
+
+    def work():
+        while True:
+            item = q.get()
+            if item is None:
+                return
+            taken.append(item)
+            q.task_done()
+
+    workers = [threading.Thread(target=work) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for number in range(300):
+        q.put(number)
+    q.join()
+    assert sorted(taken) == list(range(300))
+    for _ in workers:
+        q.put(None)
+    for worker in workers:
+        worker.join()
+
+
+def test_items_survive_and_count_for_join(path):
+    with stdqueue.Queue(path) as q:
+        q.put("a")
+        q.flush()
+    with stdqueue.Queue(path) as q:
+        assert q.get() == "a"
+        q.task_done()
+        q.join()
+
+
+def test_pickle_when_asked_for(path, tmp_path):
+    with stdqueue.Queue(path) as q:
+        with pytest.raises(TypeError):
+            q.put(decimal.Decimal("0.1"))
+        assert q.qsize() == 0
+        q.join()
+    with stdqueue.Queue(tmp_path / "pickled", serializer=pickle) as q:
+        q.put(decimal.Decimal("0.1"))
+        assert q.get() == decimal.Decimal("0.1")
+
+
+def test_a_limit_of_bytes(tmp_path):
+    with stdqueue.Queue(tmp_path / "waits", max_bytes=1 << 20) as q:
+        with pytest.raises(queue.Full):
+            while True:
+                q.put("x" * 10_000, timeout=0.001)
+        q.get()
+    with stdqueue.Queue(tmp_path / "rejects", max_bytes=1 << 20, on_full="reject") as q:
+        with pytest.raises(queue.Full):
+            while True:
+                q.put("x" * 10_000)
+
+
+def test_items_that_were_dropped_do_not_hold_up_join(path, caplog):
+    with stdqueue.Queue(path, max_bytes=1 << 20, on_full="drop-oldest") as q:
+        for number in range(500):
+            q.put("x" * 10_000)
+        while not q.empty():
+            q.get()
+            q.task_done()
+        q.join()
+    assert "will never come: dropped" in caplog.text
+
+
+def test_a_close_ends_the_waits(path):
+    q = stdqueue.Queue(path)
+    ended = []
+
+    def wait():
+        with pytest.raises(mmq.Closed):
+            q.get()
+        ended.append(True)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    q.close()
+    thread.join()
+    assert ended
