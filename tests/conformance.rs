@@ -1,5 +1,5 @@
 //! The answers of Rust to the calls of `tests/conformance.json`. The same file holds for the other
-//! languages: for C and C++ in `tests/c_api/conformance.rs`, for Go in `bindings/go`.
+//! languages: for C and C++ in `tests/c_api/conformance.rs`, for Go and Python in `bindings/`.
 
 #![cfg(unix)]
 
