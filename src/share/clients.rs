@@ -60,7 +60,7 @@ impl Clients {
             (peer.pid.as_raw_nonzero().get() as u64, peer.uid.as_raw())
         };
         #[cfg(not(any(target_os = "linux", target_os = "android")))]
-        let (pid, uid) = (0, rustix::process::geteuid().as_raw());
+        let (pid, uid, _) = (0, rustix::process::geteuid().as_raw(), stream);
         let own = rustix::process::geteuid().as_raw();
         let is_allowed = self.is_for_others || uid == own || uid == 0;
         let reason = (!is_allowed).then(|| {

@@ -113,7 +113,8 @@ impl<'a> Output<'a> {
 }
 
 /// Without this flag a write to a client that has gone would end the process with SIGPIPE, unless
-/// it ignores that signal, as Rust programs do and C programs do not.
+/// it ignores that signal, as Rust programs do and C programs do not. (Darwin has an option of the
+/// socket for it.)
 #[cfg(not(target_vendor = "apple"))]
 const NO_SIGNAL: SendFlags = SendFlags::NOSIGNAL;
 #[cfg(target_vendor = "apple")]

@@ -9,9 +9,11 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawMode};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+#[cfg(not(target_vendor = "apple"))]
+use rustix::net::SocketFlags;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
 
 use crate::format::SOCKET_NAME;
 
@@ -39,7 +41,17 @@ fn at_address<R>(
 
 fn new_socket() -> rustix::io::Result<OwnedFd> {
     let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
-    rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)
+    #[cfg(not(target_vendor = "apple"))]
+    let socket = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
+    // Darwin knows no flags here. An accepted socket has the option of the one that listens.
+    #[cfg(target_vendor = "apple")]
+    let socket = {
+        let socket = rustix::net::socket(family, kind, None)?;
+        rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
+        rustix::net::sockopt::set_socket_nosigpipe(&socket, true)?;
+        socket
+    };
+    Ok(socket)
 }
 
 /// Listens in the directory. The caller holds the queue's lock, so that a socket that is there
@@ -51,7 +63,7 @@ pub(super) fn listen(
 ) -> io::Result<UnixListener> {
     remove(directory)?;
     let socket = new_socket()?;
-    let mode = Mode::from_raw_mode(mode);
+    let mode = Mode::from_raw_mode(mode as RawMode);
     // On Linux the file gets these bits of the socket, less the umask: at no time more than `mode`.
     let _ = rustix::fs::fchmod(&socket, mode);
     at_address(directory, path, |address| rustix::net::bind(&socket, address))?;

@@ -16,10 +16,6 @@ use crate::memory::Window;
 
 /// Whether a store into allocated space of a file may need new space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(
-    not(target_os = "linux"),
-    expect(dead_code, reason = "filesystems are told apart on Linux alone")
-)]
 pub(super) enum Overwrites {
     /// No: the filesystem writes to where the bytes lie.
     InPlace,
