@@ -65,7 +65,7 @@ fn a_bug_that_is_no_panic_prints_its_line_as_a_panic_does() {
         return;
     }
     let name = "ffi::tests::a_bug_that_is_no_panic_prints_its_line_as_a_panic_does";
-    let mut again = crate::tests::guard::command(std::env::current_exe().unwrap());
+    let mut again = crate::tests::guard::built(std::env::current_exe().unwrap());
     let output = again.args([name, "--exact", "--nocapture"]).env(AGAIN, "1").output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{said}");

@@ -136,6 +136,18 @@ pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
+/// The same for a program that Cargo built: where it needs a runner, as for another processor,
+/// under that. Cargo names the variable, and leaves it in the environment of the tests.
+pub(crate) fn built(program: impl AsRef<OsStr>) -> Command {
+    let processor = std::env::consts::ARCH.to_uppercase();
+    let runner = std::env::var(format!("CARGO_TARGET_{processor}_UNKNOWN_LINUX_GNU_RUNNER"));
+    let mut words = runner.iter().flat_map(|words| words.split_whitespace());
+    let Some(runner) = words.next() else { return command(program) };
+    let mut command = command(runner);
+    command.args(words).arg(program);
+    command
+}
+
 /// The guard runs this line of shell when this process has ended, also when what it clears away is
 /// gone already: then it must do no harm.
 pub(crate) fn at_end(line: &str) {

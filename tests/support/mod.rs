@@ -19,7 +19,7 @@ use std::sync::OnceLock;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-pub(crate) use guard::{command, tempdir};
+pub(crate) use guard::{built, command, tempdir};
 use mmq::{Error, Gap, Message, Queue};
 
 mod effort;
@@ -396,7 +396,7 @@ pub(crate) fn copy_directory(from: &Path, to: &Path) {
 
 /// This test binary once more, to run one test in a process of its own.
 pub(crate) fn itself(test: &str) -> Command {
-    let mut command = command(std::env::current_exe().expect("the path of the test binary"));
+    let mut command = built(std::env::current_exe().expect("the path of the test binary"));
     command.args([test, "--exact", "--nocapture", "--include-ignored", "--test-threads=1"]);
     command
 }

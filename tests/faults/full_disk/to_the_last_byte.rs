@@ -14,7 +14,7 @@ pub(super) const DEADLINE: Duration = Duration::from_secs(120);
 #[track_caller]
 fn in_a_child(work: &str, place: &Path) {
     let mut child = start(
-        crate::support::command(std::env::current_exe().unwrap())
+        crate::support::built(std::env::current_exe().unwrap())
             .args(["--exact", "full_disk::to_the_last_byte::work_of_a_child", "--nocapture"])
             .env(WORK, work)
             .env(WORKPLACE, place)

@@ -13,7 +13,7 @@ use super::ends::silent;
 use super::server::{Entry, Server, check};
 
 fn command(words: &[&str]) -> Command {
-    let mut command = crate::support::command(env!("CARGO_BIN_EXE_mmq"));
+    let mut command = crate::support::built(env!("CARGO_BIN_EXE_mmq"));
     command.args(words);
     command
 }

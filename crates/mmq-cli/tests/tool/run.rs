@@ -7,7 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 /// The tool with these words.
 pub(crate) fn mmq(words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
-    let mut command = crate::support::command(env!("CARGO_BIN_EXE_mmq"));
+    let mut command = crate::support::built(env!("CARGO_BIN_EXE_mmq"));
     // Where it makes a queue for itself.
     command.env("TMPDIR", crate::support::guard::root());
     command.env_remove("COLUMNS");

@@ -51,7 +51,7 @@ fn the_forwarder_that_is_killed() {
 
 /// The command that starts that process.
 pub(super) fn child(dir: &std::path::Path, url: &str, mode: NatsMode) -> Command {
-    let mut child = crate::support::command(std::env::current_exe().unwrap());
+    let mut child = crate::support::built(std::env::current_exe().unwrap());
     child.args(["--exact", "kills::the_forwarder_that_is_killed", "--nocapture"]);
     child.env("MMQ_TEST_DIR", dir).env("MMQ_CHILD_URL", url);
     child.env("MMQ_CHILD_MODE", format!("{mode:?}")).stdout(Stdio::null());

@@ -30,7 +30,7 @@ fn the_forwarder_that_is_killed() {
 }
 
 fn child(dir: &std::path::Path, server: &Server, pack: u64) -> Child {
-    let mut child = crate::support::command(std::env::current_exe().unwrap());
+    let mut child = crate::support::built(std::env::current_exe().unwrap());
     child.args(["--exact", "kills::the_forwarder_that_is_killed", "--nocapture"]);
     child.env("MMQ_TEST_DIR", dir).env("MMQ_CHILD_URL", server.url());
     child.env("MMQ_CHILD_PACK", pack.to_string());
