@@ -59,8 +59,8 @@ impl QueueLocal {
         core.check_readable()?;
         if !consumer.begin_forwarding() {
             let reason = format!(
-                "{:?} belongs to another forwarder of this process, which runs; stop that one, or \
-                 name a consumer of its own for this one",
+                "{:?} belongs to another forwarder, which runs; stop that one, or name a consumer of \
+                 its own for this one",
                 consumer.name()
             );
             return Err(Error::invalid_argument(core.storage.path(), "consumer", reason));
@@ -80,6 +80,15 @@ impl QueueLocal {
             ends: VecDeque::new(),
             place_at: 0,
         })
+    }
+
+    /// Returns how many messages were read and are not acknowledged.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub(crate) fn invalid(&self, what: &'static str, reason: String) -> Error {
+        Error::invalid_argument(self.engine.core.storage.path(), what, reason)
     }
 
     fn ahead_at(&self, seq: u64) -> Result<Option<Ahead<FileStorage>>> {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::fields::{Fields, TooShort, put_optional, put_u16, put_u32, put_u64};
 use super::figures_in_frames::{put_consumers, put_stats};
-use super::frame::{Call, Header, MAGIC, MAX_BODY, VERSION};
+use super::frame::{Call, Header, MAGIC, MAX_BODY, MOST_IN_BATCH, VERSION};
 use super::output::{Described, Output};
 use super::socket::is_connected;
 use crate::consume::consumer_state::ConsumerState;
@@ -28,7 +28,7 @@ use crate::storage::{FileStorage, Storage};
 /// How many messages an answer has at most: the owner gathers them before it sends the first.
 const MOST_RECEIVED: usize = 64;
 /// How many deliveries one client may have in flight, and how many consumers it may open.
-const MOST_IN_FLIGHT: usize = 1 << 16;
+pub(super) const MOST_IN_FLIGHT: usize = 1 << 16;
 const MOST_CONSUMERS: usize = 1 << 10;
 
 /// A read that may have to wait.
@@ -158,8 +158,13 @@ impl<'a> Answering<'a> {
         let (engine, stream) = (&self.engine, self.stream);
         let is_there = || is_connected(stream);
         if call == Call::EnqueueBatch {
+            let count = fields.u32()?;
+            if count > MOST_IN_BATCH {
+                let reason = format!("{count} messages: one batch has at most {MOST_IN_BATCH}");
+                return Ok(Err(self.invalid("batch", reason)));
+            }
             let lens: Vec<usize> =
-                (0..fields.u32()?).map(|_| Ok(fields.u32()? as usize)).collect::<Result<_, _>>()?;
+                (0..count).map(|_| Ok(fields.u32()? as usize)).collect::<Result<_, _>>()?;
             let messages: Vec<&[u8]> =
                 lens.into_iter().map(|len| fields.bytes(len)).collect::<Result<_, _>>()?;
             return Ok(engine.enqueue_batch_while(is_there, &messages).map(|numbers| {

@@ -14,6 +14,8 @@ use super::frame::{Call, MAX_BODY};
 #[cfg(feature = "forward")]
 use super::remote_local::ClientForwarded;
 use crate::error::{Error, Result};
+#[cfg(all(doc, feature = "forward"))]
+use crate::forward::ForwardEnd;
 #[cfg(feature = "forward")]
 use crate::forward::{Destination, Forwarder};
 use crate::options::Start;
@@ -159,7 +161,7 @@ impl Client {
     ///
     /// Those of [`connect`](Self::connect): it has a connection of its own.
     pub fn writer(&self) -> Result<ClientWriter> {
-        Ok(ClientWriter::new(Connection::open(self.path())?))
+        Ok(ClientWriter::new(Connection::open_of(self.path(), self.queue_id())?))
     }
 
     /// Makes everything durable that was put in before: [`Queue::flush`](crate::Queue::flush).
@@ -307,7 +309,7 @@ impl Client {
 
     /// Forwards the messages of the queue to `destination` as the consumer `consumer`, as
     /// [`Forwarder::new`] does where the process has the queue open. When the owner ends, the
-    /// forwarder ends with [`Error::Closed`] or [`Error::Disconnected`].
+    /// forwarder ends with [`ForwardEnd::Closed`] or [`Error::Disconnected`].
     ///
     /// ```
     /// use mmq::forward::{Destination, Halt};
@@ -325,11 +327,16 @@ impl Client {
     #[must_use]
     pub fn forwarder<D: Destination>(&self, consumer: &str, destination: D) -> Forwarder<D> {
         let (path, queue_id) = (self.connection.path(), self.connection.queue_id);
-        let forwarded = ClientForwarded { path: path.to_owned(), consumer: consumer.to_owned() };
+        let (path_of, name) = (path.to_owned(), consumer.to_owned());
+        let forwarded = ClientForwarded { path: path_of, queue_id, consumer: name };
         Forwarder::of(Box::new(forwarded), path, queue_id, consumer, destination)
     }
 
-    #[cfg(feature = "forward")]
+    /// Ends the connection: calls of other threads, too.
+    pub(super) fn end(&self) {
+        self.connection.end();
+    }
+
     pub(super) fn queue_id(&self) -> [u8; 16] {
         self.connection.queue_id
     }

@@ -29,6 +29,8 @@ pub(super) struct Clients {
     pub(super) has_gone: Condvar,
     /// Whether every user may connect whom the socket's bits let in.
     is_for_others: bool,
+    /// The user whose directory it is.
+    directorys: u32,
 }
 
 impl Clients {
@@ -38,6 +40,8 @@ impl Clients {
             connected: Mutex::default(),
             has_gone: Condvar::new(),
             is_for_others: mode & 0o077 != 0,
+            directorys: rustix::fs::fstat(engine.core.storage.directory())
+                .map_or_else(|_| rustix::process::geteuid().as_raw(), |of| of.st_uid),
         }
     }
 
@@ -62,7 +66,7 @@ impl Clients {
         #[cfg(not(any(target_os = "linux", target_os = "android")))]
         let (pid, uid, _) = (0, rustix::process::geteuid().as_raw(), stream);
         let own = rustix::process::geteuid().as_raw();
-        let is_allowed = self.is_for_others || uid == own || uid == 0;
+        let is_allowed = self.is_for_others || [own, self.directorys, 0].contains(&uid);
         let reason = (!is_allowed).then(|| {
             format!("its owner is user {own} and serves no user {uid}: see Options::shared_mode")
         });

@@ -107,8 +107,7 @@ impl Connection {
         put_u32(&mut greeting, VERSION);
         let answer = connection.greet(&greeting).map_err(|error| match error {
             Error::Disconnected { path, .. } => {
-                let reason = "the owner has ended, or did not answer the greeting".into();
-                Error::NotShared { path, reason }
+                Error::NotShared { path, reason: UNANSWERED.into() }
             }
             other => other,
         })?;
@@ -116,6 +115,13 @@ impl Connection {
             unreadable(path, "the answer to the greeting is too short".into())
         })?;
         connection.stream.set_read_timeout(None).map_err(failed)?;
+        Ok(connection)
+    }
+
+    /// The same; it has to be the queue of this id.
+    pub(super) fn open_of(path: &Path, queue_id: [u8; 16]) -> Result<Connection> {
+        let connection = Connection::open(path)?;
+        check_same(path, queue_id, connection.queue_id)?;
         Ok(connection)
     }
 
@@ -231,6 +237,10 @@ impl Connection {
         })
     }
 
+    pub(super) fn end(&self) {
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+
     /// Returns the socket, to the only caller that reads and writes.
     pub(super) fn stream(&self) -> Result<&UnixStream> {
         if self.fork.forked() { Err(Error::Forked) } else { Ok(&self.stream) }
@@ -275,9 +285,9 @@ impl Connection {
         self.check(frames)
     }
 
-    /// Turns an answer that is an error into one.
+    /// Turns an answer that is an error, or ends with one, into that.
     fn check(&self, frames: Vec<AnswerFrame>) -> Result<Vec<AnswerFrame>> {
-        match frames.first() {
+        match frames.last() {
             Some(AnswerFrame { status, body }) if *status == 4 || *status >= 16 => {
                 Err(read_error(*status, body, &self.path))
             }
@@ -303,6 +313,26 @@ impl AnswerFrame {
     }
 }
 
+/// Why nobody can connect, where the next moment may change that.
+const UNOWNED: &str = "no process has it open; open it, or have `mmq serve` open it";
+const CHANGING: &str = "a process opens or closes it at the moment";
+const UNANSWERED: &str = "the owner has ended, or did not answer the greeting";
+
+/// Returns whether this error is one that the next moment may change.
+pub(super) fn is_passing(error: &Error) -> bool {
+    let passing = [UNOWNED, CHANGING, UNANSWERED];
+    matches!(error, Error::NotShared { reason, .. } if passing.contains(&&**reason))
+}
+
+/// Refuses a queue that stands where another one was.
+pub(super) fn check_same(path: &Path, was: [u8; 16], is: [u8; 16]) -> Result<()> {
+    if was == is {
+        return Ok(());
+    }
+    let reason = "another one stands there now; what was opened has been moved or removed";
+    Err(Error::invalid_argument(path, "queue", reason))
+}
+
 /// The error for an owner to whom nobody can connect.
 fn no_owner(path: &Path, error: io::Error) -> Error {
     let not_shared =
@@ -321,11 +351,11 @@ fn no_owner(path: &Path, error: io::Error) -> Error {
         Err(error) => return Error::io("open", path, error),
     };
     if storage.holder().is_none() {
-        return not_shared("no process has it open; open it, or have `mmq serve` open it");
+        return not_shared(UNOWNED);
     }
     if has_socket {
         // An owner that does not share removes the socket that an earlier one left.
-        return not_shared("a process opens or closes it at the moment");
+        return not_shared(CHANGING);
     }
     let (pid, since) = holder(&storage);
     Error::Locked { path: path.to_owned(), pid, here: pid == std::process::id(), since }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use super::answering::MOST_IN_FLIGHT;
 use super::fields::{Fields, TooShort, put_milliseconds, put_optional, put_u32, put_u64};
 use super::frame::Call;
 use super::output::{Described, Output};
@@ -108,22 +109,30 @@ pub(super) struct Forwarding {
     local: QueueLocal,
     /// A gap that was read behind messages: the next answer.
     gap: Option<Gap>,
+    /// The consumer's number on this connection.
+    consumer: u16,
 }
 
 impl Forwarding {
+    /// `is_there` returns whether the client still is.
     pub(super) fn begin(
+        is_there: impl Fn() -> bool,
         engine: &Arc<Engine<FileStorage>>,
-        state: &Arc<ConsumerState<FileStorage>>,
+        (consumer, state): (u16, &Arc<ConsumerState<FileStorage>>),
     ) -> Result<Forwarding> {
         let until = now() + PREDECESSOR;
         loop {
             match QueueLocal::new(engine, state) {
-                Err(Error::InvalidArgument { .. }) if now() < until => {
+                Err(Error::InvalidArgument { .. }) if now() < until && is_there() => {
                     park_timeout(Duration::from_millis(10));
                 }
-                begun => return Ok(Forwarding { local: begun?, gap: None }),
+                begun => return Ok(Forwarding { local: begun?, gap: None, consumer }),
             }
         }
+    }
+
+    pub(super) fn is_of(&self, consumer: u16) -> bool {
+        self.consumer == consumer
     }
 
     /// Does what the client asks, and writes the body of the answer. Before a read's it sends the
@@ -171,6 +180,11 @@ impl Forwarding {
             self.local.wait(wait)?;
         }
         let (mut read, mut bytes) = (0, 0);
+        let in_flight = self.local.in_flight();
+        if in_flight >= MOST_IN_FLIGHT {
+            let reason = format!("{in_flight} of one forwarder: acknowledge some first");
+            return Err(self.local.invalid("messages in flight", reason));
+        }
         while read < MOST_READ && bytes < ENOUGH {
             match self.local.read()? {
                 NextRead::Message(message) => {

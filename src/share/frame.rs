@@ -10,6 +10,8 @@ pub(super) const MAGIC: [u8; 8] = *b"mmqshare";
 pub(super) const MAX_MESSAGE: u64 = 16 << 20;
 /// The longest body of a question: such a message, or a batch with the lengths of its messages.
 pub(super) const MAX_BODY: u64 = MAX_MESSAGE + (1 << 20);
+/// How many messages a batch of a client has at most: the owner notes where each lies.
+pub(super) const MOST_IN_BATCH: u32 = 1 << 16;
 /// Stands for no limit, and for nothing, in a field of 8 bytes.
 pub(super) const NONE: u64 = u64::MAX;
 
@@ -123,6 +125,12 @@ calls! {
 }
 
 impl Call {
+    /// Whether it waits for the disk, or for something that another process does.
+    pub(super) fn may_last(self) -> bool {
+        let waits = [Call::Flush, Call::WaitDurable, Call::ForwardBegin, Call::ForwardRead];
+        waits.contains(&self)
+    }
+
     pub(super) fn is_of_forwarder(self) -> bool {
         (Call::ForwardBegin as u16..=Call::ForwardChain as u16).contains(&(self as u16))
     }

@@ -289,11 +289,8 @@ impl Handle {
         consumer: &str,
         destination: D,
     ) -> Result<Forwarder<D>> {
-        let queue_id = self.queue.with(Again::Always, |role| match &**role {
-            Role::Owner(queue) => queue.consumer(consumer).map(|_| queue.id()),
-            Role::Client(client) => client.consumer(consumer).map(|_| client.queue_id()),
-        })?;
-        let queue = Arc::clone(&self.queue);
+        self.consumer(consumer)?;
+        let (queue, queue_id) = (Arc::clone(&self.queue), self.queue.queue_id());
         let forwarded = HandleForwarded { queue, consumer: consumer.to_owned() };
         Ok(Forwarder::of(Box::new(forwarded), self.path(), queue_id, consumer, destination))
     }

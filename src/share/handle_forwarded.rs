@@ -26,7 +26,10 @@ impl HandleForwarded {
     fn begin_as_client(&self, client: &Client) -> Result<Box<dyn Local>> {
         let until = now() + CLOSING;
         loop {
-            let begun = RemoteLocal::begin(self.queue.path(), &self.consumer);
+            let queue = Arc::clone(&self.queue);
+            let (path, id) = (self.queue.path(), self.queue.queue_id());
+            let is_open = move || queue.role().map(drop);
+            let begun = RemoteLocal::begin(path, id, &self.consumer, is_open);
             let is_refused = matches!(begun, Err(Error::NotShared { .. } | Error::Locked { .. }));
             if !is_refused || now() >= until {
                 return Ok(Box::new(begun?));

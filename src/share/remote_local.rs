@@ -20,7 +20,6 @@ use crate::threads::now;
 const OLD: Duration = Duration::from_millis(50);
 
 /// A queue that another process has open, as the forwarder's driver uses it.
-#[derive(Debug)]
 pub(super) struct RemoteLocal {
     /// By a connection of its own: an answer may take a while.
     connection: Connection,
@@ -29,16 +28,24 @@ pub(super) struct RemoteLocal {
     placed_at: Instant,
     /// What has been read ahead.
     read: VecDeque<NextRead>,
+    may_go_on: Box<dyn Fn() -> Result<()>>,
 }
 
 impl RemoteLocal {
-    pub(super) fn begin(path: &Path, name: &str) -> Result<RemoteLocal> {
-        let connection = Connection::open(path)?;
+    /// `may_go_on` returns an error once the forwarder has to end.
+    pub(super) fn begin(
+        path: &Path,
+        queue_id: [u8; 16],
+        name: &str,
+        may_go_on: impl Fn() -> Result<()> + 'static,
+    ) -> Result<RemoteLocal> {
+        let connection = Connection::open_of(path, queue_id)?;
         let consumer = connection.open_consumer(name, Start::Oldest)?;
         let answer = connection.ask(Call::ForwardBegin, consumer, &[])?;
         let places = connection.read(&answer, ForwardPlaces::read)?;
         let read = VecDeque::new();
-        Ok(RemoteLocal { connection, consumer, places, placed_at: now(), read })
+        let (placed_at, may_go_on) = (now(), Box::new(may_go_on));
+        Ok(RemoteLocal { connection, consumer, places, placed_at, read, may_go_on })
     }
 
     /// Asks something whose answer is where everything is then.
@@ -154,6 +161,7 @@ impl Local for RemoteLocal {
     }
 
     fn look(&mut self) -> Result<()> {
+        (self.may_go_on)()?;
         if now().saturating_duration_since(self.placed_at) < OLD {
             return Ok(());
         }
@@ -165,12 +173,14 @@ impl Local for RemoteLocal {
 #[derive(Debug)]
 pub(super) struct ClientForwarded {
     pub(super) path: PathBuf,
+    pub(super) queue_id: [u8; 16],
     pub(super) consumer: String,
 }
 
 impl Forwarded for ClientForwarded {
     fn begin(&self) -> Result<Box<dyn Local>> {
-        Ok(Box::new(RemoteLocal::begin(&self.path, &self.consumer)?))
+        let local = RemoteLocal::begin(&self.path, self.queue_id, &self.consumer, || Ok(()))?;
+        Ok(Box::new(local))
     }
 
     fn begins_again(&self, _: &Error) -> bool {

@@ -18,6 +18,7 @@ use super::frame::{Call, HEADER_LEN, Header, MAX_BODY, MAX_MESSAGE};
 use super::input::Input;
 use super::output::{EMPTY, OK, Output, TIMED_OUT};
 use super::patience::Patience;
+use super::socket::is_connected;
 use crate::error::{Error, Result};
 use crate::storage::Storage;
 use crate::threads::now;
@@ -90,6 +91,11 @@ impl<'a> Serving<'a> {
         loop {
             while let Some((header, at)) = input.next() {
                 self.question(header, input.body(at));
+                // What the client has in flight goes back when it is gone, not when all that it
+                // asked is done.
+                if Call::of(header.kind).is_some_and(Call::may_last) && !is_connected(self.stream) {
+                    return Ok(());
+                }
             }
             if input.header().is_some_and(|header| header.len > MAX_BODY) {
                 return self.refuse_too_long(&input);
@@ -105,11 +111,14 @@ impl<'a> Serving<'a> {
 
     /// Answers the first frame, which has to come soon. Returns whether it is one of this protocol.
     fn greet(&mut self, input: &mut Input) -> io::Result<bool> {
-        self.stream.set_read_timeout(Some(GREETED_IN))?;
+        let until = now() + GREETED_IN;
         let (header, at) = loop {
             if let Some(frame) = input.next() {
                 break frame;
             }
+            let left = until.saturating_duration_since(now());
+            // No time at all would be no limit.
+            self.stream.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
             let is_longer = input.header().is_some_and(|header| header.len > GREETING);
             if is_longer || input.fill(self.stream)? == 0 {
                 return Ok(false);
@@ -155,10 +164,17 @@ impl<'a> Serving<'a> {
     #[cfg(feature = "forward")]
     fn forward(&mut self, call: Call, header: Header, body: &[u8]) -> Result<Status> {
         let forwarding = match &mut self.forwarding {
-            Some(forwarding) => forwarding,
+            _ if header.number == 0 => return Ok(Status::Done),
+            Some(forwarding) if forwarding.is_of(header.consumer) => forwarding,
+            Some(_) => {
+                let reason = "this connection forwards another one: connect once more";
+                return Err(self.answering.invalid("consumer", reason.into()));
+            }
             none if call == Call::ForwardBegin => {
                 let consumer = self.answering.existing(header.consumer)?;
-                none.insert(Forwarding::begin(&self.clients.engine, &consumer)?)
+                let (stream, engine) = (self.stream, &self.clients.engine);
+                let is_there = || is_connected(stream);
+                none.insert(Forwarding::begin(is_there, engine, (header.consumer, &consumer))?)
             }
             None => return Err(self.answering.invalid("call", "it has to begin first".into())),
         };

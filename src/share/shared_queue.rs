@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::client::Client;
+use super::connection::{check_same, is_passing};
 use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::queue::Queue;
@@ -34,6 +35,7 @@ enum HandleState {
 pub(super) struct SharedQueue {
     dir: PathBuf,
     options: Options,
+    queue_id: [u8; 16],
     state: Mutex<HandleState>,
 }
 
@@ -46,6 +48,13 @@ pub(super) enum Again {
 }
 
 impl Role {
+    fn queue_id(&self) -> [u8; 16] {
+        match self {
+            Role::Owner(queue) => queue.id(),
+            Role::Client(client) => client.queue_id(),
+        }
+    }
+
     /// Opens the queue or connects to its owner. Between an owner's end and the next one's socket
     /// neither may work, so this tries for a while.
     fn take(dir: &Path, options: &Options) -> Result<Role> {
@@ -64,7 +73,10 @@ impl Role {
             let (refused, patience) = match Client::connect(dir) {
                 Ok(client) => return Ok(Role::Client(client)),
                 Err(Error::Locked { .. }) => (locked, LOCKED),
-                Err(error @ Error::NotShared { .. }) => (error, PATIENCE),
+                Err(error @ Error::NotShared { .. }) => {
+                    let patience = if is_passing(&error) { PATIENCE } else { LOCKED };
+                    (error, patience)
+                }
                 Err(error) => return Err(error),
             };
             if now().saturating_duration_since(began) >= patience {
@@ -78,8 +90,16 @@ impl Role {
 
 impl SharedQueue {
     pub(super) fn open(dir: PathBuf, options: Options) -> Result<SharedQueue> {
-        let role = Arc::new(Role::take(&dir, &options)?);
-        Ok(SharedQueue { dir, options, state: Mutex::new(HandleState::Open(role)) })
+        let role = Role::take(&dir, &options)?;
+        // Whatever happens to it, no other queue is made in its place.
+        let options = options.create(false);
+        let queue_id = role.queue_id();
+        let state = Mutex::new(HandleState::Open(Arc::new(role)));
+        Ok(SharedQueue { dir, options, queue_id, state })
+    }
+
+    pub(super) fn queue_id(&self) -> [u8; 16] {
+        self.queue_id
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -92,7 +112,10 @@ impl SharedQueue {
         match &*role {
             // Other threads may be within calls of it, which end now.
             Role::Owner(queue) => queue.end(),
-            Role::Client(_) => Ok(()),
+            Role::Client(client) => {
+                client.end();
+                Ok(())
+            }
         }
     }
 
@@ -133,7 +156,9 @@ impl SharedQueue {
             HandleState::Open(_) => return Ok(()),
             HandleState::Closed => return Err(Error::closed(&self.dir)),
         }
-        *state = HandleState::Open(Arc::new(Role::take(&self.dir, &self.options)?));
+        let role = Role::take(&self.dir, &self.options)?;
+        check_same(&self.dir, self.queue_id, role.queue_id())?;
+        *state = HandleState::Open(Arc::new(role));
         Ok(())
     }
 }

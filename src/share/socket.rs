@@ -9,7 +9,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawMode};
+use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, RawMode, Uid};
 use rustix::io::Errno;
 #[cfg(not(target_vendor = "apple"))]
 use rustix::net::SocketFlags;
@@ -67,6 +67,13 @@ pub(super) fn listen(
     // On Linux the file gets these bits of the socket, less the umask: at no time more than `mode`.
     let _ = rustix::fs::fchmod(&socket, mode);
     at_address(directory, path, |address| rustix::net::bind(&socket, address))?;
+    // As its directory's, for those whose queue it is. Only root may give it away, and others may
+    // not give it to each group.
+    let of = rustix::fs::fstat(directory)?;
+    for (user, group) in [(Some(of.st_uid), None), (None, Some(of.st_gid))] {
+        let (user, group) = (user.map(Uid::from_raw), group.map(Gid::from_raw));
+        let _ = rustix::fs::chownat(directory, SOCKET_NAME, user, group, AtFlags::SYMLINK_NOFOLLOW);
+    }
     rustix::fs::chmodat(directory, SOCKET_NAME, mode, AtFlags::empty())?;
     rustix::net::listen(&socket, BACKLOG)?;
     Ok(socket.into())

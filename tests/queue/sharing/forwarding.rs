@@ -1,11 +1,14 @@
 //! A forwarder that is a client, or whatever it can be.
 
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mmq::forward::{Destination, ForwardEnd, Halt, Held, Limits, Mark, Outgoing, Source, Trouble};
 use mmq::{Client, Error, Options, Queue, open_or_connect};
 
+use super::hostile::frame;
 use super::owner;
 use crate::support::{eventually, tempdir, within};
 
@@ -137,6 +140,46 @@ fn the_close_of_the_queue_ends_a_clients_forwarder() {
     let is_end =
         matches!(ended, Ok(ForwardEnd::Closed) | Err(Halt::Queue(Error::Disconnected { .. })));
     assert!(is_end, "{ended:?}");
+}
+
+/// An owner that ends in the middle of an answer has sent messages before.
+#[test]
+fn an_answer_that_ends_with_an_error_is_one() {
+    let dir = tempdir().unwrap();
+    let listener = UnixListener::bind(dir.path().join("socket")).unwrap();
+    let id = [7; 16];
+    let answer = |stream: &mut UnixStream, status: u16, more: u8, body: &[u8]| {
+        let mut header = [0; 24];
+        stream.read_exact(&mut header).unwrap();
+        let len = u64::from_le_bytes(*header[8..].first_chunk().unwrap());
+        stream.read_exact(&mut vec![0; len as usize]).unwrap();
+        let number = u64::from_le_bytes(*header.first_chunk().unwrap());
+        let mut frame = frame(number, status, 0, body);
+        frame[20] = more;
+        stream.write_all(&frame).unwrap();
+        number
+    };
+    let places = [0; 96];
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let hello = [&[1, 0, 0, 0][..], &[0; 4], &(16u64 << 20).to_le_bytes(), &id].concat();
+            let (mut client, _) = listener.accept().unwrap();
+            answer(&mut client, 0, 0, &hello);
+            let (mut forwarder, _) = listener.accept().unwrap();
+            answer(&mut forwarder, 0, 0, &hello);
+            answer(&mut forwarder, 0, 0, &[1, 0]); // the consumer
+            // Begin, acknowledged, from there on; then a message, and the end.
+            for _ in 0..3 {
+                answer(&mut forwarder, 0, 0, &places);
+            }
+            let number = answer(&mut forwarder, 0, 1, &[0; 25]);
+            let closed = [&[255; 32][..], &[0; 4]].concat();
+            forwarder.write_all(&frame(number, 25, 0, &closed)).unwrap();
+        });
+        let client = Client::connect(dir.path()).unwrap();
+        let ended = client.forwarder("forward", Far::default()).once();
+        assert_eq!(ended.unwrap(), ForwardEnd::Closed);
+    });
 }
 
 #[test]

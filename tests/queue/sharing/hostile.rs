@@ -16,7 +16,7 @@ const ENQUEUE: u16 = 2;
 const DEQUEUE: u16 = 21;
 
 /// A frame, put together by what docs/share.md says.
-fn frame(number: u64, call: u16, consumer: u16, body: &[u8]) -> Vec<u8> {
+pub(super) fn frame(number: u64, call: u16, consumer: u16, body: &[u8]) -> Vec<u8> {
     let mut bytes = number.to_le_bytes().to_vec();
     bytes.extend((body.len() as u64).to_le_bytes());
     bytes.extend(call.to_le_bytes());
@@ -34,7 +34,7 @@ fn greeting() -> Vec<u8> {
     frame(1, HELLO, 0, b"mmqshare\x01\0\0\0")
 }
 
-fn greeted(dir: &Path) -> UnixStream {
+pub(super) fn greeted(dir: &Path) -> UnixStream {
     let mut stream = connect(dir);
     stream.write_all(&greeting()).unwrap();
     let mut answer = [0; 24 + 32];
@@ -67,7 +67,7 @@ fn no_bytes_of_a_client_harm() {
             if random.chance(2) {
                 body.iter_mut().for_each(|byte| *byte &= 3);
             }
-            let call = random.below(30) as u16;
+            let call = random.below(40) as u16;
             bytes.extend(frame(number, call, random.below(3) as u16, &body));
         }
         for _ in 0..random.below(3) {
@@ -163,6 +163,83 @@ fn what_a_dead_client_had_comes_again_at_once() {
     let seen: Vec<_> = again.iter().map(|job| (job.seq(), job.attempts())).collect();
     assert_eq!(seen, [(0, 2), (1, 2), (2, 2)]);
     mmq::Delivery::ack_batch(again).unwrap();
+}
+
+/// Asks, and returns status and body of the answer's first frame.
+fn asked(stream: &mut UnixStream, call: u16, consumer: u16, body: &[u8]) -> (u8, Vec<u8>) {
+    stream.write_all(&frame(9, call, consumer, body)).unwrap();
+    let mut header = [0; 24];
+    stream.read_exact(&mut header).unwrap();
+    let mut body = vec![0; u64::from_le_bytes(*header[8..].first_chunk().unwrap()) as usize];
+    stream.read_exact(&mut body).unwrap();
+    (header[16], body)
+}
+
+/// Opens these consumers; their numbers are 1, 2 and so on.
+fn opened(stream: &mut UnixStream, names: &[&str]) {
+    for name in names {
+        let body = [&[0; 9], name.as_bytes()].concat();
+        assert_eq!(asked(stream, 16, 0, &body).0, 0);
+    }
+}
+
+#[test]
+fn what_a_dead_client_asked_holds_up_nothing_of_what_it_had() {
+    let dir = tempdir().unwrap();
+    let queue = owner(dir.path());
+    queue.enqueue("a").unwrap();
+    let workers = queue.consumer("workers").unwrap();
+    let mut forwards = greeted(dir.path());
+    opened(&mut forwards, &["forward"]);
+    assert_eq!(asked(&mut forwards, 32, 1, &[]).0, 0);
+    let mut client = greeted(dir.path());
+    opened(&mut client, &["forward", "workers"]);
+    assert_eq!(asked(&mut client, 22, 2, &[1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).0, 0);
+    // Each waits for the forwarder before it: half an hour in all.
+    let questions: Vec<u8> = (0..2500).flat_map(|_| frame(9, 32, 1, &[])).collect();
+    client.write_all(&questions).unwrap();
+    drop(client);
+    assert!(workers.receive_timeout(SOON).unwrap().is_some());
+}
+
+#[test]
+fn a_client_gets_no_more_memory_than_is_said() {
+    let dir = tempdir().unwrap();
+    let queue = owner(dir.path());
+    let mut client = greeted(dir.path());
+    let many = (1u32 << 16) + 1;
+    let mut batch = many.to_le_bytes().to_vec();
+    batch.resize(4 + 4 * many as usize, 0);
+    let (status, said) = asked(&mut client, 3, 0, &batch);
+    assert!(status == 16 && String::from_utf8_lossy(&said).contains("at most 65536"));
+    for _ in 0..3 {
+        queue.enqueue_batch([""; 30_000]).unwrap();
+    }
+    opened(&mut client, &["forward", "other"]);
+    assert_eq!(asked(&mut client, 32, 1, &[]).0, 0);
+    assert_eq!(asked(&mut client, 33, 1, &[0; 8]).0, 0);
+    // Another consumer, and a question that nothing may answer.
+    assert_eq!(asked(&mut client, 32, 2, &[]).0, 16);
+    client.write_all(&frame(0, 34, 1, &[0; 8])).unwrap();
+    // It acknowledges nothing.
+    let mut read = 0;
+    let said = loop {
+        let (mut status, mut body) = asked(&mut client, 34, 1, &[0; 8]);
+        while status == 0 && body.len() == 24 {
+            read += 1;
+            let mut header = [0; 24];
+            client.read_exact(&mut header).unwrap();
+            body = vec![0; header[8] as usize];
+            client.read_exact(&mut body).unwrap();
+            status = header[16];
+        }
+        if status != 0 {
+            break String::from_utf8_lossy(&body).into_owned();
+        }
+    };
+    assert!(said.contains("acknowledge some first"), "{said}");
+    assert!((1 << 16..(1 << 16) + 64).contains(&read), "{read}");
+    goes_on(dir.path(), &queue);
 }
 
 #[test]

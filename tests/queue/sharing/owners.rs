@@ -58,6 +58,47 @@ fn a_socket_that_a_crash_left_is_replaced() {
 }
 
 #[test]
+fn the_socket_belongs_to_the_directorys_user() {
+    let dir = tempdir().unwrap();
+    if rustix::process::geteuid().as_raw() != 0 {
+        return; // Only root has a directory of somebody else.
+    }
+    let (user, group) = (65534, 12345);
+    std::os::unix::fs::chown(dir.path(), Some(user), Some(group)).unwrap();
+    let _queue = owner(dir.path());
+    let socket = fs::symlink_metadata(dir.path().join("socket")).unwrap();
+    assert_eq!((socket.uid(), socket.gid()), (user, group));
+    assert_eq!(socket.permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn another_queue_in_the_place_of_the_old_one_is_refused() {
+    let dir = tempdir().unwrap();
+    let (path, moved) = (dir.path().join("queue"), dir.path().join("moved"));
+    let old = owner(&path);
+    let handle = open_or_connect(&path, &Options::new()).unwrap();
+    let client = Client::connect(&path).unwrap();
+    handle.enqueue("into the old one").unwrap();
+    fs::rename(&path, &moved).unwrap();
+    let refused = client.writer().unwrap_err();
+    assert!(matches!(refused, Error::NotFound { .. }), "{refused}");
+    let new = owner(&path);
+    new.enqueue("of the new one").unwrap();
+    let is_told = |refused: Error| {
+        assert!(matches!(refused, Error::InvalidArgument { .. }), "{refused}");
+        assert!(refused.to_string().contains("another one stands there now"), "{refused}");
+    };
+    is_told(client.writer().unwrap_err());
+    old.close().unwrap();
+    is_told(handle.default_consumer().unwrap_err());
+    is_told(handle.enqueue("lost").unwrap_err());
+    new.close().unwrap();
+    fs::remove_dir_all(&path).unwrap();
+    // And none is made there.
+    assert!(handle.enqueue("lost").is_err() && !path.exists());
+}
+
+#[test]
 fn a_path_may_be_longer_than_a_sockets_address() {
     let dir = tempdir().unwrap();
     let long = (0..6).fold(dir.path().to_owned(), |path, _| path.join("x".repeat(50)));
