@@ -41,7 +41,7 @@
 //!
 //! The other documents stand below it: what is [guaranteed](guide::guarantees), with the tests that
 //! show it; [sharing](guide::sharing) a queue between processes; [operating](guide::operating) it;
-//! [sizing](guide::sizing) for small machines;
+//! [sizing](guide::sizing) for small machines; [platforms](guide::platforms), tested or not;
 //! [forwarding](guide::forwarding) to another engine; [coming from](guide::coming_from) another
 //! queue; the [files](guide::format), and their [recovery](guide::recovery) after a crash.
 //!
@@ -267,6 +267,7 @@ pub mod guide {
         forwarding: "../docs/forward.md",
         guarantees: "../docs/guarantees.md",
         operating: "../docs/operating.md",
+        platforms: "../docs/platforms.md",
         recovery: "../docs/recovery.md",
         sharing: "../docs/share.md",
         sizing: "../docs/sizing.md",

@@ -1,5 +1,6 @@
 //! What holds of the sources themselves: layers, widths, the C header and the documents.
 
+mod atomics;
 mod circles;
 mod examples;
 mod header;

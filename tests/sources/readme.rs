@@ -15,7 +15,7 @@ fn read(path: impl AsRef<Path>) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-const DOCUMENTS: [&str; 12] = [
+const DOCUMENTS: [&str; 13] = [
     "README.md",
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
@@ -27,6 +27,7 @@ const DOCUMENTS: [&str; 12] = [
     "docs/figures.md",
     "docs/recovery.md",
     "docs/operating.md",
+    "docs/platforms.md",
     "docs/sizing.md",
 ];
 

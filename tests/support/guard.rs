@@ -136,13 +136,18 @@ pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// The same for a program that Cargo built: where it needs a runner, as for another processor,
-/// under that. Cargo names the variable, and leaves it in the environment of the tests.
-pub(crate) fn built(program: impl AsRef<OsStr>) -> Command {
+/// The words before a program that Cargo built: how it starts where this machine has another
+/// processor. Cargo names the variable, and leaves it in the environment of the tests.
+pub(crate) fn runner() -> Vec<String> {
     let processor = std::env::consts::ARCH.to_uppercase();
-    let runner = std::env::var(format!("CARGO_TARGET_{processor}_UNKNOWN_LINUX_GNU_RUNNER"));
-    let mut words = runner.iter().flat_map(|words| words.split_whitespace());
-    let Some(runner) = words.next() else { return command(program) };
+    let words = std::env::var(format!("CARGO_TARGET_{processor}_UNKNOWN_LINUX_GNU_RUNNER"));
+    words.unwrap_or_default().split_whitespace().map(str::to_owned).collect()
+}
+
+/// As [`command`], for a program that Cargo built.
+pub(crate) fn built(program: impl AsRef<OsStr>) -> Command {
+    let words = runner();
+    let Some((runner, words)) = words.split_first() else { return command(program) };
     let mut command = command(runner);
     command.args(words).arg(program);
     command

@@ -23,9 +23,12 @@ pub(crate) use guard::{built, command, tempdir};
 use mmq::{Error, Gap, Message, Queue};
 
 mod effort;
+mod system;
 
 #[allow(unused_imports, reason = "as above")]
 pub(crate) use effort::{alone, effort, first, sample};
+#[allow(unused_imports, reason = "as above")]
+pub(crate) use system::{mounts_are_numbered, readable};
 
 pub(crate) const KIB: usize = 1 << 10;
 pub(crate) const MIB: usize = 1 << 20;
@@ -428,17 +431,6 @@ pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
         assert!(begin.elapsed() < Duration::from_secs(20), "not after 20 seconds: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
-}
-
-/// Whether a descriptor becomes readable within that time.
-pub(crate) fn readable(fd: std::os::fd::BorrowedFd<'_>, wait: Duration) -> bool {
-    use rustix::event::{PollFd, PollFlags, poll};
-    let mut polled = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
-    let timeout = rustix::event::Timespec {
-        tv_sec: wait.as_secs() as i64,
-        tv_nsec: i64::from(wait.subsec_nanos()),
-    };
-    poll(&mut polled, Some(&timeout)).unwrap() == 1
 }
 
 /// The bytes in three parts, as a gathering call takes them.
