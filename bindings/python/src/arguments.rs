@@ -57,8 +57,8 @@ fn on_full(given: &Bound<'_, PyAny>) -> PyResult<(OnFull, bool)> {
         "drop-oldest" => Ok((OnFull::DropOldest, false)),
         _ => {
             let text = format!(
-                "option on_full: {} is neither \"reject\", \"wait\", \"drop-oldest\" nor a number of \
-                 seconds to wait",
+                "option on_full: {} is neither \"reject\", \"wait\", \"drop-oldest\" nor seconds \
+                 to wait",
                 given.repr()?
             );
             Err(refuse(py, "InvalidOption", &text))

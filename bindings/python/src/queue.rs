@@ -116,8 +116,8 @@ impl Queue {
         detached(py, || queue.enqueue(&payload))
     }
 
-    /// Puts several messages in, all or none, and returns their numbers. (It does not wait for
-    /// Ctrl-C while it waits for room.)
+    /// Puts several messages in, all or none, and returns their numbers. (Ctrl-C does not end its
+    /// wait for room.)
     ///
     /// >>> q = mmq.Queue(path)
     /// >>> q.put_many([b"a", b"b", b"c"])
@@ -130,7 +130,7 @@ impl Queue {
         let messages: Vec<_> = messages.try_iter()?.collect::<PyResult<_>>()?;
         let payloads: Vec<_> = messages.iter().map(Payload::new).collect::<PyResult<_>>()?;
         let queue = self.open(py)?;
-        range(py, detached(py, || queue.enqueue_batch(&payloads))?)
+        range(py, detached(py, || self.shared.waited(queue.enqueue_batch(&payloads)))?)
     }
 
     /// Makes everything durable that was put in, taken or acknowledged before.
@@ -148,7 +148,7 @@ impl Queue {
     /// Makes sure that the message number `seq` is durable. Threads share one sync.
     fn wait_durable(&self, py: Python<'_>, seq: u64) -> PyResult<()> {
         let queue = self.open(py)?;
-        detached(py, || queue.wait_durable(seq))
+        detached(py, || self.shared.waited(queue.wait_durable(seq)))
     }
 
     /// The first number that is not known to be durable.

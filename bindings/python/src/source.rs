@@ -9,6 +9,8 @@ use mmq::{
     ClientConsumer, Consumer, Delivery, Error, HandleConsumer, Iter, Message, Redelivery, Result,
 };
 
+use pyo3::Python;
+
 use crate::arguments::Rules;
 
 /// An open queue. Queues whose dead letters it takes count in this `Arc`, calls in one around it.
@@ -22,7 +24,7 @@ impl Deref for Open {
     }
 }
 
-/// A queue in this process, until it is closed.
+/// A queue in this process, until it is closed. Its consumers keep it open.
 pub(crate) struct Shared {
     open: RwLock<Option<Arc<Open>>>,
     pid: u32,
@@ -57,6 +59,16 @@ impl Shared {
     /// Whether this is a child of the process that opened the queue.
     pub(crate) fn is_forked(&self) -> bool {
         self.pid != std::process::id()
+    }
+}
+
+impl Drop for Shared {
+    /// Closes the queue without the interpreter's lock: a close waits for the disk.
+    fn drop(&mut self) {
+        let open = self.take();
+        if open.is_some() {
+            Python::try_attach(|py| py.detach(|| drop(open)));
+        }
     }
 }
 

@@ -126,6 +126,15 @@ def test_a_closed_queue_opens_again_at_once(path):
             assert q.put(b"") == number
 
 
+def test_a_queue_that_nobody_holds_is_closed_and_a_consumer_holds_it(path):
+    consumer = mmq.Queue(path).consumer("w")
+    with pytest.raises(mmq.Locked):
+        mmq.Queue(path)
+    del consumer
+    with mmq.Queue(path) as q:
+        assert q.consumers() == ["w"]
+
+
 def test_consumers_have_places_of_their_own(path):
     with mmq.Queue(path) as q:
         mail = q.consumer("mail")
