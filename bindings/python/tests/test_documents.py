@@ -43,3 +43,10 @@ def test_everything_public_is_described():
         for inner, member in vars(value).items() if isinstance(value, type) else ():
             if not inner.startswith("_"):
                 assert getattr(member, "__doc__", None) or name == "Error", f"{name}.{inner}"
+
+
+def test_the_example_of_the_projects_readme_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    text = (README.parents[2] / "README.md").read_text()
+    exec(text.split("```python\n")[1].split("```")[0])
+    assert capsys.readouterr().out == "b'hello'\n"
