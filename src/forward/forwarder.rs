@@ -299,7 +299,11 @@ impl<D: Destination> Forwarder<D> {
                 driver.finish()?;
                 return Ok(ForwardEnd::Stopped);
             }
-            let stepped = driver.step(now().saturating_duration_since(began), TICK)?;
+            let stepped = driver.step(now().saturating_duration_since(began), TICK);
+            if let Err(Halt::Forgotten { .. }) = stepped {
+                self.watch.note_warning(driver.destination.warning());
+            }
+            let stepped = stepped?;
             let (trouble, warning) = (driver.trouble.as_deref(), || driver.destination.warning());
             self.watch.note(&*driver.local, &driver.counts, trouble, warning, &stepped);
             match stepped {

@@ -38,6 +38,10 @@ impl ForwardWatch {
         trouble: Option<&str>,
         warning: impl FnOnce() -> Option<String>,
         stepped: &Worked,
+    pub(super) fn note_warning(&self, warning: Option<String>) {
+        self.0.lock().warning = warning;
+    }
+
     ) {
         let mut progress = self.0.lock();
         if progress.sessions != counts.sessions {

@@ -73,13 +73,22 @@ pub(super) async fn ask(
     }
     let Standing { is_own, end, .. } = standing;
     let lost = standing.mark.filter(|mark| !is_own && *mark <= end);
+    let mut earlier_subject = None;
     if let Some(at) = lost.filter(|_| standing.has_lost_the_mark()) {
         let there = message(client, order, letterhead, json!({ "seq": at })).await?;
         let is_foreign = |there: &Value| there["subject"] != letterhead.subject;
-        standing.is_refilled = there.as_ref().is_some_and(is_foreign);
+        let foreign = there.filter(is_foreign);
+        standing.is_refilled = foreign.is_some();
+        earlier_subject = foreign.filter(|it| is_of(it, letterhead));
     }
-    let (held, at) = standing.held();
+    // Where the queue has had another subject, this one has lost nothing. The mark stays: without
+    // it the next session could not tell.
+    let (held, at) = match &earlier_subject {
+        Some(_) => (Held::Nothing, lost),
+        None => standing.held(),
+    };
     let of_server = client.max_payload() as u64;
+    let has_moved = earlier_subject.map(|there| has_moved(&there, letterhead));
     let alone = format!("a stream whose only subject is {}", letterhead.subject);
     Ok(StreamAnswer {
         held,
@@ -89,11 +98,11 @@ pub(super) async fn ask(
         store,
         position: at.map(|at| Position { store, at }),
         longest: config["max_msg_size"].as_u64().unwrap_or(u64::MAX).min(of_server),
-        warning: match (is_own, order.pack) {
+        warning: has_moved.or_else(|| match (is_own, order.pack) {
             (true, 1) => None,
             (true, _) => warning(config, letterhead, "is sent packs", "without packs it"),
             (false, _) => warning(config, letterhead, "has other writers", &alone),
-        },
+        }),
     })
 }
 
@@ -172,9 +181,7 @@ fn has_none(client: &Client, order: &NatsOrder) -> bool {
 /// it. `None`, if the server has put it where messages were that are gone (a delete marker).
 fn held(message: &Value, letterhead: &Letterhead) -> Result<Option<Held>, Trouble> {
     let Letterhead { queue, subject, .. } = letterhead;
-    let headers = message["hdrs"].as_str().unwrap_or_default();
-    let headers = base64::engine::general_purpose::STANDARD.decode(headers).unwrap_or_default();
-    let headers = String::from_utf8_lossy(&headers);
+    let headers = headers(message);
     let at = &message["seq"];
     match Letterhead::origin(&headers) {
         Some(there) if there.queue == queue => {
@@ -195,6 +202,29 @@ fn held(message: &Value, letterhead: &Letterhead) -> Result<Option<Held>, Troubl
              subject of its own"
         ))),
     }
+}
+
+/// The text of a message's headers.
+fn headers(message: &Value) -> String {
+    let headers = message["hdrs"].as_str().unwrap_or_default();
+    let headers = base64::engine::general_purpose::STANDARD.decode(headers).unwrap_or_default();
+    String::from_utf8_lossy(&headers).into_owned()
+}
+
+/// Whether this queue wrote the message.
+fn is_of(message: &Value, letterhead: &Letterhead) -> bool {
+    Letterhead::origin(&headers(message)).is_some_and(|there| there.queue == letterhead.queue)
+}
+
+/// That the queue's messages have another subject, `there`.
+fn has_moved(there: &Value, letterhead: &Letterhead) -> String {
+    let Letterhead { stream, subject, .. } = letterhead;
+    let earlier = there["subject"].as_str().unwrap_or_default();
+    format!(
+        "stream {stream} of NATS holds the last message of this queue under the subject {earlier}, \
+         and the subject is now {subject}: has somebody renamed the directory or changed --name or \
+         --subject? With the subject {earlier} the queue goes on behind that message"
+    )
 }
 
 /// The mode, if the stream is one that messages can be forwarded to.

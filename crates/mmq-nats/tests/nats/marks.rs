@@ -3,14 +3,15 @@
 
 use std::time::{Duration, Instant};
 
-use mmq::forward::{Destination, Held, Mark};
+use mmq::Queue;
+use mmq::forward::{Destination, Forwarder, Halt, Held, IfForgotten, Mark};
 use mmq_nats::{NatsMode, NatsStream};
 use serde_json::{Value, json};
 
 use super::late::{WAIT, message, numbers, source};
 use super::proxy::Proxy;
 use super::server::{Server, Wire};
-use super::{MODES, STREAM, SUBJECT, far_of, resume};
+use super::{MODES, STREAM, SUBJECT, far_of, put, resume};
 
 const SECOND: u64 = 1_000_000_000;
 /// The modes in which a stream may have other subjects.
@@ -280,5 +281,51 @@ fn a_late_write_finds_no_empty_stream_that_it_was_sent_to() {
         proxy.let_all_pass();
         assert!(earlier.acknowledged(WAIT).is_err(), "{mode:?}");
         assert!(numbers(&server).is_empty());
+    }
+}
+
+/// Somebody has renamed the directory, or changed the name or the subject, in a stream that takes
+/// both: nothing is sent twice unless the user says so.
+#[test]
+fn a_queue_that_has_moved_to_another_subject_is_reported_and_sends_nothing_again() {
+    for mode in SHARING {
+        let (dir, server) = (crate::support::tempdir().unwrap(), Server::start(""));
+        make(&server, mode, false, &json!({}));
+        let queue = Queue::open(dir.path()).unwrap();
+        let forwarder = |subject| {
+            let far = NatsStream::new(&server.url(), STREAM).unwrap().subject(subject).unwrap();
+            Forwarder::new(&queue, "forward", far.mode(mode)).unwrap()
+        };
+        let reports = |subject, place, earlier| {
+            let mut moved = forwarder(subject);
+            let halt = moved.once().unwrap_err();
+            assert!(matches!(halt, Halt::Forgotten { place: there } if there == place), "{halt}");
+            let said = moved.watch().progress().warning.unwrap();
+            assert!(
+                said.contains(&format!("of this queue under the subject {earlier}, ")),
+                "{said}"
+            );
+        };
+        let of_other = || -> Vec<u64> {
+            server.entries(STREAM, "other.a").iter().map(|entry| entry.seq()).collect()
+        };
+        put(&queue, 50);
+        forwarder(SUBJECT).once().unwrap();
+        reports("other.a", 50, SUBJECT);
+        // A session that sends nothing does not make the next one forget it.
+        forwarder("other.a").if_forgotten(IfForgotten::Continue).once().unwrap();
+        reports("other.a", 50, SUBJECT);
+        put(&queue, 1);
+        forwarder("other.a").if_forgotten(IfForgotten::Continue).once().unwrap();
+        put(&queue, 1);
+        forwarder("other.a").once().unwrap();
+        assert_eq!(of_other(), [50, 51], "{mode:?}");
+        reports(SUBJECT, 52, "other.a");
+        assert_eq!(numbers(&server), (0..50).collect::<Vec<_>>(), "{mode:?}");
+        put(&queue, 1);
+        forwarder(SUBJECT).if_forgotten(IfForgotten::Continue).once().unwrap();
+        put(&queue, 1);
+        forwarder(SUBJECT).once().unwrap();
+        assert_eq!(numbers(&server), (0..50).chain(52..54).collect::<Vec<_>>(), "{mode:?}");
     }
 }

@@ -1,7 +1,7 @@
 //! A NATS server of the test's own, on a port and in a directory of its own; and the little of its
 //! protocol that a test needs, so that the stream is not read back by the client that wrote it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -217,10 +217,14 @@ pub(super) struct Wire {
     stream: BufReader<TcpStream>,
     /// Where answers go: nobody else's box.
     inbox: String,
+    /// What came of a stream before the answer that says how much it is.
+    early: VecDeque<Came>,
 }
 
 /// A message as it came.
 struct Came {
+    /// Else it is one of a stream's.
+    is_answer: bool,
     headers: String,
     data: Vec<u8>,
 }
@@ -235,7 +239,7 @@ impl Wire {
         let stream = BufReader::new(TcpStream::connect(("127.0.0.1", port))?);
         stream.get_ref().set_read_timeout(Some(wait))?;
         let inbox = format!("in.box{}", stream.get_ref().local_addr()?.port());
-        let mut wire = Wire { stream, inbox };
+        let mut wire = Wire { stream, inbox, early: VecDeque::new() };
         let mut hello = json!({ "verbose": false, "headers": true, "no_responders": true });
         for (key, value) in access.as_object().unwrap() {
             hello[key] = value.clone();
@@ -278,7 +282,8 @@ impl Wire {
             self.stream.read_exact(&mut headers)?;
             self.stream.read_exact(&mut data)?;
             data.truncate(all - before);
-            return Ok(Came { headers: String::from_utf8(headers).unwrap(), data });
+            let is_answer = words[2] == "1";
+            return Ok(Came { is_answer, headers: String::from_utf8(headers).unwrap(), data });
         }
     }
 
@@ -290,7 +295,11 @@ impl Wire {
         let (inbox, length) = (&self.inbox, request.len());
         let line = format!("PUB {subject} {inbox} {length}\r\n{request}\r\n");
         self.say(line.as_bytes())?;
-        let came = self.next()?;
+        let mut came = self.next()?;
+        while !came.is_answer {
+            self.early.push_back(came);
+            came = self.next()?;
+        }
         serde_json::from_slice(&came.data).map_err(|_| io::Error::other(came.headers))
     }
 
@@ -310,6 +319,7 @@ impl Wire {
             let owned = |(name, value): (&str, &str)| (name.to_owned(), value.trim().to_owned());
             Entry { headers: lines.map(owned).collect(), head: came.headers.len(), data: came.data }
         };
-        (0..count).map(|_| self.next().map(entry)).collect()
+        let mut came = || self.early.pop_front().map_or_else(|| self.next(), Ok);
+        (0..count).map(|_| came().map(entry)).collect()
     }
 }

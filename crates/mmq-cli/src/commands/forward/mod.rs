@@ -270,6 +270,7 @@ fn forward(
     report.end()?;
     match (call.signals.stop(), ended) {
         (_, ForwardEnd::Drained) => Ok(ExitStatus::Done),
+    report.warn();
         (Some(ending), _) => Ok(ending),
         (None, _) => {
             let why = gave_up.unwrap_or_else(|| "the far side does not answer".to_owned());

@@ -87,12 +87,7 @@ impl<'a> Report<'a> {
         if has_session && *self.session.get_or_insert(progress.sessions) == progress.sessions {
             self.heard = now;
         }
-        if progress.warning != self.warning {
-            self.warning.clone_from(&progress.warning);
-            if let Some(warning) = &self.warning {
-                self.call.console.note(warning);
-            }
-        }
+        self.warn();
         let is_new = progress.trouble != self.trouble;
         self.trouble.clone_from(&progress.trouble);
         if is_new || now >= self.next_line {
@@ -100,6 +95,17 @@ impl<'a> Report<'a> {
             self.line(&progress)?;
         }
         self.write_metrics(&progress)
+    }
+
+    /// Says a warning that is new.
+    pub(super) fn warn(&mut self) {
+        let warning = self.watch.progress().warning;
+        if warning != self.warning {
+            self.warning = warning;
+            if let Some(warning) = &self.warning {
+                self.call.console.note(warning);
+            }
+        }
     }
 
     /// Why `--once` gives up, if it is time. A session that lasts has time: its patience ends it.
