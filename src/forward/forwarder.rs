@@ -87,8 +87,10 @@ impl<D: Destination> Forwarder<D> {
         consumer: &str,
         destination: D,
     ) -> Forwarder<D> {
-        let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
-        let name = name.unwrap_or_else(|| consumer.to_owned());
+        // `.` and `..` have no name of their own.
+        let whole = path.file_name().is_none().then(|| path.canonicalize().ok()).flatten();
+        let name = whole.as_deref().unwrap_or(path).file_name();
+        let name = name.map_or_else(|| consumer.into(), |name| name.to_string_lossy().into_owned());
         Forwarder {
             source: Source { consumer: consumer.into(), ..Source::new(queue_id, name) },
             consumer: forwarded,

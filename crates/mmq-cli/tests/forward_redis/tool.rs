@@ -76,6 +76,17 @@ fn what_is_there_goes_on_once() {
 }
 
 #[test]
+fn the_directory_that_one_stands_in_has_its_own_name() {
+    let (dir, server) = (crate::support::tempdir().unwrap(), Server::start(&[]));
+    let queue = dir.path().join("work");
+    put(&queue, "message 0\n");
+    let mut forward = command(&["forward", ".", &server.url(), "--key", "of:{dir}", "--once"]);
+    forward.current_dir(&queue);
+    ends(forward, 0);
+    check(&server.entries("of:work"), 1);
+}
+
+#[test]
 fn several_messages_go_in_one_entry() {
     let (dir, server) = (crate::support::tempdir().unwrap(), Server::start(&[]));
     put(dir.path(), "message 0\nmessage 1\nmessage 2\nmessage 3\nmessage 4\n");
