@@ -309,7 +309,7 @@ pub unsafe fn new_forwarder(
         if let Some(name) = meant.name {
             forwarder = forwarder.name(name);
         }
-        let (stop, watch) = (forwarder.stop(), forwarder.watch());
+        let (stop, watch) = (forwarder.renew_stop(), forwarder.watch());
         let state = Mutex::new(ForwarderState {
             forwarder: Some(forwarder),
             is_running: false,

@@ -156,9 +156,14 @@ impl<D: Destination> Forwarder<D> {
         self.stop.clone()
     }
 
-    /// Makes it run again after a stop. The handles of before stop it no more.
+    /// Makes it run again after a stop: the handles of before stop it no more, and its progress is
+    /// that of a run that begins.
     #[cfg(feature = "capi")]
     pub(crate) fn renew_stop(&mut self) -> Stop {
+        // (The run itself reports an error.)
+        if let Ok(local) = self.consumer.begin() {
+            self.watch.note_begin(&*local);
+        }
         self.stop = Stop::default();
         self.stop()
     }
@@ -281,6 +286,8 @@ impl<D: Destination> Forwarder<D> {
 
     fn forward(&mut self, until: Until) -> Result<ForwardEnd, Halt> {
         let local = self.consumer.begin()?;
+        // The far side may take long to answer.
+        self.watch.note_begin(&*local);
         let mut options = self.options.clone();
         if let Some(max) = local.max_bytes() {
             options.keep_bytes = options.keep_bytes.min(max / 4);

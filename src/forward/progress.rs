@@ -27,8 +27,19 @@ impl ForwardWatch {
         self.0.lock().clone()
     }
 
+    /// Begins a run, whose far side has not answered yet.
+    pub(super) fn note_begin(&self, local: &dyn Local) {
+        let mut progress = self.0.lock();
+        *progress = ForwardProgress::default();
+        progress.note_places(local);
+    }
+
     pub(super) fn note_end(&self) {
         self.0.lock().state = ForwardState::Ended;
+    }
+
+    pub(super) fn note_warning(&self, warning: Option<String>) {
+        self.0.lock().warning = warning;
     }
 
     pub(super) fn note(
@@ -38,10 +49,6 @@ impl ForwardWatch {
         trouble: Option<&str>,
         warning: impl FnOnce() -> Option<String>,
         stepped: &Worked,
-    pub(super) fn note_warning(&self, warning: Option<String>) {
-        self.0.lock().warning = warning;
-    }
-
     ) {
         let mut progress = self.0.lock();
         if progress.sessions != counts.sessions {
@@ -54,10 +61,7 @@ impl ForwardWatch {
         progress.sent_bytes = counts.sent_bytes;
         progress.acknowledged_bytes = counts.acknowledged_bytes;
         progress.lost_there = counts.lost_there;
-        progress.acknowledged_at = local.acknowledged_at();
-        progress.place = local.place();
-        progress.lag = local.next_number().saturating_sub(local.place());
-        progress.kept = local.place().saturating_sub(local.kept());
+        progress.note_places(local);
         progress.state = match stepped {
             Worked::Busy => ForwardState::Sending,
             Worked::Idle => ForwardState::Idle,
@@ -110,6 +114,15 @@ pub struct ForwardProgress {
     /// What a person should know of the far side's settings:
     /// [`Destination::warning`](super::Destination::warning).
     pub warning: Option<String>,
+}
+
+impl ForwardProgress {
+    fn note_places(&mut self, local: &dyn Local) {
+        self.acknowledged_at = local.acknowledged_at();
+        self.place = local.place();
+        self.lag = local.next_number().saturating_sub(self.place);
+        self.kept = self.place.saturating_sub(local.kept());
+    }
 }
 
 /// The activity of a forwarder.

@@ -266,12 +266,17 @@ int main(int argc, char **argv) {
 
   put_some(100);
   forwarder = made(url);
+  progress = progress_of(forwarder, text, sizeof text);
+  CHECK(progress.lag >= 100 && progress.place == put - progress.lag); /* it has not run yet */
   OK(mmq_forwarder_run(forwarder, MMQ_UNTIL_EMPTY));
   OK(mmq_forwarder_wait(forwarder, LONG));
   progress = progress_of(forwarder, text, sizeof text);
+  CHECK(progress.sent >= 100);
   CHECK(put == 1000 && progress.place == put && progress.lag == 0);
   CHECK(progress.acknowledged_at_ms > 1600000000000u && progress.lost_there == 0 && progress.refused == 0);
   OK(mmq_forwarder_run(forwarder, MMQ_UNTIL_STOPPED));
+  progress = progress_of(forwarder, text, sizeof text);
+  CHECK(progress.sent == 0 && progress.place == put); /* of this run */
   OK(mmq_close(queue));
   ANSWERS(MMQ_CLOSED, mmq_forwarder_wait(forwarder, LONG));
   ANSWERS(MMQ_CLOSED, mmq_forwarder_wait(forwarder, LONG));
