@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::standing::Standing;
-use super::words::Letterhead;
+use super::words::{HEADERS, Letterhead};
 use crate::{NatsMode, NatsOrder};
 use mmq::forward::{Held, Mark, Position, Trouble};
 
@@ -88,7 +88,16 @@ pub(super) async fn ask(
         None => standing.held(),
     };
     let of_server = client.max_payload() as u64;
+    let longest = config["max_msg_size"].as_u64().unwrap_or(u64::MAX).min(of_server);
+    let pack = if longest > HEADERS { order.pack } else { 1 };
     let has_moved = earlier_subject.map(|there| has_moved(&there, letterhead));
+    let no_pack = (pack < order.pack).then(|| {
+        let Letterhead { stream, .. } = letterhead;
+        format!(
+            "stream {stream} of NATS takes messages of up to {longest} bytes, of which the headers \
+             of a pack may need {HEADERS}: no messages are packed; raise its max_msg_size"
+        )
+    });
     let alone = format!("a stream whose only subject is {}", letterhead.subject);
     Ok(StreamAnswer {
         held,
@@ -97,8 +106,8 @@ pub(super) async fn ask(
         tail: if is_own || mode == NatsMode::Chain { end } else { of_subject },
         store,
         position: at.map(|at| Position { store, at }),
-        longest: config["max_msg_size"].as_u64().unwrap_or(u64::MAX).min(of_server),
-        warning: has_moved.or_else(|| match (is_own, order.pack) {
+        longest,
+        warning: has_moved.or(no_pack).or_else(|| match (is_own, pack) {
             (true, 1) => None,
             (true, _) => warning(config, letterhead, "is sent packs", "without packs it"),
             (false, _) => warning(config, letterhead, "has other writers", &alone),

@@ -115,3 +115,25 @@ fn a_stream_that_removes_messages_warns_of_packs() {
         assert_eq!(warning.contains("is sent packs and removes messages"), warns, "{warning}");
     }
 }
+
+/// The headers of a pack leave no room in the stream's messages: a person is told.
+#[test]
+fn a_stream_of_short_messages_gets_none_packed_and_a_warning() {
+    for (longest, is_packed) in [(1_070, false), (1_200, true)] {
+        let (dir, server) = (crate::support::tempdir().unwrap(), Server::start(""));
+        let mode = NatsMode::Chain;
+        server.make_stream(json!({
+            "name": STREAM, "subjects": [SUBJECT], "max_msg_size": longest,
+        }));
+        let queue = Queue::open(dir.path()).unwrap();
+        put(&queue, 20);
+        let mut forwarder = forwarder(&queue, &server, mode, 32);
+        forwarder.once().unwrap();
+        let warning = forwarder.watch().progress().warning;
+        let is_warned = warning.as_ref().is_some_and(|it| it.contains("no messages are packed"));
+        assert_eq!(is_warned, !is_packed, "{warning:?}");
+        let entries = server.entries(STREAM, SUBJECT);
+        assert_eq!(entries.len() < 20, is_packed, "{} entries", entries.len());
+        check(&unpacked(entries), 20);
+    }
+}
