@@ -8,6 +8,10 @@ mod marks;
 mod packs;
 mod proxy;
 mod server;
+mod slow;
+#[allow(dead_code)]
+#[path = "../../../mmq-redis/tests/redis/proxy.rs"]
+mod slow_link;
 mod succeed;
 #[path = "../../../../tests/support/mod.rs"]
 mod support;
