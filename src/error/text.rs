@@ -85,7 +85,8 @@ impl fmt::Display for Holder {
     }
 }
 
-/// When the holder opened the queue: the date, and how long ago that is at the moment of printing.
+/// When the holder opened the queue. It is the same text at any moment of printing, so that whoever
+/// tries again and again reports one trouble.
 pub(super) struct Since(pub(super) Option<SystemTime>);
 
 impl fmt::Display for Since {
@@ -95,16 +96,7 @@ impl fmt::Display for Since {
         let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
         let (year, month, day) = date(days);
         let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-        write!(f, " since {year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")?;
-        // After the clock was set back the time is in the future: print only the date.
-        let Ok(ago) = SystemTime::now().duration_since(time) else { return Ok(()) };
-        match ago.as_secs() {
-            0..2 => write!(f, " (just now)"),
-            seconds @ 2..120 => write!(f, " ({seconds} seconds ago)"),
-            seconds @ 120..7_200 => write!(f, " ({} minutes ago)", seconds / 60),
-            seconds @ 7_200..172_800 => write!(f, " ({} hours ago)", seconds / 3600),
-            seconds => write!(f, " ({} days ago)", seconds / 86_400),
-        }
+        write!(f, " since {year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
     }
 }
 

@@ -46,7 +46,6 @@ pub(crate) struct Begun {
 /// The destination's end of a session.
 pub(crate) struct Session {
     pub(crate) about: About,
-    pub(crate) began: Instant,
     /// What the thread sends next.
     parcels: Sender<Parcel>,
     news: Receiver<Result<News, Trouble>>,
@@ -86,9 +85,8 @@ impl Session {
             .map_err(|error| {
                 again(&about.place(), format!("no thread for the connection: {error}"))
             })?;
-        let began = Instant::now();
         let (begun, until, trouble) = (None, 0, None);
-        Ok(Session { about, began, parcels, news, is_dropped, begun, until, trouble })
+        Ok(Session { about, parcels, news, is_dropped, begun, until, trouble })
     }
 
     /// Waits up to `wait` for the beginning. `None`: the server has not answered yet.

@@ -302,9 +302,7 @@ impl Destination for RedisStream {
         match session.wait(PROMPT) {
             Some(held) => Ok(self.begun(session, held?)),
             None => {
-                let took = session.began.elapsed().as_secs_f64();
-                let slow =
-                    again(&session.about.place(), format!("no answer yet, after {took:.1} s"));
+                let slow = again(&session.about.place(), "it has not answered yet");
                 self.session = Some(session);
                 Err(earlier.unwrap_or(slow))
             }
