@@ -143,12 +143,19 @@ fn row(consumer: &ConsumerSnapshot) -> String {
     format!("{name:<20} at {}: {waits}, {bytes}{age}{handed}{forwards}", consumer.next_seq)
 }
 
-/// What a forwarder keeps that reads as this consumer, and when it last moved.
+/// What a forwarder keeps that reads as this consumer, or `mmq accept` as its bookmark, and when it
+/// last moved.
 fn forwarder(consumer: &ConsumerSnapshot) -> String {
     let Some(at) = consumer.acknowledged_at else { return String::new() };
     let kept = count(consumer.kept, "message");
     let ago = units::duration(SystemTime::now().duration_since(at).unwrap_or_default());
-    format!("; a forwarder: moved {ago} ago, keeps {kept}")
+    let id = consumer.name.strip_prefix("accept-");
+    let whose = match id.filter(|id| id.len() == 32 && id.bytes().all(|it| it.is_ascii_hexdigit()))
+    {
+        Some(id) => format!("where `mmq accept` goes on with what queue {id} sends"),
+        None => "a forwarder".to_owned(),
+    };
+    format!("; {whose}: moved {ago} ago, keeps {kept}")
 }
 
 fn work(queue: &Handle, verb: &str, matches: &ArgMatches, console: Console) -> Tried<()> {

@@ -68,7 +68,11 @@ fn what_a_bookmark_keeps_is_not_counted() {
         let listed = ends(on("consumers", &far, &[]), 0);
         let listed = String::from_utf8(listed.stdout).unwrap();
         assert!(listed.contains("keeps 1 message"), "{listed}");
+        // (A line is folded where it is long.)
+        let listed = listed.split_whitespace().collect::<Vec<_>>().join(" ");
     }
+        assert!(listed.contains("; where `mmq accept` goes on with what queue "), "{listed}");
+        assert!(!listed.contains("a forwarder"), "{listed}");
     // It counts what nobody has told it of.
     let queue = Queue::open(&far).unwrap();
     queue.enqueue("of another source").unwrap();
