@@ -6,6 +6,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use mmq::{LaneOptions, Queue};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::run::{Running, check, ends, given, mmq, on, said};
 use crate::support::{Random, eventually, seed};
@@ -67,12 +68,12 @@ fn what_a_bookmark_keeps_is_not_counted() {
         ends(on("stat", &far, &["--max-lag", "0", "--max-age", "0", "--max-bytes", "0"]), 0);
         let listed = ends(on("consumers", &far, &[]), 0);
         let listed = String::from_utf8(listed.stdout).unwrap();
-        assert!(listed.contains("keeps 1 message"), "{listed}");
         // (A line is folded where it is long.)
         let listed = listed.split_whitespace().collect::<Vec<_>>().join(" ");
-    }
+        assert!(listed.contains("keeps 1 message"), "{listed}");
         assert!(listed.contains("; where `mmq accept` goes on with what queue "), "{listed}");
         assert!(!listed.contains("a forwarder"), "{listed}");
+    }
     // It counts what nobody has told it of.
     let queue = Queue::open(&far).unwrap();
     queue.enqueue("of another source").unwrap();
@@ -253,4 +254,30 @@ fn a_slow_pipe_passes_everything() {
     let slow = "i=0; while [ $i -lt 100 ]; do dd bs=1000 count=1 2>/dev/null; sleep 0.01; i=$((i+1)); done; cat";
     ends(once(&near, &format!("exec:({slow}) | {}", &exec(&far)[5..])), 0);
     takes(&far, id(&near), 0..300);
+}
+
+/// The command never answers: the figures say meanwhile what waits, and a signal ends all of it.
+#[test]
+fn a_signal_ends_a_command_that_has_not_answered_and_what_it_has_started() {
+    let dir = crate::support::tempdir().unwrap();
+    let [near, pids, metrics] = ["near", "pids", "metrics"].map(|name| dir.path().join(name));
+    fill(&near, 0..50);
+    let url = format!("exec:sleep 1000 & echo $$ $! > '{}'; wait", pids.display());
+    let mut forward = on("forward", &near, &[&url, "--metrics", metrics.to_str().unwrap()]);
+    let mut forward = Running(forward.stderr(Stdio::null()).spawn().unwrap());
+    let lines = |file| fs::read_to_string(file).unwrap_or_default();
+    eventually("the figures say what waits", || {
+        let is_lag = |line: &str| line.starts_with("mmq_forward_lag_messages{");
+        lines(&metrics).lines().any(|line| is_lag(line) && line.ends_with(" 50"))
+    });
+    eventually("the command has started another one", || lines(&pids).ends_with('\n'));
+    let pids = lines(&pids);
+    assert_eq!(pids.split_whitespace().count(), 2, "{pids}");
+    kill_process(Pid::from_child(&forward.0), Signal::TERM).unwrap();
+    assert_eq!(forward.0.wait().unwrap().code(), Some(143));
+    for pid in pids.split_whitespace() {
+        // (Whoever has inherited it may let it lie.)
+        let state = || fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        eventually("it has ended", || state().is_empty() || state().contains(") Z "));
+    }
 }

@@ -1,14 +1,17 @@
 //! Another queue as the far side: `mmq accept` behind a command's standard input and output.
 
+use std::fs;
 use std::io::{self, BufReader, Read};
 use std::mem;
 use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use mmq::forward::{Destination, Held, Limits, Mark, Outgoing, OutgoingKind, Source, Trouble};
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::wire::{Frame, LONGEST, NO_MESSAGE};
 use crate::failure::{Failure, Tried};
@@ -16,6 +19,8 @@ use crate::failure::{Failure, Tried};
 pub(super) const SCHEMES: [&str; 2] = ["ssh://", "exec:"];
 /// So long `mmq accept` may take to begin: a login, a lock, an opening.
 const BEGINNING: Duration = Duration::from_secs(60);
+/// So long a stop may go unnoticed meanwhile.
+const TICK: Duration = Duration::from_millis(50);
 /// After its input or output has ended a command has so long to end.
 const ENDING: Duration = Duration::from_millis(300);
 /// So much of what a command says on standard error is told.
@@ -25,6 +30,8 @@ const TOLD: usize = 1000;
 pub(super) struct AnotherQueue {
     program: String,
     arguments: Vec<String>,
+    /// Whether nobody waits for an answer any more.
+    is_stopped: Arc<AtomicBool>,
     session: Option<Session>,
 }
 
@@ -41,7 +48,7 @@ struct Session {
 
 impl AnotherQueue {
     /// Nothing runs before the first session.
-    pub(super) fn at(url: &str) -> Tried<AnotherQueue> {
+    pub(super) fn at(url: &str, is_stopped: Arc<AtomicBool>) -> Tried<AnotherQueue> {
         let (program, arguments) = match url.strip_prefix("exec:") {
             Some(command) if command.trim().is_empty() => {
                 return Err(Failure::usage("exec: needs a command, as in 'exec:mmq accept DIR2'"));
@@ -49,7 +56,7 @@ impl AnotherQueue {
             Some(command) => ("sh", vec!["-c".to_owned(), command.to_owned()]),
             None => ("ssh", ssh(url)?),
         };
-        Ok(AnotherQueue { program: program.to_owned(), arguments, session: None })
+        Ok(AnotherQueue { program: program.to_owned(), arguments, is_stopped, session: None })
     }
 
     fn begin(&self) -> io::Result<Session> {
@@ -170,7 +177,7 @@ impl Session {
         }
         let said = mem::take(&mut *self.said.lock().unwrap_or_else(PoisonError::into_inner));
         let said = String::from_utf8_lossy(&said);
-        let lines: Vec<&str> = said.lines().map(str::trim).filter(|it| !it.is_empty()).collect();
+        let lines: Vec<&str> = said.lines().map(sentence).filter(|it| !it.is_empty()).collect();
         let ended = status.map_or_else(|| "it closed its output".to_owned(), |it| it.to_string());
         let text = format!("`mmq accept` ended ({ended}): {}", lines.join("; "));
         match status.and_then(|status| status.code()) {
@@ -181,6 +188,21 @@ impl Session {
     }
 }
 
+/// Ends a process and all that it has started: a shell's command outlives the shell.
+fn kill(id: u32) {
+    let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
+    if let Some(pid) = i32::try_from(id).ok().and_then(Pid::from_raw) {
+        let _ = kill_process(pid, Signal::KILL);
+    }
+    let children = children.unwrap_or_default();
+    children.split_whitespace().filter_map(|child| child.parse().ok()).for_each(kill);
+}
+
+/// A line without what would stand before another sign of its end.
+fn sentence(line: &str) -> &str {
+    line.trim().trim_end_matches('.')
+}
+
 /// Ends its input, so that it closes its queue before the forwarder ends. To kill it loses nothing:
 /// the next session is told what it has stored.
 impl Drop for Session {
@@ -189,7 +211,7 @@ impl Drop for Session {
         let until = Instant::now() + ENDING;
         while matches!(self.child.try_wait(), Ok(None)) {
             if Instant::now() > until {
-                let _ = self.child.kill();
+                kill(self.child.id());
                 let _ = self.child.wait();
             }
             thread::sleep(Duration::from_millis(5));
@@ -211,7 +233,17 @@ impl Destination for AnotherQueue {
         let mut hello = Vec::new();
         let _ = Frame::Hello(source.queue_id).write(&mut hello);
         let _ = session.to.send(hello);
-        match session.next(BEGINNING)? {
+        let until = Instant::now() + BEGINNING;
+        let answer = loop {
+            match session.next(TICK)? {
+                None if self.is_stopped.load(Ordering::Relaxed) => {
+                    return Err(again("`mmq accept` had not answered yet".to_owned()));
+                }
+                None if Instant::now() < until => {}
+                answer => break answer,
+            }
+        };
+        match answer {
             Some(Frame::Holds(None)) => Ok(Held::Nothing),
             Some(Frame::Holds(Some((seq, sum)))) => {
                 session.acknowledged = seq.saturating_add(1);

@@ -1,6 +1,8 @@
 //! The far side that an address names, if this build has a client for it.
 
 #[cfg(feature = "nats")]
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::parser::ValueSource;
@@ -115,8 +117,12 @@ pub(super) fn with_options(forward: Command) -> Command {
         .arg(of_tls(file("cert-key", "The client's private key").requires("cert")))
 }
 
-/// The far side at that address.
-pub(super) fn destination(address: &Address, matches: &ArgMatches) -> Tried<Box<dyn Destination>> {
+/// The far side at that address. It waits for nothing once it is stopped.
+pub(super) fn destination(
+    address: &Address,
+    matches: &ArgMatches,
+    is_stopped: &Arc<AtomicBool>,
+) -> Tried<Box<dyn Destination>> {
     let is_of = |scheme: &&str| address.url().starts_with(*scheme);
     let Some(engine) = ENGINES.iter().find(|engine| engine.schemes.iter().any(is_of)) else {
         let schemes: Vec<&str> =
@@ -134,7 +140,7 @@ pub(super) fn destination(address: &Address, matches: &ArgMatches) -> Tried<Box<
         }
     }
     match engine.feature {
-        "mmq" => Ok(Box::new(AnotherQueue::at(address.url())?)),
+        "mmq" => Ok(Box::new(AnotherQueue::at(address.url(), Arc::clone(is_stopped))?)),
         #[cfg(feature = "nats")]
         "nats" => nats(address, matches),
         #[cfg(feature = "redis")]

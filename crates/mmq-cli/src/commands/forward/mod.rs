@@ -10,6 +10,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -150,7 +151,8 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     let matches = call.matches;
     let dir = arguments::dir_of(matches);
     let address = Address::of(matches)?;
-    let destination = far::destination(&address, matches)?;
+    let is_stopped = Arc::new(AtomicBool::new(false));
+    let destination = far::destination(&address, matches, &is_stopped)?;
     let dead = dead_letters(matches, dir)?;
     // In the order in which `redrive` opens them: each could wait for the other else.
     let queue = call.opener().open_existing(dir)?;
@@ -169,7 +171,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
         forwarder = forwarder.succeed(id)?;
     }
     let report = Report::new(call, &forwarder, (&queue, consumer), &address)?;
-    let outcome = forward(call, forwarder, report);
+    let outcome = forward(call, forwarder, report, &is_stopped);
     let closed = queue.close();
     // Each dead letter was flushed. Dropping closes that queue, unless a thread was left behind.
     drop(dead);
@@ -229,6 +231,7 @@ fn forward(
     call: &Call<'_>,
     mut forwarder: Forwarder<Box<dyn Destination>>,
     mut report: Report<'_>,
+    is_stopped: &AtomicBool,
 ) -> Tried<ExitStatus> {
     let once = call.matches.get_flag("once");
     let stop = forwarder.stop();
@@ -257,6 +260,7 @@ fn forward(
         }
     };
     stop.stop();
+    is_stopped.store(true, Ordering::Relaxed);
     let outcome = match told.recv_timeout(STOPPING) {
         Ok(outcome) => outcome,
         Err(RecvTimeoutError::Timeout) => Ok(ForwardEnd::Stopped),
@@ -266,11 +270,11 @@ fn forward(
         },
     };
     looked?;
+    report.warn();
     let ended = outcome.map_err(halted)?;
     report.end()?;
     match (call.signals.stop(), ended) {
         (_, ForwardEnd::Drained) => Ok(ExitStatus::Done),
-    report.warn();
         (Some(ending), _) => Ok(ending),
         (None, _) => {
             let why = gave_up.unwrap_or_else(|| "the far side does not answer".to_owned());
