@@ -19,18 +19,19 @@ pub(crate) mod forward_at {
     pub(crate) const FORWARD_STORE: usize = 24;
     pub(crate) const FORWARD_AT: usize = 32;
     pub(crate) const FORWARD_TIME: usize = 40;
-    pub(crate) const FORWARD_OWNER: usize = 48;
-    pub(crate) const FORWARD_CHAIN: usize = 52;
-    pub(crate) const FORWARD_FLAGS: usize = 56;
-    pub(crate) const FORWARD_SUM: usize = 60;
+    pub(crate) const FORWARD_HANDED: usize = 48;
+    pub(crate) const FORWARD_OWNER: usize = 56;
+    pub(crate) const FORWARD_CHAIN: usize = 60;
+    pub(crate) const FORWARD_FLAGS: usize = 64;
+    pub(crate) const FORWARD_SUM: usize = 68;
 }
 const USED: usize = forward_at::FORWARD_SUM + 4;
 /// The flag of a known position of the far side.
 const HAS_POSITION: u32 = 1;
 /// The flag of a known sum of the chain.
 const HAS_CHAIN: u32 = 2;
-/// The flag of a far side that was sent packs.
-const HAS_PACKS: u32 = 4;
+/// The flag of a far side whose positions do not count messages.
+const COUNTS_DIFFER: u32 = 4;
 
 /// One slot of a forwarder's row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -46,8 +47,10 @@ pub(crate) struct ForwardSlot {
     pub(crate) position: Option<(u64, u64)>,
     /// The sum of the chain of messages before `until`.
     pub(crate) chain: Option<u32>,
-    /// The far side was ever sent several messages in one, so its positions count no messages.
-    pub(crate) has_packs: bool,
+    /// The positions of the far side do not count messages.
+    pub(crate) counts_differ: bool,
+    /// The far side was handed no message from this number on.
+    pub(crate) handed: u64,
     /// When the far side last acknowledged a message, in milliseconds since 1970; 0 for never.
     pub(crate) time: u64,
 }
@@ -64,12 +67,13 @@ impl ForwardSlot {
             (at::FORWARD_STORE, store),
             (at::FORWARD_AT, position),
             (at::FORWARD_TIME, self.time),
+            (at::FORWARD_HANDED, self.handed),
         ] {
             LittleEndian::write_u64(&mut bytes[offset..], value);
         }
         let flags = u32::from(self.position.is_some()) * HAS_POSITION
             + u32::from(self.chain.is_some()) * HAS_CHAIN
-            + u32::from(self.has_packs) * HAS_PACKS;
+            + u32::from(self.counts_differ) * COUNTS_DIFFER;
         LittleEndian::write_u32(&mut bytes[at::FORWARD_OWNER..], self.owner);
         LittleEndian::write_u32(&mut bytes[at::FORWARD_CHAIN..], self.chain.unwrap_or_default());
         LittleEndian::write_u32(&mut bytes[at::FORWARD_FLAGS..], flags);
@@ -101,10 +105,11 @@ impl ForwardSlot {
             position: has(HAS_POSITION)
                 .then(|| (u64_at(at::FORWARD_STORE), u64_at(at::FORWARD_AT))),
             chain: has(HAS_CHAIN).then(|| u32_at(at::FORWARD_CHAIN)),
-            has_packs: has(HAS_PACKS),
+            counts_differ: has(COUNTS_DIFFER),
+            handed: u64_at(at::FORWARD_HANDED),
             time: u64_at(at::FORWARD_TIME),
         };
-        let sound = [slot.number, slot.until, slot.began].into_iter().all(|it| it < LIMIT);
-        sound.then_some(slot)
+        let numbers = [slot.number, slot.until, slot.began, slot.handed];
+        numbers.into_iter().all(|it| it < LIMIT).then_some(slot)
     }
 }

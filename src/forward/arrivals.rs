@@ -113,8 +113,7 @@ impl<'a> Arrivals<'a> {
         }
         if seq >= self.row.place() {
             let until = seq + 1;
-            let none = Acknowledged { until, position: None, chain: None, has_packs: false };
-            self.row.set_acknowledged(none)?;
+            self.row.set_acknowledged(Acknowledged::until(until))?;
         }
         Ok(())
     }

@@ -6,6 +6,10 @@ use crate::forward::far_side::Held;
 use crate::forward::local::Acknowledged;
 use crate::forward::rules::IfForgotten;
 
+/// What a person should know of a far side that has stored more than it was handed.
+pub(super) const OTHERS_WROTE: &str = "the far side has stored and removed messages that \
+    this queue did not send: nobody else may write there; what was on its way may be there twice";
+
 /// The state of the queue when the far side is asked.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Here {
@@ -57,7 +61,8 @@ pub(super) fn compare(
     Ok(match held {
         Held::Until { seq, sum } => return behind(seq, sum, here, chain_over),
         Held::Removed { stored } => {
-            let counts = !here.acknowledged.has_packs && !planted!(ForwardStoredNotCounted);
+            let counts = !here.acknowledged.counts_differ && !planted!(ForwardStoredNotCounted);
+            let counts = counts && !others_wrote(held, &here.acknowledged);
             let stored = stored.filter(|_| counts).unwrap_or_default();
             let until = place.saturating_add(stored);
             // Of what was in flight, so many were stored. If the queue has lost one of these since,
@@ -69,7 +74,7 @@ pub(super) fn compare(
         }
         _ if planted!(ForwardSetBackIsRemoved) => go_on(place, here.chain()),
         Held::SetBack { lost } => {
-            let Some(lost) = lost.filter(|_| !here.acknowledged.has_packs) else {
+            let Some(lost) = lost.filter(|_| !here.acknowledged.counts_differ) else {
                 return Ok(go_on(here.oldest.min(place), None));
             };
             let from = place.saturating_sub(lost);
@@ -86,6 +91,15 @@ pub(super) fn compare(
             IfForgotten::Resend => again_from(here.began, None, here),
         },
     })
+}
+
+/// Returns whether the far side stored more behind the mark than it was handed: somebody else wrote
+/// there, and nobody knows which of its positions are the queue's. (A power cut takes the row back,
+/// so after one it may be the queue's own messages.)
+pub(super) fn others_wrote(held: Held, acknowledged: &Acknowledged) -> bool {
+    let handed = acknowledged.handed.saturating_sub(acknowledged.until);
+    let Held::Removed { stored: Some(stored) } = held else { return false };
+    stored > handed && !acknowledged.counts_differ && !planted!(ForwardOthersCounted)
 }
 
 /// Decides when the far side holds everything up to `seq`, whose sum there is `sum`.
@@ -140,7 +154,13 @@ mod tests {
     use super::*;
 
     const HERE: Here = Here {
-        acknowledged: Acknowledged { until: 40, position: None, chain: Some(40), has_packs: false },
+        acknowledged: Acknowledged {
+            until: 40,
+            position: None,
+            chain: Some(40),
+            counts_differ: false,
+            handed: 50,
+        },
         next: 50,
         began: 0,
         oldest: 30,
@@ -204,6 +224,13 @@ mod tests {
             assert_eq!(removed(Some(7)), at(47), "so many were in flight and arrived");
             assert_eq!(removed(Some(11)), at(40), "more than there are");
         }
+        // Somebody else wrote there: nobody knows what of it is the queue's.
+        let handed =
+            |handed| Here { acknowledged: Acknowledged { handed, ..HERE.acknowledged }, ..HERE };
+        let removed = |here, stored| verdict(Held::Removed { stored: Some(stored) }, &here, None);
+        assert_eq!(removed(handed(42), 2), at(42));
+        assert_eq!(removed(handed(42), 3), at(40));
+        assert_eq!(removed(handed(40), 1), at(40));
         // What was in flight is missing here: nobody knows what arrived.
         let held = Held::Removed { stored: Some(3) };
         assert_eq!(compare(held, &HERE, None, |_, _, _| Ok(None)).unwrap(), at(40));
@@ -219,11 +246,11 @@ mod tests {
         assert_eq!(compare(held, &HERE, None, |_, _, _| Ok(None)).unwrap(), go_on(30, None));
     }
 
-    /// A position may stand for more than one message.
+    /// A position may stand for more than one message, or for none.
     #[test]
-    fn positions_of_packs_do_not_count_messages() {
-        let here =
-            Here { acknowledged: Acknowledged { has_packs: true, ..HERE.acknowledged }, ..HERE };
+    fn positions_that_do_not_count_messages_are_not_counted() {
+        let acknowledged = Acknowledged { counts_differ: true, ..HERE.acknowledged };
+        let here = Here { acknowledged, ..HERE };
         assert_eq!(verdict(Held::Removed { stored: Some(7) }, &here, None), at(40));
         for lost in [5, 20] {
             let set_back = Held::SetBack { lost: Some(lost) };

@@ -317,6 +317,14 @@ pub enum Trouble {
         /// The far side's reason.
         why: String,
     },
+    /// The far side answered that it stores neither this message nor those sent behind it, because
+    /// the one before it is no longer the last: somebody else wrote there. A later try may succeed.
+    NotStored {
+        /// Its number, as in [`Outgoing::seq`].
+        seq: u64,
+        /// What the far side answered.
+        why: FarError,
+    },
     /// A person must act: wrong credentials, no such stream. It ends a forwarder that had no
     /// session yet. Later the forwarder waits for the person.
     Lost(FarError),

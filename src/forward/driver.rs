@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::error::Error;
 use crate::forward::backoff::Backoff;
-use crate::forward::compare::{Here, Verdict, compare};
+use crate::forward::compare::{Here, OTHERS_WROTE, Verdict, compare, others_wrote};
 use crate::forward::destination::{Destination, FarError, MissingNumbers, Outgoing, Trouble};
 use crate::forward::far_side::{Held, Mark};
 use crate::forward::halt::Halt;
@@ -15,7 +15,8 @@ use crate::forward::keeping::Keeping;
 use crate::forward::link_rate::LinkRate;
 use crate::forward::local::{Acknowledged, Local, NextRead};
 use crate::forward::parcel::Parcel;
-use crate::forward::rules::{ForwardOptions, TellGaps};
+use crate::forward::progress::{Counts, Worked};
+use crate::forward::rules::{Away, ForwardOptions, WhenRefused};
 use crate::forward::session::Session;
 use crate::forward::source::Source;
 use crate::message::Message;
@@ -26,27 +27,6 @@ pub(super) const TRIES: u32 = 5;
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
 /// The time between two moves of the kept place.
 const TRIM_EVERY: Duration = Duration::from_millis(100);
-
-/// The result of a step.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Worked {
-    /// The step sent messages, or some are in flight: continue.
-    Busy,
-    /// The far side has all messages of the queue.
-    Idle,
-    /// There is no session, and the driver begins none before this time has passed.
-    Pause(Duration),
-}
-
-/// Stores a rejected message durably elsewhere, before the driver skips it.
-pub(super) type PutAway<'a> = Box<dyn FnMut(&Message, &str) -> Result<(), Error> + Send + 'a>;
-
-/// What the driver does with a message that is rejected for good.
-pub(super) enum WhenRefused<'a> {
-    Stop,
-    Skip,
-    PutAway(PutAway<'a>),
-}
 
 /// The reason why a session ends.
 enum Over {
@@ -64,20 +44,6 @@ impl From<Error> for Over {
     fn from(error: Error) -> Over {
         Over::Halt(Halt::Queue(error))
     }
-}
-
-/// Counts of one driver.
-#[derive(Debug, Default, Clone, Copy)]
-pub(super) struct Counts {
-    pub(super) sent: u64,
-    pub(super) acknowledged: u64,
-    pub(super) refused: u64,
-    pub(super) sessions: u64,
-    pub(super) troubles: u64,
-    pub(super) sent_bytes: u64,
-    pub(super) acknowledged_bytes: u64,
-    /// Numbers that the far side acknowledged and lost, and that the queue had not kept.
-    pub(super) lost_there: u64,
 }
 
 pub(super) struct Driver<'a, D> {
@@ -107,12 +73,10 @@ pub(super) struct Driver<'a, D> {
     pub(super) counts: Counts,
     /// Why there is no session.
     pub(super) trouble: Option<String>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Away {
-    NotYet,
-    Done,
+    /// The first number that the sessions before this one handed to no far side.
+    handed_before: u64,
+    /// What a person should know of a far side to which somebody else wrote.
+    pub(super) others_wrote: Option<&'static str>,
 }
 
 impl<'a, D: Destination> Driver<'a, D> {
@@ -143,6 +107,8 @@ impl<'a, D: Destination> Driver<'a, D> {
             given_up: BTreeMap::new(),
             counts: Counts::default(),
             trouble: None,
+            handed_before: 0,
+            others_wrote: None,
         }
     }
 
@@ -203,6 +169,11 @@ impl<'a, D: Destination> Driver<'a, D> {
             None => self.begin(now)?,
         };
         let outcome = self.send_and_hear(&mut session, now, wait);
+        if let Err(Over::Trouble(Trouble::NotStored { seq, .. })) = outcome {
+            let handed = self.handed_before.max(seq);
+            let before = self.local.acknowledged();
+            self.local.set_acknowledged(Acknowledged { handed, ..before })?;
+        }
         match outcome {
             Ok(_) => self.session = Some(session),
             Err(_) if session.in_flight() > 0 => self.link_rate.note_trouble(),
@@ -217,14 +188,8 @@ impl<'a, D: Destination> Driver<'a, D> {
         let mut acknowledged = self.local.acknowledged();
         let mark = acknowledged.position;
         let mark = mark.map(|position| Mark { until: acknowledged.until, position });
-        let mut held = self.destination.resume(&self.source, mark)?;
-        if self.options.gaps == TellGaps::Message && matches!(held, Held::Removed { .. }) {
-            // Reports of gaps have positions there, too, so the count says nothing of messages.
-            held = Held::Removed { stored: None };
-        }
+        let held = self.destination.resume(&self.source, mark)?;
         let limits = self.destination.limits();
-        // What this session sends is in the row before it is sent.
-        acknowledged.has_packs |= limits.pack_messages > 1;
         let here = Here {
             acknowledged,
             next: self.local.next_number(),
@@ -242,13 +207,19 @@ impl<'a, D: Destination> Driver<'a, D> {
                 return Err(Over::Halt(Halt::Forgotten { place: acknowledged.until }));
             }
         };
+        if others_wrote(held, &acknowledged) {
+            // A store that is set back has lost their messages, too.
+            (acknowledged.counts_differ, self.others_wrote) = (true, Some(OTHERS_WROTE));
+        }
+        acknowledged.handed = acknowledged.handed.max(at);
+        self.handed_before = acknowledged.handed;
         self.counts.lost_there += lost.map_or(0, |lost| lost.last - lost.first + 1);
         let goes_back = lost.is_some() || at < acknowledged.until;
         let position = self.destination.position();
         // The former position tells a later session what the far side has lost; with packs it would
         // take what is sent again for it. Until the far side has acknowledged something, nobody
         // knows which chain its messages are in.
-        self.local.set_acknowledged(match goes_back && !acknowledged.has_packs {
+        self.local.set_acknowledged(match goes_back && !acknowledged.counts_differ {
             false => Acknowledged { until: at, position, chain, ..acknowledged },
             true => Acknowledged { chain: None, ..acknowledged },
         })?;
@@ -276,6 +247,7 @@ impl<'a, D: Destination> Driver<'a, D> {
         let batch = self.gather(session)?;
         let sends = !batch.items.is_empty();
         if sends {
+            self.note_handed(session, &batch)?;
             let outgoing: Vec<Outgoing<'_>> =
                 batch.items.iter().map(|item| item.outgoing()).collect();
             self.destination.send(&outgoing)?;
@@ -310,6 +282,30 @@ impl<'a, D: Destination> Driver<'a, D> {
             return Err(again(format!("no answer for {} s", silence.as_secs())));
         }
         Ok(Worked::Busy)
+    }
+
+    /// Stores what the next send hands to the far side: a later session compares with it what
+    /// the far side says.
+    fn note_handed(&mut self, session: &Session, batch: &Parcel) -> Result<(), Error> {
+        let mut known = self.local.acknowledged();
+        let last = batch.items.last().map_or(0, |item| item.seq + 1);
+        // (Neither a pack nor a report of a gap is one message.)
+        let differ = session.has_left_out && !planted!(ForwardLeftOutCounted)
+            || batch.items.iter().any(|item| item.messages != 1);
+        let begins = differ && !known.counts_differ;
+        if last <= known.handed && !begins {
+            return Ok(());
+        }
+        known.handed = known.handed.max(last);
+        known.counts_differ |= differ;
+        if begins && known.until > session.acknowledged {
+            // The former position of a far side that lost something: see `begin`.
+            let (until, position) = (session.acknowledged, self.destination.position());
+            known = Acknowledged { until, position, chain: None, ..known };
+        }
+        self.local.set_acknowledged(known)?;
+        // Once for a queue: a power cut must not bring back a row whose positions count.
+        if begins { self.flush() } else { Ok(()) }
     }
 
     fn acknowledge(
@@ -422,6 +418,7 @@ impl<'a, D: Destination> Driver<'a, D> {
             Trouble::Lost(error) if !self.has_worked => return Err(Halt::Lost(error)),
             Trouble::Lost(error) => (error.to_string(), Duration::ZERO),
             Trouble::Again(error, at_least) => (error.to_string(), at_least),
+            Trouble::NotStored { why, .. } => (why.to_string(), Duration::ZERO),
             Trouble::Refused { seq, why } => {
                 let tries = match self.refused {
                     Some((last, tries)) if last == seq => tries + 1,

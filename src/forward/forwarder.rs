@@ -10,12 +10,14 @@ use crate::consumer::Consumer;
 use crate::error::{Error, Result};
 use crate::format::Origin;
 use crate::forward::destination::Destination;
-use crate::forward::driver::{Driver, PutAway, WhenRefused, Worked};
+use crate::forward::driver::Driver;
 use crate::forward::halt::Halt;
 use crate::forward::local::{Forwarded, Local};
 use crate::forward::over_queue::QueueLocal;
-use crate::forward::progress::ForwardWatch;
-use crate::forward::rules::{ForwardOptions, IfForgotten, OnRefused, TellGaps};
+use crate::forward::progress::{ForwardWatch, Worked};
+use crate::forward::rules::{
+    ForwardOptions, IfForgotten, OnRefused, PutAway, TellGaps, WhenRefused,
+};
 use crate::forward::source::Source;
 use crate::message::Message;
 use crate::queue::Queue;
@@ -313,7 +315,9 @@ impl<D: Destination> Forwarder<D> {
                 self.watch.note_warning(driver.destination.warning());
             }
             let stepped = stepped?;
-            let (trouble, warning) = (driver.trouble.as_deref(), || driver.destination.warning());
+            let trouble = driver.trouble.as_deref();
+            let others = driver.others_wrote.map(str::to_owned);
+            let warning = || others.or_else(|| driver.destination.warning());
             self.watch.note(&*driver.local, &driver.counts, trouble, warning, &stepped);
             match stepped {
                 Worked::Busy => {}

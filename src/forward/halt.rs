@@ -35,8 +35,8 @@ pub enum Halt {
         next: Option<u64>,
     },
     /// The far side holds nothing of the queue, though it had acknowledged messages: the stream was
-    /// recreated or purged, or the queue has another name there. [`IfForgotten`](super::IfForgotten)
-    /// chooses whether to continue.
+    /// recreated or purged, or the queue has another name there.
+    /// [`IfForgotten`](super::IfForgotten) chooses whether to continue.
     #[error(
         "the far side holds nothing of the queue, though it acknowledged the messages below {place}: somebody purged or recreated it, or the queue has another name, subject or key there than before; choose whether to resend the kept messages or to continue"
     )]

@@ -24,8 +24,19 @@ pub(crate) struct Acknowledged {
     pub(crate) position: Option<Position>,
     /// The sum of the [chain](chained) of messages before that one; `None` when that is unknown.
     pub(crate) chain: Option<u32>,
-    /// The far side was ever sent packs: its positions do not count messages.
-    pub(crate) has_packs: bool,
+    /// The positions of the far side do not count messages: it was sent a pack or a report of a
+    /// gap, a message was left out, or somebody else wrote there.
+    pub(crate) counts_differ: bool,
+    /// The far side was handed no message from this number on, as far as the row tells: a power
+    /// cut takes it back.
+    pub(crate) handed: u64,
+}
+
+impl Acknowledged {
+    /// Everything below `until`, and nothing more is known.
+    pub(crate) fn until(until: u64) -> Acknowledged {
+        Acknowledged { until, handed: until, ..Acknowledged::default() }
+    }
 }
 
 /// A queue with what the forwarder stores there: how far the far side has acknowledged, and a *kept

@@ -105,12 +105,12 @@ impl Local for QueueLocal {
         let (stored, kept) = (self.row.stored(), self.consumer.seq());
         if kept > stored.until {
             // Somebody moved the consumer on: what lies between was never sent.
-            let has_packs = stored.has_packs;
-            return Acknowledged { until: kept, position: None, chain: None, has_packs };
+            let counts_differ = stored.counts_differ;
+            return Acknowledged { counts_differ, ..Acknowledged::until(kept) };
         }
         let position = stored.position.map(|(store, at)| Position { store, at });
-        let ForwardSlot { until, chain, has_packs, .. } = *stored;
-        Acknowledged { until, position, chain, has_packs }
+        let ForwardSlot { until, chain, counts_differ, handed, .. } = *stored;
+        Acknowledged { until, position, chain, counts_differ, handed }
     }
 
     fn next_number(&self) -> u64 {
@@ -194,7 +194,7 @@ impl Local for QueueLocal {
     }
 
     fn set_acknowledged(&mut self, acknowledged: Acknowledged) -> Result<()> {
-        let Acknowledged { until, position, chain, has_packs } = acknowledged;
+        let Acknowledged { until, position, chain, counts_differ, handed } = acknowledged;
         while let Some((_, end)) = self.ends.front().filter(|(seq, _)| *seq < until) {
             self.place_at = *end;
             self.ends.pop_front();
@@ -207,7 +207,15 @@ impl Local for QueueLocal {
         // After a close the files may belong to another process. The close waits for this lock.
         consumer.with_locked(|locked| {
             locked.check(core, consumer)?;
-            row.store(ForwardSlot { until, position, chain, has_packs, time, ..stored });
+            row.store(ForwardSlot {
+                until,
+                position,
+                chain,
+                counts_differ,
+                handed,
+                time,
+                ..stored
+            });
             consumer.cell.count_change();
             Ok(())
         })?;

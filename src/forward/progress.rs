@@ -2,11 +2,35 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-use crate::forward::driver::{Counts, Worked};
 use crate::forward::local::Local;
 use crate::threads::Mutex;
+
+/// The result of a step.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Worked {
+    /// The step sent messages, or some are in flight: continue.
+    Busy,
+    /// The far side has all messages of the queue.
+    Idle,
+    /// There is no session, and the driver begins none before this time has passed.
+    Pause(Duration),
+}
+
+/// Counts of one driver.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Counts {
+    pub(super) sent: u64,
+    pub(super) acknowledged: u64,
+    pub(super) refused: u64,
+    pub(super) sessions: u64,
+    pub(super) troubles: u64,
+    pub(super) sent_bytes: u64,
+    pub(super) acknowledged_bytes: u64,
+    /// Numbers that the far side acknowledged and lost, and that the queue had not kept.
+    pub(super) lost_there: u64,
+}
 
 /// Reports the progress of a forwarder: [`Forwarder::watch`](super::Forwarder::watch).
 ///
@@ -111,8 +135,8 @@ pub struct ForwardProgress {
     pub kept: u64,
     /// Why there is no session; `None` when there is one.
     pub trouble: Option<String>,
-    /// What a person should know of the far side's settings:
-    /// [`Destination::warning`](super::Destination::warning).
+    /// What a person should know of the far side:
+    /// [`Destination::warning`](super::Destination::warning), or that somebody else wrote there.
     pub warning: Option<String>,
 }
 

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::error::Error;
+use crate::message::Message;
 use crate::queue::Queue;
 
 /// What the forwarder does with a message that the far side rejects for good.
@@ -120,4 +122,21 @@ impl Default for ForwardOptions {
             patience: Duration::from_secs(30),
         }
     }
+}
+
+/// Stores a rejected message durably elsewhere, before the driver skips it.
+pub(super) type PutAway<'a> = Box<dyn FnMut(&Message, &str) -> Result<(), Error> + Send + 'a>;
+
+/// What the driver does with a message that is rejected for good.
+pub(super) enum WhenRefused<'a> {
+    Stop,
+    Skip,
+    PutAway(PutAway<'a>),
+}
+
+/// Whether a rejected message is stored elsewhere, or need not be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Away {
+    NotYet,
+    Done,
 }

@@ -32,6 +32,8 @@ pub(super) struct Session {
     pub(super) sent_bytes: u64,
     /// The sum of the chain over what was read.
     chain: u32,
+    /// It left out a message, which has a number and gets no position.
+    pub(super) has_left_out: bool,
     /// A message that the session has read but that does not fit yet.
     pub(super) waiting: Option<Message>,
     /// A pack that this message joins.
@@ -87,6 +89,7 @@ impl Session {
             sent: VecDeque::new(),
             sent_bytes: 0,
             chain,
+            has_left_out: false,
             waiting: None,
             open: None,
             missing: lost.into_iter().collect(),
@@ -200,6 +203,7 @@ impl Session {
     /// session cannot tell that it was rejected.
     pub(super) fn leave_out(&mut self, message: &Message) {
         self.chain = chained(self.chain, message);
+        self.has_left_out = true;
         let (seq, cause) = (message.seq(), MissingCause::Refused);
         self.note_missing(MissingNumbers { first: seq, last: seq, cause });
         self.expected = seq + 1;

@@ -73,7 +73,13 @@ impl<S: Storage> Index<S> {
                 "the index grew by forwarders' rows, and has no row for one",
             ));
         };
-        let begins = ForwardSlot { owner: row, until: began, began, ..ForwardSlot::default() };
+        let begins = ForwardSlot {
+            owner: row,
+            until: began,
+            began,
+            handed: began,
+            ..ForwardSlot::default()
+        };
         let seed = Place::seed(&self.queue_id, name.as_bytes());
         let stored = newest_in(sheet, offset, row, seed).filter(|_| own.is_some());
         let stored = stored.unwrap_or(begins);

@@ -40,18 +40,19 @@ pub(super) struct ForwardPlaces {
 /// Bits of a field: which of the following are there.
 const HAS_POSITION: u32 = 1;
 const HAS_CHAIN: u32 = 2;
-const HAS_PACKS: u32 = 4;
+const COUNTS_DIFFER: u32 = 4;
 
 pub(super) fn put_acknowledged(body: &mut Vec<u8>, acknowledged: &Acknowledged) {
-    let Acknowledged { until, position, chain, has_packs } = *acknowledged;
+    let Acknowledged { until, position, chain, counts_differ, handed } = *acknowledged;
     let bit = |is_there: bool, bit| if is_there { bit } else { 0 };
     let has = bit(position.is_some(), HAS_POSITION) | bit(chain.is_some(), HAS_CHAIN);
-    put_u32(body, has | bit(has_packs, HAS_PACKS));
+    put_u32(body, has | bit(counts_differ, COUNTS_DIFFER));
     put_u32(body, chain.unwrap_or_default());
     put_u64(body, until);
     let Position { store, at } = position.unwrap_or_default();
     put_u64(body, store);
     put_u64(body, at);
+    put_u64(body, handed);
 }
 
 pub(super) fn read_acknowledged(fields: &mut Fields<'_>) -> Result<Acknowledged, TooShort> {
@@ -61,7 +62,8 @@ pub(super) fn read_acknowledged(fields: &mut Fields<'_>) -> Result<Acknowledged,
         until,
         position: (has & HAS_POSITION != 0).then_some(position),
         chain: (has & HAS_CHAIN != 0).then_some(chain),
-        has_packs: has & HAS_PACKS != 0,
+        counts_differ: has & COUNTS_DIFFER != 0,
+        handed: fields.u64()?,
     })
 }
 
@@ -156,7 +158,9 @@ impl Forwarding {
             Call::ForwardAcknowledge => {
                 let mut acknowledged = read_acknowledged(&mut fields)?;
                 // Not behind the queue's end, whatever a client says.
-                acknowledged.until = acknowledged.until.min(self.local.next_number());
+                let next = self.local.next_number();
+                acknowledged.until = acknowledged.until.min(next);
+                acknowledged.handed = acknowledged.handed.min(next);
                 self.local.set_acknowledged(acknowledged)
             }
             Call::ForwardKeep => self.local.move_kept(fields.u64()?),

@@ -245,6 +245,10 @@ mutants! {
     ForwardSetBackIsRemoved => "forward: what a set-back far side lost is sent again",
     /// A forwarder does not count what was stored and removed before it was acknowledged.
     ForwardStoredNotCounted => "forward: what was stored before it was removed is not sent again",
+    /// A forwarder counts messages that somebody else wrote and removed as messages of the queue.
+    ForwardOthersCounted => "forward: what somebody else wrote is not counted",
+    /// A forwarder counts positions, though a message without one was left out.
+    ForwardLeftOutCounted => "forward: a message that was left out has no position",
     /// Of a pack that the far side acknowledged, only the first message counts.
     ForwardPackFirst => "forward: a pack that is acknowledged is acknowledged as a whole",
     /// The place moves when messages are sent.

@@ -74,10 +74,11 @@ fn a_row_of_a_forwarder_reads_as_written_and_only_as_written() {
         began: 5,
         position: Some((u64::MAX, 9)),
         chain: Some(0),
-        has_packs: true,
+        counts_differ: true,
+        handed: (1 << 41) + 6,
         time: 1_764_200_000_000,
     };
-    let unknown = ForwardSlot { position: None, chain: None, has_packs: false, ..known };
+    let unknown = ForwardSlot { position: None, chain: None, counts_differ: false, ..known };
     for slot in [known, unknown, ForwardSlot { owner: 3, ..ForwardSlot::default() }] {
         let bytes = slot.encode(seed);
         assert_eq!(ForwardSlot::decode(&bytes, 3, seed), Some(slot));

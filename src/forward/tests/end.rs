@@ -8,10 +8,25 @@ use crate::forward::halt::Halt;
 use crate::forward::rules::TellGaps;
 
 impl History {
-    /// Notes that what the far side had from this number on may be there twice, if it has packs.
+    /// Somebody else writes to the far side, and removes that again, while nothing of the queue is
+    /// under way, nor lost there: neither could be told from it.
+    pub(super) fn let_others_write(&mut self, few: u64) {
+        let known = self.near.borrow().acknowledged;
+        let is_idle = known.handed <= self.near.borrow().place();
+        if is_idle && self.far.lock().has_all_below(known.position) {
+            self.report(format!("others write {few}"));
+            self.driver = None;
+            self.near.borrow_mut().flush_all();
+            self.far.lock().let_others_write(few);
+            self.counts_may_differ = true;
+        }
+    }
+
+    /// Notes that what the far side had from this number on may be there twice, if its positions do
+    /// not count messages.
     pub(super) fn doubt(&mut self, from: u64) {
         let last = self.far.lock().all().iter().map(|stored| stored.seq).max();
-        if let Some(last) = last.filter(|_| self.most_packed > 1) {
+        if let Some(last) = last.filter(|_| self.near.borrow().acknowledged.counts_differ) {
             self.doubtful.push(from..=last);
         }
     }
@@ -19,6 +34,8 @@ impl History {
     pub(super) fn check(&self) {
         let near = self.near.borrow();
         let far = self.far.lock();
+        let counts = !near.acknowledged.counts_differ || self.counts_may_differ;
+        assert!(counts, "nothing made the positions count no messages");
         match &self.halt {
             Some(Halt::OlderCopy { .. }) => {
                 // (It may have the same messages as the far side, and know of another chain.)

@@ -143,7 +143,8 @@ impl Far {
         };
         if !fits {
             let why = "not behind the one it was sent behind".into();
-            pipe.refused.get_or_insert(Trouble::Again(why, Duration::ZERO));
+            let seq = write.messages.first().map_or(0, |message| message.seq);
+            pipe.refused.get_or_insert(Trouble::NotStored { seq, why });
             return true;
         }
         if let Some(seq) = write.messages.iter().find_map(|message| self.refuses(message)) {
@@ -265,6 +266,17 @@ impl Far {
                 self.removed.extend(self.log.drain(..count));
             }
         }
+    }
+
+    /// Returns whether its store was not set back to before this position.
+    pub(super) fn has_all_below(&self, position: Option<Position>) -> bool {
+        position.is_none_or(|it| it.store != self.store || it.at <= self.end)
+    }
+
+    /// Somebody else's messages take positions, and are gone. No write of the queue is pending.
+    pub(super) fn let_others_write(&mut self, count: u64) {
+        self.silence();
+        self.end += count;
     }
 
     pub(super) fn get_stuck(&mut self) {

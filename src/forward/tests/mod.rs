@@ -19,11 +19,12 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::forward::driver::{Counts, Driver, WhenRefused, Worked};
+use crate::forward::driver::Driver;
 use crate::forward::far_side::Held;
 use crate::forward::halt::Halt;
 use crate::forward::local::Local;
-use crate::forward::rules::{ForwardOptions, IfForgotten, TellGaps};
+use crate::forward::progress::{Counts, Worked};
+use crate::forward::rules::{ForwardOptions, IfForgotten, TellGaps, WhenRefused};
 use crate::forward::source::Source;
 use crate::tests::effort::{alone, effort, first};
 use crate::tests::sim::Rng;
@@ -83,8 +84,6 @@ impl Plan {
                 keep: keep.max(1),
                 keep_bytes: u64::MAX,
                 loses_little: true,
-                gaps: TellGaps::Header,
-                when_refused: 0,
                 gaps_here: false,
                 may_restore: false,
                 ..plan
@@ -119,8 +118,10 @@ struct History {
     halt: Option<Halt>,
     /// How many messages a session packs into one at the most.
     most_packed: u64,
-    /// These may be there twice: the far side had removed what was in flight, and positions of
-    /// packs do not count messages.
+    /// Whether anything happened that makes positions count no messages, as far as the row tells.
+    counts_may_differ: bool,
+    /// These may be there twice: the far side had removed what was in flight, and its positions do
+    /// not count messages.
     doubtful: Vec<RangeInclusive<u64>>,
     /// The events so far, printed when a seed fails.
     reported: Vec<String>,
@@ -136,6 +137,9 @@ impl History {
         History {
             plan,
             most_packed,
+            counts_may_differ: most_packed > 1
+                || plan.when_refused > 0
+                || plan.gaps == TellGaps::Message,
             doubtful: Vec::new(),
             near: Rc::default(),
             far: Arc::new(Mutex::new(far)),
@@ -306,6 +310,7 @@ impl History {
                 self.report("power cut");
                 self.kill();
                 let keeps = self.plan.removes;
+                self.counts_may_differ = true;
                 self.near.borrow_mut().lose_power(&mut self.rng, keeps);
             }
             66..70 => self.near.borrow_mut().flush_all(),
@@ -335,6 +340,7 @@ impl History {
                 self.copy = Some(self.near.borrow().clone());
             }
             98..100 if self.plan.may_restore => self.restore(few),
+            98..100 if self.plan.removes => self.let_others_write(few),
             _ => {}
         }
     }

@@ -127,8 +127,8 @@ impl Local for NearHandle {
         let near = self.0.borrow();
         let (kept, stored) = (near.kept, near.acknowledged);
         if kept > stored.until {
-            let has_packs = stored.has_packs;
-            return Acknowledged { until: kept, position: None, chain: None, has_packs };
+            let counts_differ = stored.counts_differ;
+            return Acknowledged { counts_differ, ..Acknowledged::until(kept) };
         }
         stored
     }

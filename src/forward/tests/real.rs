@@ -36,10 +36,6 @@ fn local(queue: &Queue) -> QueueLocal {
     QueueLocal::new(engine, consumer).unwrap()
 }
 
-fn until(until: u64) -> Acknowledged {
-    Acknowledged { until, ..Acknowledged::default() }
-}
-
 #[test]
 fn what_is_forwarded_is_there_in_order_and_acknowledged_here() {
     let dir = crate::tests::guard::tempdir().unwrap();
@@ -159,7 +155,7 @@ fn what_the_queue_dropped_is_reported_also_while_it_is_read() {
     for _ in 0..5000 {
         queue.enqueue(bytes).unwrap();
     }
-    driven.set_acknowledged(until(1)).unwrap();
+    driven.set_acknowledged(Acknowledged::until(1)).unwrap();
     // (It may have read on before the drop.)
     let mut expected = 1;
     // The queue may drop more meanwhile, to have room at hand. It keeps the newest.
@@ -269,7 +265,7 @@ fn moving_the_places_costs_no_sync() {
     queue.enqueue_batch((0..100).map(|number| number.to_string())).unwrap();
     let mut driven = local(&queue);
     let flushes = queue.stats().flushes;
-    driven.set_acknowledged(until(100)).unwrap();
+    driven.set_acknowledged(Acknowledged::until(100)).unwrap();
     driven.move_kept(90).unwrap();
     assert_eq!((driven.place(), driven.kept(), queue.stats().flushes), (100, 90, flushes));
 }

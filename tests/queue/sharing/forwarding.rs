@@ -159,7 +159,7 @@ fn an_answer_that_ends_with_an_error_is_one() {
         stream.write_all(&frame).unwrap();
         number
     };
-    let places = [0; 96];
+    let places = [0; 104];
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let hello = [&[1, 0, 0, 0][..], &[0; 4], &(16u64 << 20).to_le_bytes(), &id].concat();

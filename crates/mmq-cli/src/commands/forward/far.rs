@@ -1,8 +1,8 @@
 //! The far side that an address names, if this build has a client for it.
 
-#[cfg(feature = "nats")]
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+#[cfg(feature = "nats")]
 use std::time::Duration;
 
 use clap::parser::ValueSource;
