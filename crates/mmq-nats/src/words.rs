@@ -143,7 +143,11 @@ impl Letterhead {
             (10_109, _) => self.lost(format!("{reported}: it takes no more messages")),
             (10_070 | 10_071 | 10_164, _) => {
                 // A write of an earlier session arrived late, or the stream has another writer.
-                self.again(format!("it does not end where it did: {reported}: asking again"))
+                let why = format!("it does not end where it did: {reported}: asking again");
+                match first {
+                    Some(seq) => Trouble::NotStored { seq, why: self.error(why) },
+                    None => self.again(why),
+                }
             }
             _ => self.again(reported),
         }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::late::{WAIT, message, numbers, source};
 use super::proxy::Proxy;
 use super::server::{Server, Wire};
-use super::{MODES, STREAM, SUBJECT, far_of, put, resume};
+use super::{MODES, STREAM, SUBJECT, far_of, forwarder, put, resume};
 
 const SECOND: u64 = 1_000_000_000;
 /// The modes in which a stream may have other subjects.
@@ -139,6 +139,66 @@ fn a_stream_of_our_own_that_was_purged_has_lost_nothing() {
         assert_eq!(held, Held::Removed { stored: Some(0) }, "{mode:?}");
         send(&mut far, 15..17);
         assert_eq!(numbers(&server), [15, 16]);
+    }
+}
+
+/// Somebody else writes to the queue's own subject, and all of it is removed.
+fn write_and_purge(server: &Server, count: u64) {
+    let mut wire = server.wire();
+    for _ in 0..count {
+        assert!(wire.request(SUBJECT, "not of the queue")["seq"].is_u64());
+    }
+    purge(server);
+}
+
+#[test]
+fn what_somebody_else_wrote_and_removed_hides_no_message() {
+    for mode in MODES {
+        let (dir, server) = (crate::support::tempdir().unwrap(), Server::start(""));
+        make(&server, mode, true, &json!({}));
+        let queue = Queue::open(dir.path()).unwrap();
+        put(&queue, 3);
+        forwarder(&queue, &server, mode).once().unwrap();
+        for (count, first) in [(2, 3), (4, 8)] {
+            write_and_purge(&server, count);
+            put(&queue, 5);
+            let mut forwarder = forwarder(&queue, &server, mode);
+            let watch = forwarder.watch();
+            forwarder.once().unwrap();
+            assert_eq!(numbers(&server), (first..first + 5).collect::<Vec<_>>(), "{mode:?}");
+            let warned = watch.progress().warning.is_some_and(|it| it.contains("nobody else"));
+            assert_eq!(warned, count == 2, "{mode:?}: from then on nothing is counted");
+        }
+    }
+}
+
+/// The stream's answer says that nothing of what was under way is there.
+#[test]
+fn what_somebody_else_wrote_behind_a_running_forwarder_hides_no_message() {
+    for mode in MODES {
+        let (dir, server) = (crate::support::tempdir().unwrap(), Server::start(""));
+        make(&server, mode, true, &json!({}));
+        let queue = Queue::open(dir.path()).unwrap();
+        put(&queue, 3);
+        let mut forwarder = forwarder(&queue, &server, mode);
+        let (stop, watch) = (forwarder.stop(), forwarder.watch());
+        let wait_for_place = |place| {
+            let began = Instant::now();
+            while watch.progress().place != place {
+                assert!(began.elapsed() < WAIT * 4, "{mode:?}: {:?}", watch.progress());
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        };
+        std::thread::scope(|scope| {
+            let running = scope.spawn(move || forwarder.run());
+            wait_for_place(3);
+            write_and_purge(&server, 2);
+            queue.enqueue_batch((3..8).map(|number| number.to_string())).unwrap();
+            wait_for_place(8);
+            assert_eq!(numbers(&server), (3..8).collect::<Vec<_>>(), "{mode:?}");
+            stop.stop();
+            running.join().unwrap().unwrap();
+        });
     }
 }
 
