@@ -120,6 +120,9 @@ fn word_wiped_on_fork() -> Option<&'static AtomicU64> {
     {
         use memmap2::{MmapOptions, MmapRaw};
         use rustix::mm::{Advice, madvise};
+        if takes_any_advice() {
+            return None;
+        }
         let map = MmapRaw::from(MmapOptions::new().len(size_of::<AtomicU64>()).map_anon().ok()?);
         let word = map.as_mut_ptr();
         // SAFETY: the page belongs to `map` and is private and anonymous, as the advice demands. In
@@ -131,6 +134,23 @@ fn word_wiped_on_fork() -> Option<&'static AtomicU64> {
     }
     #[cfg(not(all(target_os = "linux", not(miri))))]
     None
+}
+
+/// Returns whether the system answers every advice with success and follows none, as qemu-user
+/// does: Linux refuses this one for shared memory.
+#[cfg(all(target_os = "linux", not(miri)))]
+fn takes_any_advice() -> bool {
+    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+    let len = size_of::<AtomicU64>();
+    // SAFETY: a new mapping, which nothing refers to.
+    let made = unsafe { mmap_anonymous(ptr::null_mut(), len, ProtFlags::READ, MapFlags::SHARED) };
+    made.is_ok_and(|map| {
+        // SAFETY: that mapping, and nothing is ever stored in it.
+        let taken = unsafe { madvise(map, len, Advice::LinuxWipeOnFork) }.is_ok();
+        // SAFETY: that mapping, for the last time.
+        let _ = unsafe { munmap(map, len) };
+        taken
+    })
 }
 
 /// A value for the whole process, which a forked child makes anew: no thread of the child would
