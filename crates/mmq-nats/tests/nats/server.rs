@@ -310,10 +310,11 @@ impl Wire {
             "replay_policy": "instant", "filter_subject": subject,
         });
         let request = json!({ "stream_name": stream, "config": config }).to_string();
-        self.say(format!("SUB {there} 2\r\n").as_bytes())?;
         let answer = self.asked(&format!("$JS.API.CONSUMER.CREATE.{stream}"), &request)?;
         let none = || io::Error::other(answer.to_string());
         let count = answer["num_pending"].as_u64().ok_or_else(none)?;
+        // Behind the answer: a message that came before it would be taken for it.
+        self.say(format!("SUB {there} 2\r\n").as_bytes())?;
         let entry = |came: Came| {
             let lines = came.headers.lines().filter_map(|line| line.split_once(':'));
             let owned = |(name, value): (&str, &str)| (name.to_owned(), value.trim().to_owned());
