@@ -34,7 +34,8 @@ pub(crate) fn trouble(place: &str, error: &RedisError, waited: Duration) -> Trou
         Some(detail) if !code.is_empty() => format!("{code} {}", without_echo(detail)),
         _ => error.to_string(),
     };
-    let text = &text;
+    // The advice behind it ends the sentence.
+    let text = text.trim_end_matches('.');
     let advice = match code {
         "NOAUTH" | "WRONGPASS" => "look at user and password",
         "ERR" if text.contains("without any password") => {
@@ -79,4 +80,21 @@ fn passing(place: &str, code: &str, text: &str) -> Trouble {
         _ => return again(place, text),
     };
     later(place, format!("{text}; {advice}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sentence_of_the_server_goes_on_with_the_advice() {
+        let answer = b"-READONLY You can't write against a read only replica.\r\n";
+        let error = redis::parse_redis_value(answer).and_then(redis::Value::extract_error);
+        let said = match trouble("stream k of Redis", &error.unwrap_err(), Duration::ZERO) {
+            Trouble::Again(said, _) => said.to_string(),
+            other => panic!("it is to try again: {other:?}"),
+        };
+        let advice = "a read only replica; the server is a replica";
+        assert!(said.contains(advice), "{said}");
+    }
 }
