@@ -291,6 +291,7 @@ fn a_put_says_what_is_certainly_in_when_the_owner_is_killed() {
 fn forward_goes_through_whoever_has_the_queue() {
     let dir = crate::support::tempdir().unwrap();
     let (near, far) = (dir.path().join("near"), dir.path().join("far"));
+    Queue::open(&far).unwrap().close().unwrap();
     let mut served = serve(&near, &[]);
     let url = format!("exec:'{}' accept '{}'", env!("CARGO_BIN_EXE_mmq"), far.display());
     let forward = on("forward", &near, &[&url]).stderr(Stdio::null()).spawn().unwrap();
@@ -312,6 +313,7 @@ fn forward_goes_through_whoever_has_the_queue() {
 fn whichever_of_owner_and_forwarder_dies_each_message_arrives_once() {
     let dir = crate::support::tempdir().unwrap();
     let (near, far) = (dir.path().join("near"), dir.path().join("far"));
+    Queue::open(&far).unwrap().close().unwrap();
     let url = format!("exec:'{}' accept '{}'", env!("CARGO_BIN_EXE_mmq"), far.display());
     let forward = || Running(on("forward", &near, &[&url]).stderr(Stdio::null()).spawn().unwrap());
     let mut random = Random::new(seed("owner_or_forwarder"));
