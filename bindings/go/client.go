@@ -9,6 +9,11 @@
 //	job, err := workers.Receive(ctx)
 //	// does the work
 //	err = job.Ack()
+//
+// Until the module is published, a go.mod of yours names where it lies:
+//
+//	require mmq v0.0.0
+//	replace mmq => ../path/to/mmq/bindings/go
 package mmq
 
 import (
@@ -27,7 +32,8 @@ import (
 const greeting = 10 * time.Second
 
 // A Client is a connection to the process that has a queue open. Any number of goroutines may use
-// it at the same time.
+// it at the same time, of which 64 may wait for messages. Where the owner waits for room (on_full),
+// put through a Client of its own: what is asked behind a Put that waits is answered behind it.
 type Client struct {
 	dir  string
 	conn net.Conn

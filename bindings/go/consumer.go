@@ -70,7 +70,7 @@ func (c *Consumer) receive(ctx context.Context, max int, wait time.Duration) ([]
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	body := binary.LittleEndian.AppendUint32(nil, uint32(max))
+	body := binary.LittleEndian.AppendUint32(nil, uint32(min(max, 64)))
 	body = append(body, u64(uint64(wait.Milliseconds()))...)
 	number, came, err := c.client.begin(callReceive, c.number, body)
 	if err != nil {
@@ -182,13 +182,20 @@ func (d *Delivery) Nack() error {
 
 // NackAfter gives the message back, to come again after the delay.
 func (d *Delivery) NackAfter(delay time.Duration) error {
-	_, err := d.client.ask(callNack, 0, u64(d.id, uint64(delay.Milliseconds())))
+	if delay <= 0 {
+		_, err := d.client.ask(callNack, 0, u64(d.id, 0))
+		return err
+	}
+	_, err := d.client.ask(callNack, 0, u64(d.id, someOf(delay)))
 	return err
 }
 
-// Extend extends the lease: it ends by from now.
+// Extend extends the lease: it ends by from now, which is more than 0.
 func (d *Delivery) Extend(by time.Duration) error {
-	_, err := d.client.ask(callExtend, 0, u64(d.id, uint64(by.Milliseconds())))
+	if by <= 0 {
+		return errors.New("mmq: a lease of no time")
+	}
+	_, err := d.client.ask(callExtend, 0, u64(d.id, someOf(by)))
 	return err
 }
 

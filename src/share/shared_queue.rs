@@ -98,6 +98,7 @@ impl SharedQueue {
         Ok(SharedQueue { dir, options, queue_id, state })
     }
 
+    #[cfg(feature = "forward")]
     pub(super) fn queue_id(&self) -> [u8; 16] {
         self.queue_id
     }

@@ -200,6 +200,16 @@ impl<'a> Payload<'a> {
     }
 }
 
+/// Returns what is to be called with gaps.
+pub(crate) fn callable(py: Python<'_>, given: Option<Py<PyAny>>) -> PyResult<Option<Py<PyAny>>> {
+    match given {
+        Some(given) if !given.bind(py).is_callable() => {
+            Err(PyTypeError::new_err("on_gap: it cannot be called"))
+        }
+        given => Ok(given),
+    }
+}
+
 /// Calls `call` without the interpreter's lock.
 pub(crate) fn detached<T: Send>(
     py: Python<'_>,

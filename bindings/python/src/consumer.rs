@@ -2,6 +2,7 @@
 
 use pyo3::prelude::*;
 
+use crate::arguments::callable;
 use crate::iterators::Deliveries;
 use crate::reader::Reader;
 use crate::source::Source;
@@ -28,6 +29,7 @@ impl Consumer {
         source: Source,
         on_gap: Option<Py<PyAny>>,
     ) -> PyResult<Bound<'py, Consumer>> {
+        let on_gap = callable(py, on_gap)?;
         let reader = PyClassInitializer::from(Reader { source, on_gap });
         Bound::new(py, reader.add_subclass(Consumer { name: name.to_owned() }))
     }

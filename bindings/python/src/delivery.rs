@@ -179,7 +179,18 @@ impl Delivery {
 /// Acknowledges many deliveries in one step.
 #[pyfunction]
 pub(crate) fn ack_many(py: Python<'_>, deliveries: Vec<Bound<'_, Delivery>>) -> PyResult<()> {
-    let handed: Vec<_> =
-        deliveries.iter().map(|delivery| delivery.get().decide(py)).collect::<PyResult<_>>()?;
+    let mut handed = Vec::new();
+    for delivery in &deliveries {
+        match delivery.get().decide(py) {
+            Ok(one) => handed.push(one),
+            Err(error) => {
+                // All or none.
+                for (delivery, one) in deliveries.iter().zip(handed) {
+                    *delivery.get().lock() = Some(one);
+                }
+                return Err(error);
+            }
+        }
+    }
     detached(py, || mmq::Delivery::ack_batch(handed))
 }

@@ -85,7 +85,7 @@ impl Deliveries {
             );
             return Err(refuse(py, "Undecided", &text));
         }
-        let handed = until_closed(py, self.reader.get().hand_out(py, patience))?;
+        let handed = self.reader.get().hand_out(py, patience)?;
         Ok(handed.map(|handed| Delivery::new(py, handed, Some(self.forgotten.clone()))))
     }
 }
@@ -97,7 +97,7 @@ impl Deliveries {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Delivery>> {
-        self.next(py, Patience::new(py, self.timeout)?)
+        until_closed(py, self.next(py, Patience::new(py, self.timeout)?))
     }
 
     /// The next delivery, for a task; raises `Empty` when there is none now.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
-use crate::arguments::{Opening, Payload, detached, optional, start};
+use crate::arguments::{Opening, Payload, callable, detached, optional, start};
 use crate::consumer::Consumer;
 use crate::errors::{raise, refuse};
 use crate::figures::{consumer_figures, figures, range};
@@ -44,10 +44,11 @@ impl Queue {
 
     /// Waits until no call uses the queue, and closes it.
     fn end(&self) -> mmq::Result<()> {
-        let Some(mut queue) = self.shared.take() else { return Ok(()) };
+        // Before the lock: a thread that a fork left behind may hold it.
         if self.shared.is_forked() {
             return Err(mmq::Error::Forked);
         }
+        let Some(mut queue) = self.shared.take() else { return Ok(()) };
         let Open(queue) = loop {
             match Arc::try_unwrap(queue) {
                 Ok(queue) => break queue,
@@ -78,6 +79,7 @@ impl Queue {
     ) -> PyResult<PyClassInitializer<Queue>> {
         let Opening { path, options, waits } = Opening::new(path, options)?;
         let shared = Shared::new(detached(py, || options.open(&path))?);
+        let on_gap = callable(py, on_gap)?;
         let reader = Reader { source: Source::Own(Arc::clone(&shared)), on_gap };
         let queue = Queue { shared, path, waits };
         Ok(PyClassInitializer::from(reader).add_subclass(queue))

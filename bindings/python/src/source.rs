@@ -65,7 +65,7 @@ impl Shared {
 impl Drop for Shared {
     /// Closes the queue without the interpreter's lock: a close waits for the disk.
     fn drop(&mut self) {
-        let open = self.take();
+        let open = self.open.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if open.is_some() {
             Python::try_attach(|py| py.detach(|| drop(open)));
         }

@@ -1,5 +1,5 @@
-// Relay puts each line of standard input into a queue, and takes the lines out again in another
-// goroutine with a connection of its own, as another process would.
+// Relay puts each line of standard input into a queue. Another process, which it starts, takes the
+// lines out again and prints them.
 //
 //	mmq serve /tmp/jobs &
 //	go run ./examples/relay /tmp/jobs < lines.txt
@@ -7,11 +7,14 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log"
 	"os"
+	"os/exec"
 	"sync/atomic"
 
 	"mmq"
@@ -19,51 +22,70 @@ import (
 
 func main() {
 	log.SetFlags(0)
-	if len(os.Args) != 2 {
-		log.Fatal("usage: relay DIR < lines")
+	var err error
+	switch {
+	case len(os.Args) == 2:
+		err = put(os.Args[1])
+	case len(os.Args) == 3 && os.Args[1] == "take":
+		err = take(os.Args[2])
+	default:
+		err = errors.New("usage: relay DIR < lines, or: relay take DIR")
 	}
-	if err := relay(os.Args[1]); err != nil {
+	if err != nil {
 		log.Fatal(err)
 	}
 }
 
-func relay(dir string) error {
+// put puts the lines in, and tells the process that takes them behind which number they end.
+func put(dir string) error {
 	client, err := mmq.Connect(dir)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	ctx, stop := context.WithCancel(context.Background())
-	defer stop()
-	// Where the printed lines end, and where the last one ends once it was put in.
-	var printed, last atomic.Uint64
-	ended := make(chan error, 1)
-	go func() { ended <- print(ctx, dir, &printed, &last) }()
-	lines := bufio.NewScanner(os.Stdin)
-	lines.Buffer(nil, 16<<20)
-	var end uint64
-	for lines.Scan() {
-		seq, err := client.Put(lines.Bytes())
-		if err != nil {
-			return err
-		}
-		end = seq + 1
-	}
-	if err := errors.Join(lines.Err(), client.Flush()); err != nil {
+	program, err := os.Executable()
+	if err != nil {
 		return err
 	}
-	last.Store(end)
-	if printed.Load() >= end {
-		stop()
-	}
-	if err := <-ended; !errors.Is(err, context.Canceled) {
+	taker := exec.Command(program, "take", dir)
+	taker.Stdout, taker.Stderr = os.Stdout, os.Stderr
+	tell, err := taker.StdinPipe()
+	if err != nil {
 		return err
 	}
-	return nil
+	if err := taker.Start(); err != nil {
+		return err
+	}
+	end, err := putAll(client)
+	if err == nil {
+		_, err = fmt.Fprintln(tell, end)
+	}
+	return errors.Join(err, tell.Close(), taker.Wait())
 }
 
-// print prints the lines that come, up to the last one.
-func print(ctx context.Context, dir string, printed, last *atomic.Uint64) error {
+// putAll puts all lines in, and returns where they end.
+func putAll(client *mmq.Client) (end uint64, err error) {
+	lines := bufio.NewReader(os.Stdin)
+	for {
+		line, ended := lines.ReadBytes('\n')
+		if len(line) > 0 {
+			seq, err := client.Put(bytes.TrimSuffix(line, []byte{'\n'}))
+			if err != nil {
+				return end, err
+			}
+			end = seq + 1
+		}
+		if ended == io.EOF {
+			return end, client.Flush()
+		}
+		if ended != nil {
+			return end, ended
+		}
+	}
+}
+
+// take prints the lines that come, up to where they end by what standard input says.
+func take(dir string) error {
 	client, err := mmq.Connect(dir)
 	if err != nil {
 		return err
@@ -73,8 +95,23 @@ func print(ctx context.Context, dir string, printed, last *atomic.Uint64) error 
 	if err != nil {
 		return err
 	}
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	// Where the printed lines end, and where all do.
+	var printed, all atomic.Uint64
+	go func() {
+		var end uint64
+		_, _ = fmt.Fscan(os.Stdin, &end)
+		all.Store(end)
+		if printed.Load() >= end {
+			stop()
+		}
+	}()
 	for {
 		job, err := reader.Receive(ctx)
+		if errors.Is(err, context.Canceled) {
+			return nil
+		}
 		if err != nil {
 			return err
 		}
@@ -83,7 +120,7 @@ func print(ctx context.Context, dir string, printed, last *atomic.Uint64) error 
 			return err
 		}
 		printed.Store(job.Seq + 1)
-		if end := last.Load(); end != 0 && job.Seq+1 >= end {
+		if end := all.Load(); end != 0 && job.Seq+1 >= end {
 			return nil
 		}
 	}

@@ -8,6 +8,8 @@
 0 b'a message'
 """
 
+from importlib.metadata import version as _version
+
 from ._errors import (
     Closed,
     Disconnected,
@@ -46,6 +48,8 @@ from ._native import (
     open_or_connect,
 )
 from ._records import ConsumerStats, Origin, Stats
+
+__version__ = _version("mmq-queue")
 
 __all__ = [
     "Closed",

@@ -91,6 +91,9 @@ class Io(Error, OSError):
     errno: Optional[int]
     filename: Any
 
+    def __str__(self) -> str:
+        return str(self.args[0])
+
 
 class Poisoned(Error):
     """An earlier flush failed: open the queue again to write."""

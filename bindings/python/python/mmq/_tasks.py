@@ -21,10 +21,19 @@ async def each(
 ) -> AsyncIterator[Any]:
     """Yields what `take` returns, until the queue is closed or nothing comes in time."""
     while True:
+        # Other tasks run meanwhile. Nothing is taken yet, so that a cancel here loses nothing.
+        await asyncio.sleep(0)
         try:
-            got = await asyncio.wait_for(read(reader, take), timeout)
-        except (Closed, asyncio.TimeoutError):
+            got = take()
+        except Closed:
             return
+        except Empty:
+            if timeout is not None and timeout <= 0:
+                return
+            try:
+                got = await asyncio.wait_for(read(reader, take), timeout)
+            except (Closed, asyncio.TimeoutError):
+                return
         yield got
 
 

@@ -12,20 +12,18 @@
 >>> handler.close()
 """
 
+import contextlib
 import json
 import logging
 import os
 from typing import Any, Dict, Union
 
-from . import Queue
+from . import Forked, Queue
 
 __all__ = ["SpoolHandler", "to_record"]
 
-#: What of a record goes into the queue.
-_FIELDS = (
-    "name levelno levelname pathname lineno funcName created msecs process processName thread "
-    "threadName"
-).split()
+#: What of a record does not go into the queue as it is.
+_WRITTEN_OTHERWISE = ("msg", "args", "exc_info", "exc_text")
 
 
 class SpoolHandler(logging.Handler):
@@ -62,21 +60,26 @@ class SpoolHandler(logging.Handler):
     def _written(self, record: logging.LogRecord) -> str:
         if self.formatter is not None:
             return self.format(record)
-        fields = {name: getattr(record, name) for name in _FIELDS}
+        fields = {
+            name: value for name, value in vars(record).items() if name not in _WRITTEN_OTHERWISE
+        }
         fields["msg"] = record.getMessage()
         if record.exc_info:
             fields["exc_text"] = logging.Formatter().formatException(record.exc_info)
-        return json.dumps(fields)
+        return json.dumps(fields, default=str)
 
     def flush(self) -> None:
         """Makes all records durable."""
         if not self.queue.closed:
-            self.queue.flush()
+            # A child of a fork has nothing in it: its end calls this.
+            with contextlib.suppress(Forked):
+                self.queue.flush()
 
     def close(self) -> None:
         """Closes the queue, if the handler opened it."""
         if self._is_own:
-            self.queue.close()
+            with contextlib.suppress(Forked):
+                self.queue.close()
         super().close()
 
 

@@ -11,13 +11,17 @@
 import json
 import logging
 import threading
+import weakref
 from time import monotonic
 from typing import Any, Callable, Optional
 
-from . import Empty, Full, Gap
+from . import Closed, Empty, Full, Gap
 from . import Queue as _Queue
 
 __all__ = ["Empty", "Full", "Queue"]
+
+#: How often a thread that waits for a place looks whether items have expired, in seconds.
+_LOOK = 0.5
 
 
 class Queue:
@@ -51,7 +55,15 @@ class Queue:
         #: Items that threads are putting in now.
         self._coming = 0
         self._unfinished = 0
-        self._queue = _Queue(path, on_gap=self._missing, on_full=on_full, **options)
+        # Else queue and callback would keep each other, and the queue stay open.
+        missing = weakref.WeakMethod(self._missing)
+
+        def tell(gap: Gap) -> None:
+            told = missing()
+            if told is not None:
+                told(gap)
+
+        self._queue = _Queue(path, on_gap=tell, on_full=on_full, **options)
         try:
             # This makes the consumer, which is told from now on what it misses.
             self._queue.peek()
@@ -71,7 +83,7 @@ class Queue:
             timeout = 0
         ends = None if timeout is None else monotonic() + timeout
         with self._changed:
-            if not self._changed.wait_for(self._has_place, timeout):
+            if not self._wait_for(self._has_place, timeout):
                 raise Full(f"queue {self._queue.path} is full: it has {self.maxsize} items")
             self._coming += 1
             # Before another thread can take it and call `task_done`.
@@ -110,7 +122,7 @@ class Queue:
     def join(self) -> None:
         """Waits until `task_done` was called for every item."""
         with self._changed:
-            self._changed.wait_for(lambda: self._unfinished == 0)
+            self._wait_for(lambda: self._unfinished == 0, None)
 
     def qsize(self) -> int:
         """How many items wait."""
@@ -131,12 +143,26 @@ class Queue:
     def close(self) -> None:
         """Closes the queue. Waits in other threads end with `mmq.Closed`."""
         self._queue.close()
+        with self._changed:
+            self._changed.notify_all()
 
     def __enter__(self) -> "Queue":
         return self
 
     def __exit__(self, *_exception: object) -> None:
         self.close()
+
+    def _wait_for(self, is_so: Callable[[], bool], timeout: Optional[float]) -> bool:
+        """Waits with the lock; looks now and then, for items expire and nobody is told."""
+        ends = None if timeout is None else monotonic() + timeout
+        while not is_so():
+            if self._queue.closed:
+                raise Closed(f"queue {self._queue.path} is closed")
+            left = _LOOK if ends is None else min(_LOOK, ends - monotonic())
+            if left <= 0:
+                return False
+            self._changed.wait(left)
+        return True
 
     def _has_place(self) -> bool:
         return self.maxsize <= 0 or self.qsize() + self._coming < self.maxsize
@@ -149,8 +175,9 @@ class Queue:
             self._changed.notify_all()
 
     def _missing(self, gap: Gap) -> None:
-        # Nobody will call `task_done` for them.
-        self._finish(min(gap.count, self._unfinished))
+        # Nobody will call `task_done` for them. Reserved numbers never were items.
+        if gap.cause != "reserved":
+            self._finish(min(gap.count, self._unfinished))
         self._on_gap(gap)
 
 
