@@ -11,15 +11,15 @@ const MOMENT: Duration = Duration::from_micros(50);
 /// A wait up to this long was short: the other side was being woken, and then looks itself.
 const SHORT: Duration = Duration::from_micros(150);
 
-/// After a yield that took longer than a moment, other work needs the processors: so many waits
-/// sleep at once, and twice as many after the next such yield, up to the second number.
+/// A yield that took longer than a moment shows that other work needs the processors. The first
+/// number of waits then sleep at once; twice as many after the next such yield, up to the second.
 const BUSY: (u32, u32) = (16, 1 << 12);
 
 /// Looks for a moment before it sleeps, as long as waits are short: then the other side is at work.
 #[derive(Debug, Default)]
 pub(super) struct Patience {
     last_was_short: bool,
-    /// How many waits from here on sleep at once, and how many did last.
+    /// How many of the next waits sleep at once, and how many did after the last long yield.
     sleep_at_once: u32,
     slept_at_once: u32,
 }

@@ -137,10 +137,12 @@ impl SharedQueue {
             let role = self.role()?;
             match (call(&role), &*role) {
                 (Err(Error::Disconnected { in_doubt, path }), _) => {
-                    self.renew(&role)?;
+                    let renewed = self.renew(&role);
+                    // Whether or not there is another owner, nobody knows if this was done.
                     if in_doubt && again == Again::IfUndone {
                         return Err(Error::Disconnected { path, in_doubt });
                     }
+                    renewed?;
                 }
                 // The owner closes the queue, and did nothing.
                 (Err(Error::Closed), Role::Client(_)) => self.renew(&role)?,

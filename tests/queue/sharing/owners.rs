@@ -1,12 +1,14 @@
 //! Where the socket lies, who may use it, and what happens at an owner's end.
 
 use std::fs;
+use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
 use mmq::{Client, Error, Options, Queue, open_or_connect};
 
+use super::hostile::frame;
 use super::owner;
 use crate::support::{tempdir, within};
 
@@ -96,6 +98,28 @@ fn another_queue_in_the_place_of_the_old_one_is_refused() {
     fs::remove_dir_all(&path).unwrap();
     // And none is made there.
     assert!(handle.enqueue("lost").is_err() && !path.exists());
+}
+
+#[test]
+fn what_may_have_been_done_is_in_doubt_also_without_another_owner() {
+    let dir = tempdir().unwrap();
+    let queue = Queue::open(dir.path()).unwrap();
+    let socket = dir.path().join("socket");
+    let listener = UnixListener::bind(&socket).unwrap();
+    std::thread::scope(|scope| {
+        // It takes a message, and dies without an answer.
+        scope.spawn(|| {
+            let (mut client, _) = listener.accept().unwrap();
+            client.read_exact(&mut [0; 24 + 12]).unwrap();
+            let hello = [&[1, 0, 0, 0][..], &[0; 4], &(16u64 << 20).to_le_bytes(), &queue.id()];
+            client.write_all(&frame(1, 0, 0, &hello.concat())).unwrap();
+            client.read_exact(&mut [0; 24 + 9]).unwrap();
+            fs::remove_file(&socket).unwrap();
+        });
+        let handle = open_or_connect(dir.path(), &Options::new()).unwrap();
+        let error = handle.enqueue("a message").unwrap_err();
+        assert!(matches!(error, Error::Disconnected { in_doubt: true, .. }), "{error}");
+    });
 }
 
 #[test]
