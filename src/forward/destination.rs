@@ -342,9 +342,10 @@ pub enum Trouble {
 pub struct Limits {
     /// The longest message, in bytes. Longer ones count as rejected for good without being sent.
     pub longest: u64,
-    /// Messages in one [`send`](Destination::send).
+    /// Messages in one [`send`](Destination::send), which takes at most half of what may be in
+    /// flight, so that one is ready while the far side stores the other.
     pub send_messages: usize,
-    /// Bytes in one [`send`](Destination::send), except for a single longer message.
+    /// Bytes in one [`send`](Destination::send), likewise, except for a single longer message.
     pub send_bytes: u64,
     /// Messages that are sent and unacknowledged.
     pub in_flight_messages: usize,

@@ -336,11 +336,14 @@ impl<'a, D: Destination> Driver<'a, D> {
 
     /// Reads messages to send, as many as fit.
     fn gather(&mut self, session: &mut Session) -> Result<Parcel, Over> {
-        let mut batch = session.begin_batch();
         // After a rejection send messages one by one, so that it is clear which one the far side
         // rejects.
         let most = if self.refused.is_some() { 1 } else { usize::MAX };
         session.limit(self.link_rate.bytes(), most as u64);
+        if !session.may_send() {
+            return Ok(Parcel::default());
+        }
+        let mut batch = session.begin_batch();
         while session.has_room(&batch, most) || session.is_open(&batch) {
             let message = match session.waiting.take() {
                 Some(message) => message,

@@ -6,10 +6,11 @@ use std::time::Duration;
 const FIRST: u64 = 64 << 10;
 /// The least that a slow link leaves.
 const LEAST: u64 = 16 << 10;
-/// An acknowledgement within this time lets more go.
-const QUICK: Duration = Duration::from_secs(2);
+/// An acknowledgement within this time lets more go. A far side that takes one send at a time
+/// stands idle for two round trips meanwhile: a fifth of it, where a round trip takes 0.6 s.
+const QUICK: Duration = Duration::from_secs(6);
 /// An acknowledgement after this time lets less go.
-const SLOW: Duration = Duration::from_secs(8);
+const SLOW: Duration = Duration::from_secs(12);
 /// The slowest link on which a send still arrives in time, in bytes a second.
 const SLOWEST: u64 = 4 << 10;
 
@@ -65,9 +66,9 @@ mod tests {
             seen.push(link_rate.bytes());
         }
         assert_eq!(seen, [64, 128, 256, 512, 1024, 2048, 4096, 4096, 4096].map(|kib| kib << 10));
-        link_rate.note_acknowledged(4 << 20, 5 * SECOND, 4 << 20);
+        link_rate.note_acknowledged(4 << 20, 7 * SECOND, 4 << 20);
         assert_eq!(link_rate.bytes(), 4 << 20, "neither quick nor slow");
-        link_rate.note_acknowledged(4 << 20, 9 * SECOND, 4 << 20);
+        link_rate.note_acknowledged(4 << 20, 13 * SECOND, 4 << 20);
         assert_eq!(link_rate.bytes(), 2 << 20);
         for _ in 0..20 {
             link_rate.note_trouble();

@@ -150,10 +150,27 @@ impl Session {
         self.waiting = Some(message);
     }
 
+    /// Returns the most messages and bytes of a send: half of what may be in flight, so that the
+    /// next one is ready when the far side has stored this one.
+    fn most_of_send(&self) -> (usize, u64) {
+        let Limits { in_flight_messages, send_messages, send_bytes, .. } = self.limits;
+        let messages = send_messages.min(in_flight_messages / 2).max(1);
+        (messages, send_bytes.min(self.most_bytes / 2))
+    }
+
+    /// Returns whether a whole send has room beside what is in flight. A smaller one would cost the
+    /// far side as much, and the next one would be small again.
+    pub(super) fn may_send(&self) -> bool {
+        let (messages, bytes) = self.most_of_send();
+        self.sent.is_empty()
+            || self.sent.len() + messages <= self.limits.in_flight_messages
+                && self.sent_bytes + bytes <= self.most_bytes
+    }
+
     /// Returns whether the batch has room for another message.
     pub(super) fn has_room(&self, batch: &Parcel, most: usize) -> bool {
         let window = self.limits.in_flight_messages.max(1).saturating_sub(self.sent.len());
-        batch.items.len() < most.min(self.limits.send_messages.max(1)).min(window)
+        batch.items.len() < most.min(self.most_of_send().0).min(window)
     }
 
     /// Returns whether the batch has room for another message, if it joins the last one.
@@ -168,7 +185,7 @@ impl Session {
 
     /// Returns whether this message fits the batch. One that is longer than all limits goes alone.
     pub(super) fn fits(&self, batch: &Parcel, len: u64) -> bool {
-        let most = self.limits.send_bytes.min(self.most_bytes);
+        let most = self.most_of_send().1;
         let send = batch.bytes + len <= most || batch.items.is_empty();
         let in_flight = self.sent_bytes + batch.bytes;
         let is_alone = in_flight == 0 && batch.items.is_empty() && self.sent.is_empty();

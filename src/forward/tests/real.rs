@@ -342,3 +342,39 @@ fn what_the_far_side_warns_of_is_in_the_progress() {
     forwarder.once().unwrap();
     assert_eq!(watch.progress().warning.as_deref(), Some("it forgets"));
 }
+
+/// A far side that acknowledges three messages at a time.
+#[derive(Default)]
+struct ByThrees {
+    sends: Vec<usize>,
+    sent: u64,
+    until: u64,
+}
+
+impl Destination for ByThrees {
+    fn resume(&mut self, _: &Source, _: Option<Mark>) -> Result<Held, Trouble> {
+        Ok(Held::Nothing)
+    }
+    fn send(&mut self, messages: &[Outgoing<'_>]) -> Result<(), Trouble> {
+        self.sends.push(messages.len());
+        self.sent += messages.len() as u64;
+        Ok(())
+    }
+    fn acknowledged(&mut self, _: Duration) -> Result<u64, Trouble> {
+        self.until = self.sent.min(self.until + 3);
+        Ok(self.until)
+    }
+    fn limits(&self) -> Limits {
+        Limits { send_messages: 10, in_flight_messages: 20, ..Limits::default() }
+    }
+}
+
+#[test]
+fn a_send_waits_until_a_whole_one_may_be_in_flight() {
+    let dir = crate::tests::guard::tempdir().unwrap();
+    let queue = Queue::open(dir.path()).unwrap();
+    queue.enqueue_batch((0..95).map(|number| number.to_string())).unwrap();
+    let mut far = ByThrees::default();
+    Forwarder::new(&queue, "forward", &mut far).unwrap().once().unwrap();
+    assert_eq!(far.sends, [10, 10, 10, 10, 10, 10, 10, 10, 10, 5]);
+}
