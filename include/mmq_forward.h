@@ -193,6 +193,11 @@ typedef struct mmq_forward_options {
   mmq_on_refused on_refused;
   /** What happens when the far side holds no message of the queue any more. */
   mmq_if_forgotten if_forgotten;
+  /**
+   * Not 0: each message carries a time in milliseconds since 1970, before which it was not
+   * enqueued (header Mmq-Time of NATS, field time of Redis): when its segment was begun.
+   */
+  int times;
 } mmq_forward_options;
 
 /**

@@ -46,6 +46,11 @@ class ForwardOptions {
     patience_ms_ = detail::whole_ms(time);
     return *this;
   }
+  /** Each message carries a time before which it was not enqueued. */
+  ForwardOptions &times() noexcept {
+    times_ = 1;
+    return *this;
+  }
   ForwardOptions &on_refused(mmq_on_refused what) noexcept {
     on_refused_ = what;
     return *this;
@@ -88,6 +93,7 @@ class ForwardOptions {
     options.patience_ms = patience_ms_;
     options.on_refused = on_refused_;
     options.if_forgotten = if_forgotten_;
+    options.times = times_;
     // C would cut a text there.
     const char *where = has_zero_byte_ ? nullptr : detail::c_text(url);
     return mmq_forwarder_new(queue, where, &options, out);
@@ -97,6 +103,7 @@ class ForwardOptions {
   Text credentials_file_, ca_file_, certificate_file_, private_key_file_;
   bool has_zero_byte_ = false;
   std::int64_t keep_messages_ = 0, keep_bytes_ = 0, patience_ms_ = 0;
+  int times_ = 0;
   mmq_on_refused on_refused_ = MMQ_REFUSED_STOP;
   mmq_if_forgotten if_forgotten_ = MMQ_FORGOTTEN_STOP;
 };

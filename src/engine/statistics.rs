@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::commit::Core;
 use crate::consume::consumer_state::ConsumerState;
@@ -93,16 +93,17 @@ impl<'a, S: Storage> Reading<'a, S> {
 }
 
 impl<S: Storage> Engine<S> {
-    /// Returns when the segment was begun in which the message begins, in milliseconds since 1970;
-    /// `None` when no segment has the message.
-    pub(crate) fn segment_begun(&self, seq: u64) -> Option<u64> {
+    /// Returns when the segment was begun in which the message begins; `None` when no segment has
+    /// the message.
+    pub(crate) fn segment_time(&self, seq: u64) -> Option<SystemTime> {
         let core = &*self.core;
         if core.forked() || seq >= core.visible.spot().seq {
             return None;
         }
         let list = core.segments.list();
         let behind = list.live.partition_point(|row| row.header.first_seq <= seq);
-        Some(list.live.get(behind.checked_sub(1)?)?.header.created)
+        let begun = list.live.get(behind.checked_sub(1)?)?.header.created;
+        SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(begun))
     }
 
     /// Returns the queue's figures, each right at its own moment. Reads the count of taken messages

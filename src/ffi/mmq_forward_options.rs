@@ -96,6 +96,9 @@ pub struct mmq_forward_options {
     pub on_refused: raw_on_refused,
     /// What happens when the far side holds no message of the queue any more.
     pub if_forgotten: raw_if_forgotten,
+    /// Not 0: each message carries a time in milliseconds since 1970, before which it was not
+    /// enqueued (header Mmq-Time of NATS, field time of Redis): when its segment was begun.
+    pub times: c_int,
 }
 
 /// Where messages go: what a client of the far side is made of.
@@ -191,6 +194,7 @@ fn rules(given: &mmq_forward_options) -> Answer<ForwardOptions> {
         Ok(ms) => options.patience = Duration::from_millis(ms),
         Err(_) => return Err(invalid("patience_ms", "below 0")),
     }
+    options.times = given.times != 0;
     let refused = [mmq_on_refused::MMQ_REFUSED_STOP, mmq_on_refused::MMQ_REFUSED_SKIP];
     options.on_refused = match refused.into_iter().find(|it| *it as c_int == given.on_refused) {
         Some(mmq_on_refused::MMQ_REFUSED_STOP) => OnRefused::Stop,

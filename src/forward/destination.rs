@@ -1,7 +1,7 @@
 //! The trait that a far engine implements, and the types that driver and engine exchange.
 
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::error::{Gap, GapCause};
 use crate::forward::far_side::{Held, Mark, Position};
@@ -190,6 +190,10 @@ pub struct Outgoing<'a> {
     pub bytes: &'a [u8],
     /// Numbers between the previous message and this one that will never be sent, in order.
     pub missing_before: &'a [MissingNumbers],
+    /// With [`times`](super::ForwardOptions::times): a moment before which it was not enqueued. It
+    /// is the [time of the segment](crate::Queue::segment_time) of this send's first message, of
+    /// the machine's clock.
+    pub segment_time: Option<SystemTime>,
     /// Whether it is a message of the queue.
     pub kind: OutgoingKind,
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::forward::backoff::Backoff;
 use crate::forward::compare::{Here, OTHERS_WROTE, Verdict, compare, others_wrote};
-use crate::forward::destination::{Destination, FarError, MissingNumbers, Outgoing, Trouble};
+use crate::forward::destination::{Destination, FarError, MissingNumbers, Trouble};
 use crate::forward::far_side::{Held, Mark};
 use crate::forward::halt::Halt;
 use crate::forward::keeping::Keeping;
@@ -248,9 +248,9 @@ impl<'a, D: Destination> Driver<'a, D> {
         let sends = !batch.items.is_empty();
         if sends {
             self.note_handed(session, &batch)?;
-            let outgoing: Vec<Outgoing<'_>> =
-                batch.items.iter().map(|item| item.outgoing()).collect();
-            self.destination.send(&outgoing)?;
+            let first = batch.first_seq().filter(|_| self.options.times);
+            let time = first.map_or(Ok(None), |seq| self.local.segment_time(seq))?;
+            self.destination.send(&batch.outgoing(time))?;
             session.note_sent(&batch, now);
             self.counts.sent += batch.items.iter().map(|item| item.messages).sum::<u64>();
             self.counts.sent_bytes += batch.bytes;

@@ -90,6 +90,11 @@ pub(crate) trait Local {
     /// Makes everything durable that was stored.
     fn flush(&mut self) -> Result<()>;
 
+    /// Returns when the segment was begun in which this message is.
+    fn segment_time(&self, _seq: u64) -> Result<Option<SystemTime>> {
+        Ok(None)
+    }
+
     /// Returns when the far side last acknowledged a message.
     fn acknowledged_at(&self) -> Option<SystemTime> {
         None

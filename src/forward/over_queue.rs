@@ -252,6 +252,10 @@ impl Local for QueueLocal {
         self.engine.core.limits.max_bytes
     }
 
+    fn segment_time(&self, seq: u64) -> Result<Option<SystemTime>> {
+        Ok(self.engine.segment_time(seq))
+    }
+
     fn acknowledged_at(&self) -> Option<SystemTime> {
         self.consumer.forwarded_at()
     }

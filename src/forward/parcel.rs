@@ -1,5 +1,7 @@
 //! What goes to the far side in one send.
 
+use std::time::SystemTime;
+
 use crate::forward::destination::{MissingNumbers, Outgoing, OutgoingKind};
 use crate::forward::pack::Pack;
 use crate::message::Message;
@@ -71,18 +73,28 @@ impl Item {
         self.len += message.len() as u64;
     }
 
-    pub(super) fn outgoing(&self) -> Outgoing<'_> {
+    fn outgoing(&self, segment_time: Option<SystemTime>) -> Outgoing<'_> {
         let (kind, bytes) = match &self.content {
             Content::Gap => (OutgoingKind::Gap, &[][..]),
             Content::Message(message) => (OutgoingKind::Message, &**message),
             Content::Pack(pack) => (OutgoingKind::Pack { messages: self.messages }, pack.bytes()),
         };
         let Item { seq, sum, missing, .. } = self;
-        Outgoing { seq: *seq, sum: *sum, bytes, missing_before: missing, kind }
+        Outgoing { seq: *seq, sum: *sum, bytes, missing_before: missing, segment_time, kind }
     }
 }
 
 impl Parcel {
+    /// Returns the number of its first message.
+    pub(super) fn first_seq(&self) -> Option<u64> {
+        self.items.first().map(|first| first.seq + 1 - first.messages.max(1))
+    }
+
+    /// Returns what goes to the far side, all of it with this time.
+    pub(super) fn outgoing(&self, segment_time: Option<SystemTime>) -> Vec<Outgoing<'_>> {
+        self.items.iter().map(|item| item.outgoing(segment_time)).collect()
+    }
+
     /// Returns whether its last item may take another message, if that is short enough.
     pub(super) fn is_open(&self, pack_messages: u64) -> bool {
         self.items.last().is_some_and(|last| (1..pack_messages).contains(&last.messages))

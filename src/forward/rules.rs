@@ -76,7 +76,7 @@ pub enum TellGaps {
     None,
 }
 
-/// The options of a forwarder: the [`Forwarder`](super::Forwarder) has a method for each.
+/// The options of a forwarder. The [`Forwarder`](super::Forwarder) has a method for most.
 ///
 /// ```
 /// use mmq::forward::ForwardOptions;
@@ -100,6 +100,8 @@ pub struct ForwardOptions {
     pub if_forgotten: Option<IfForgotten>,
     /// How missing numbers are reported to the far side.
     pub gaps: TellGaps,
+    /// Whether each message carries [its segment's time](super::Outgoing::segment_time).
+    pub times: bool,
     /// The pause after the first trouble. It doubles with each further one, up to
     /// [`longest_pause`](Self::longest_pause); the first acknowledgement ends that.
     pub first_pause: Duration,
@@ -117,6 +119,7 @@ impl Default for ForwardOptions {
             on_refused: OnRefused::Stop,
             if_forgotten: None,
             gaps: TellGaps::Header,
+            times: false,
             first_pause: Duration::from_millis(100),
             longest_pause: Duration::from_secs(30),
             patience: Duration::from_secs(30),

@@ -1,7 +1,7 @@
 //! A queue's durable mark, figures, id, directory and times.
 
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 #[cfg(doc)]
 use crate::consumer::Consumer;
@@ -162,7 +162,6 @@ impl Queue {
     /// ```
     #[must_use]
     pub fn segment_time(&self, seq: u64) -> Option<SystemTime> {
-        let begun = self.engine.segment_begun(seq)?;
-        SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(begun))
+        self.engine.segment_time(seq)
     }
 }

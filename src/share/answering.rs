@@ -6,9 +6,9 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
-use super::fields::{Fields, TooShort, put_optional, put_u16, put_u32, put_u64};
+use super::fields::{Fields, TooShort, put_milliseconds, put_u16, put_u32, put_u64};
 use super::figures_in_frames::{put_consumers, put_stats};
 use super::frame::{Call, Header, MAGIC, MAX_BODY, MOST_IN_BATCH, VERSION};
 use super::output::{Described, Output};
@@ -204,7 +204,8 @@ impl<'a> Answering<'a> {
                 Ok(())
             }
             Call::SegmentTime => {
-                put_optional(body, engine.segment_begun(fields.u64()?));
+                let time = engine.segment_time(fields.u64()?);
+                put_milliseconds(body, time.and_then(|at| at.duration_since(UNIX_EPOCH).ok()));
                 Ok(())
             }
             _ => Err(self.invalid("call", format!("{call:?} does not come here"))),

@@ -395,11 +395,7 @@ impl Client {
     ///
     /// Those of [`durable_seq`](Self::durable_seq).
     pub fn segment_time(&self, seq: u64) -> Result<Option<SystemTime>> {
-        let mut body = Vec::new();
-        put_u64(&mut body, seq);
-        let answer = self.connection.ask(Call::SegmentTime, 0, &body)?;
-        let begun = self.connection.read(&answer, |mut fields| fields.milliseconds())?;
-        Ok(begun.and_then(|since| UNIX_EPOCH.checked_add(since)))
+        self.connection.segment_time(seq)
     }
 
     /// Returns the queue's directory.

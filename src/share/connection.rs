@@ -5,7 +5,7 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::fields::{Fields, TooShort, put_u32, put_u64};
 use super::frame::{Call, Header, MAGIC, MAX_MESSAGE, VERSION};
@@ -170,6 +170,13 @@ impl Connection {
     /// Asks, and waits for the answer: its first frame, unless that is an error.
     pub(super) fn ask(&self, call: Call, consumer: u16, body: &[u8]) -> Result<AnswerFrame> {
         self.first(self.ask_for_all(call, consumer, body)?)
+    }
+
+    /// Asks when the segment was begun in which that message is.
+    pub(super) fn segment_time(&self, seq: u64) -> Result<Option<SystemTime>> {
+        let answer = self.ask(Call::SegmentTime, 0, &seq.to_le_bytes())?;
+        let since = self.read(&answer, |mut fields| fields.milliseconds())?;
+        Ok(since.and_then(|since| UNIX_EPOCH.checked_add(since)))
     }
 
     /// Asks, and waits for all frames of the answer.

@@ -152,6 +152,10 @@ impl Local for RemoteLocal {
         self.connection.ask(Call::Flush, 0, &[]).map(drop)
     }
 
+    fn segment_time(&self, seq: u64) -> Result<Option<SystemTime>> {
+        self.connection.segment_time(seq)
+    }
+
     fn acknowledged_at(&self) -> Option<SystemTime> {
         self.places.acknowledged_at
     }

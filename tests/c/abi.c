@@ -68,6 +68,7 @@ int main(void) {
   FIELD(mmq_forward_options, patience_ms);
   FIELD(mmq_forward_options, on_refused);
   FIELD(mmq_forward_options, if_forgotten);
+  FIELD(mmq_forward_options, times);
   SIZE(mmq_forward_progress);
   FIELD(mmq_forward_progress, struct_size);
   FIELD(mmq_forward_progress, state);

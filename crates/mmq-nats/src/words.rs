@@ -1,7 +1,7 @@
 //! The headers of a message, and what the errors of a server mean.
 
 use std::fmt::Write;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use async_nats::header::{HeaderMap, HeaderName};
 use base64::Engine;
@@ -13,7 +13,7 @@ use mmq::forward::{FarError, Outgoing, OutgoingKind, Trouble};
 /// What the headers of any message take at the least.
 pub(super) const LEAST: u64 = 90;
 /// What they take at the most, but for the missing numbers and the stream's name.
-const REST: usize = 270;
+const REST: usize = 300;
 /// What a pack leaves of the longest message for all headers.
 pub(super) const HEADERS: u64 = (REST + MISSING) as u64;
 /// The most that the list of missing numbers takes.
@@ -26,6 +26,7 @@ const FULL: Duration = Duration::from_secs(5);
 const MESSAGE: HeaderName = HeaderName::from_static("Mmq");
 const WORD_OF_GAP: HeaderName = HeaderName::from_static("Mmq-Gap");
 const MISSING_BEFORE: HeaderName = HeaderName::from_static("Mmq-Missing");
+const TIME: HeaderName = HeaderName::from_static("Mmq-Time");
 const PACK: HeaderName = HeaderName::from_static("Mmq-Pack");
 const TTL: HeaderName = HeaderName::from_static("Nats-TTL");
 pub(super) const STREAM: HeaderName = HeaderName::from_static("Nats-Expected-Stream");
@@ -88,6 +89,10 @@ impl Letterhead {
         );
         if let Some(ttl) = self.ttl {
             headers.insert(TTL, ttl.as_secs().max(1).to_string());
+        }
+        let since = message.segment_time.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        if let Some(since) = since {
+            headers.insert(TIME, since.as_millis().to_string());
         }
         let longest = usize::try_from(longest).unwrap_or(usize::MAX);
         let taken = message.bytes.len() + REST + self.stream.len();
@@ -226,7 +231,12 @@ mod tests {
         };
         let text = |ranges: &[MissingNumbers], room| {
             let kind = OutgoingKind::Message;
-            missing(&Outgoing { seq: 7, sum: 0, bytes: &[], missing_before: ranges, kind }, room)
+            let segment_time = None;
+            let bytes = &[];
+            missing(
+                &Outgoing { seq: 7, sum: 0, bytes, missing_before: ranges, segment_time, kind },
+                room,
+            )
         };
         for room in [0, 100, MISSING] {
             assert_eq!(text(&of(1), room), format!("{first}-{first} unflushed"));

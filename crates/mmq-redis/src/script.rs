@@ -1,6 +1,7 @@
 //! The two scripts that the server runs, and what they take and answer.
 
 use std::fmt;
+use std::time::UNIX_EPOCH;
 
 use mmq::forward::{Held, Outgoing, OutgoingKind};
 
@@ -28,8 +29,9 @@ return {last, newest[1], queue, sum}";
 
 /// KEYS: the stream. ARGV: the id that must be the last, the queue's id, the last message's sum,
 /// what is uncommon, how long the stream may get, the sum that the entry of that id must have if it
-/// is there, then the messages. Most have the next number, are no pack, and have nothing missing
-/// before; uncommon is `INDEX FIELD ID MISSING;` for each other one. Answers the last id there was.
+/// is there, the time of their segment, then the messages. Most have the next number, are no pack,
+/// and have nothing missing before; uncommon is `INDEX FIELD ID MISSING;` for each other one.
+/// Answers the last id there was.
 pub(crate) const ADD: &str = "
 local key, last = KEYS[1], '0-0'
 local info = redis.pcall('XINFO', 'STREAM', key)
@@ -47,7 +49,7 @@ for at, field, id, missing in string.gmatch(ARGV[4], '(%d+) (%S+) (%S+) ([^;]*);
   odd[tonumber(at)] = {field, id, missing}
 end
 local number = tonumber(string.match(last, '^%d+'))
-local count, words = #ARGV - 6
+local count, words = #ARGV - 7
 local function add(...) for _, word in ipairs({...}) do words[#words + 1] = word end end
 for at = 1, count do
   number, words = number + 1, {}
@@ -59,7 +61,8 @@ for at = 1, count do
   if at == count and ARGV[5] ~= '' then add('MAXLEN', '~', ARGV[5]) end
   add(id)
   if missing ~= '' then add('missing', missing) end
-  if string.sub(id, -2) == '-0' then add(field, ARGV[at + 6]) end
+  if string.sub(id, -2) == '-0' then add(field, ARGV[at + 7]) end
+  if ARGV[7] ~= '' then add('time', ARGV[7]) end
   if at == count then add('queue', ARGV[2], 'sum', ARGV[3]) end
   redis.call('XADD', key, unpack(words))
 end
@@ -185,13 +188,17 @@ impl Parcel {
         }
         let sum = messages.last().map_or(0, |message| message.sum);
         let payload: usize = messages.iter().map(|message| message.bytes.len() + 16).sum();
-        let mut call = Words::new(10 + messages.len(), payload + uncommon.len() + 320);
+        let mut call = Words::new(11 + messages.len(), payload + uncommon.len() + 320);
         let (from_id, sum) = (from.to_string(), format!("{sum:08x}"));
         let before = before.map(|sum| format!("{sum:08x}")).unwrap_or_default();
         let max_len = about.max_len.map(|len| len.to_string()).unwrap_or_default();
+        let time = messages.first().and_then(|message| message.segment_time);
+        let time = time.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        let time = time.map(|since| since.as_millis().to_string()).unwrap_or_default();
         let About { key, queue, .. } = about;
-        for word in ["EVALSHA", hash, "1", key, &from_id, queue, &sum, &uncommon, &max_len, &before]
-        {
+        let script = ["EVALSHA", hash, "1", key];
+        let words = [&from_id, queue.as_str(), &sum, &uncommon, &max_len, &before, &time];
+        for word in script.into_iter().chain(words) {
             call.add(word.as_bytes());
         }
         for message in messages {

@@ -1,7 +1,7 @@
 //! The driver over a real queue, which the other tests replace by one in memory.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use super::far::{Chain, Far, FarHandle};
 use crate::error::{Error, GapCause};
@@ -9,8 +9,8 @@ use crate::forward::destination::{MissingCause, OutgoingKind};
 use crate::forward::local::{Acknowledged, Local, NextRead};
 use crate::forward::over_queue::QueueLocal;
 use crate::forward::{
-    Destination, ForwardEnd, Forwarder, Halt, Held, IfForgotten, Limits, Mark, OnRefused, Outgoing,
-    Source, TellGaps, Trouble,
+    Destination, ForwardEnd, ForwardOptions, Forwarder, Halt, Held, IfForgotten, Limits, Mark,
+    OnRefused, Outgoing, Source, TellGaps, Trouble,
 };
 use crate::options::{OnFull, Options};
 use crate::queue::Queue;
@@ -347,6 +347,7 @@ fn what_the_far_side_warns_of_is_in_the_progress() {
 #[derive(Default)]
 struct ByThrees {
     sends: Vec<usize>,
+    times: Vec<(u64, Option<SystemTime>)>,
     sent: u64,
     until: u64,
 }
@@ -357,6 +358,7 @@ impl Destination for ByThrees {
     }
     fn send(&mut self, messages: &[Outgoing<'_>]) -> Result<(), Trouble> {
         self.sends.push(messages.len());
+        self.times.extend(messages.iter().map(|it| (it.seq, it.segment_time)));
         self.sent += messages.len() as u64;
         Ok(())
     }
@@ -377,4 +379,31 @@ fn a_send_waits_until_a_whole_one_may_be_in_flight() {
     let mut far = ByThrees::default();
     Forwarder::new(&queue, "forward", &mut far).unwrap().once().unwrap();
     assert_eq!(far.sends, [10, 10, 10, 10, 10, 10, 10, 10, 10, 5]);
+}
+
+#[test]
+fn each_message_of_a_send_has_the_time_of_the_first_ones_segment() {
+    let dir = crate::tests::guard::tempdir().unwrap();
+    let queue = Options::new().arena_size(64 << 10).open(dir.path()).unwrap();
+    let mut begun = Vec::new();
+    for seq in 0..50 {
+        queue.enqueue(vec![b'x'; 100_000]).unwrap();
+        begun.push(queue.segment_time(seq).unwrap());
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    assert!(begun[0] < begun[49], "one segment for all");
+    let mut options = ForwardOptions { times: true, ..ForwardOptions::default() };
+    let mut far = ByThrees::default();
+    Forwarder::new(&queue, "forward", &mut far).unwrap().options(options.clone()).once().unwrap();
+    let mut first = 0;
+    for send in far.sends {
+        for (at, stored) in far.times[first..first + send].iter().enumerate() {
+            assert_eq!(*stored, ((first + at) as u64, Some(begun[first])));
+        }
+        first += send;
+    }
+    options.times = false;
+    let mut far = ByThrees::default();
+    Forwarder::new(&queue, "beside", &mut far).unwrap().options(options).once().unwrap();
+    assert!(far.times.iter().all(|(_, time)| time.is_none()) && !far.times.is_empty());
 }

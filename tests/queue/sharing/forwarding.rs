@@ -3,9 +3,11 @@
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use mmq::forward::{Destination, ForwardEnd, Halt, Held, Limits, Mark, Outgoing, Source, Trouble};
+use mmq::forward::{
+    Destination, ForwardEnd, ForwardOptions, Halt, Held, Limits, Mark, Outgoing, Source, Trouble,
+};
 use mmq::{Client, Error, Options, Queue, open_or_connect};
 
 use super::hostile::frame;
@@ -14,8 +16,8 @@ use crate::support::{eventually, tempdir, within};
 
 const SOON: Duration = Duration::from_secs(60);
 
-/// What a far side has stored: number, sum, and why messages are missing before it.
-type Stored = Arc<Mutex<Vec<(u64, u32, usize)>>>;
+/// What a far side has stored: number, sum, how many ranges are missing before it, its time.
+type Stored = Arc<Mutex<Vec<(u64, u32, usize, Option<SystemTime>)>>>;
 
 #[derive(Clone, Default)]
 struct Far(Stored);
@@ -33,14 +35,14 @@ impl Far {
 impl Destination for Far {
     fn resume(&mut self, _: &Source, _: Option<Mark>) -> Result<Held, Trouble> {
         Ok(match self.0.lock().unwrap().last() {
-            Some((seq, sum, _)) => Held::Until { seq: *seq, sum: Some(*sum) },
+            Some((seq, sum, ..)) => Held::Until { seq: *seq, sum: Some(*sum) },
             None => Held::Nothing,
         })
     }
 
     fn send(&mut self, messages: &[Outgoing<'_>]) -> Result<(), Trouble> {
-        let stored = messages.iter().map(|it| (it.seq, it.sum, it.missing_before.len()));
-        self.0.lock().unwrap().extend(stored);
+        let stored = |it: &Outgoing<'_>| (it.seq, it.sum, it.missing_before.len(), it.segment_time);
+        self.0.lock().unwrap().extend(messages.iter().map(stored));
         Ok(())
     }
 
@@ -80,6 +82,22 @@ fn a_client_forwards_what_the_owner_puts_in() {
     forward();
     assert_eq!(far.numbers(), (0..900).chain(950..1001).collect::<Vec<_>>());
     assert_eq!(far.0.lock().unwrap()[900].2, 1);
+}
+
+#[test]
+fn a_clients_forwarder_sends_the_time_of_a_segment_if_it_is_wanted() {
+    let dir = tempdir().unwrap();
+    let queue = owner(dir.path());
+    let client = Client::connect(dir.path()).unwrap();
+    let mut options = ForwardOptions::default();
+    let far = Far::default();
+    for wanted in [false, true] {
+        options.times = wanted;
+        let seq = queue.enqueue("a message").unwrap();
+        client.forwarder("forward", far.clone()).options(options.clone()).once().unwrap();
+        let time = queue.segment_time(seq).filter(|_| wanted);
+        assert_eq!(far.0.lock().unwrap().last().unwrap().3, time);
+    }
 }
 
 #[test]

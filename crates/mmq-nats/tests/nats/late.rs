@@ -20,7 +20,8 @@ pub(super) fn source() -> Source {
 }
 
 pub(super) fn message(seq: u64, missing_before: &[MissingNumbers]) -> Outgoing<'_> {
-    Outgoing { seq, sum: 1, bytes: b"m", missing_before, kind: OutgoingKind::Message }
+    let (bytes, kind) = (&b"m"[..], OutgoingKind::Message);
+    Outgoing { seq, sum: 1, bytes, missing_before, segment_time: None, kind }
 }
 
 pub(super) fn numbers(server: &Server) -> Vec<u64> {

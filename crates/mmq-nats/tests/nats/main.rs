@@ -18,6 +18,7 @@ mod support;
 mod troubles;
 
 use std::ops::ControlFlow;
+use std::time::{Duration, UNIX_EPOCH};
 
 use mmq::forward::{
     Destination, ForwardEnd, Forwarder, Halt, Held, IfForgotten, Mark, OnRefused, Source, TellGaps,
@@ -188,7 +189,10 @@ fn word_of_a_gap_may_be_the_last_message_and_comes_again() {
         let server = server_for(mode);
         let source = Source::new([7; 16], "q");
         let missing = [MissingNumbers { first: 2, last: 4, cause: MissingCause::LostThere }];
-        let of = |seq, kind| Outgoing { seq, sum: 9, bytes: b"x", missing_before: &[], kind };
+        let of = |seq, kind| {
+            let segment_time = (seq > 4).then_some(UNIX_EPOCH + Duration::from_millis(1500));
+            Outgoing { seq, sum: 9, bytes: b"x", missing_before: &[], segment_time, kind }
+        };
         let gap = Outgoing { bytes: b"", missing_before: &missing, ..of(1, OutgoingKind::Gap) };
         let message = |seq| of(seq, OutgoingKind::Message);
         let mut there = far_of(&server, mode);
@@ -202,10 +206,13 @@ fn word_of_a_gap_may_be_the_last_message_and_comes_again() {
             late::wait_for_numbers(&server, [&[0, 1, 1, 1][..], &[0, 1, 1, 1, 1]][round]);
         }
         there.send(&[message(5), message(6)]).unwrap();
-        while there.acknowledged(std::time::Duration::from_secs(1)).unwrap() < 7 {}
+        while there.acknowledged(Duration::from_secs(1)).unwrap() < 7 {}
         let entries = server.entries(STREAM, SUBJECT);
         let numbers: Vec<_> = entries.iter().map(Entry::seq).collect();
         assert_eq!(numbers, [0, 1, 1, 1, 1, 5, 6], "{mode:?}");
+        let times: Vec<_> = entries.iter().map(|it| it.headers.get("Mmq-Time")).collect();
+        let time = "1500".to_owned();
+        assert_eq!(times, [None, None, None, None, None, Some(&time), Some(&time)], "{mode:?}");
     }
 }
 

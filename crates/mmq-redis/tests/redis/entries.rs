@@ -1,6 +1,6 @@
 //! What stands in the stream, entry by entry, and what it weighs.
 
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use mmq::GapCause;
 use mmq::Queue;
@@ -23,6 +23,7 @@ fn message(seq: u64, missing_before: &[MissingNumbers]) -> Outgoing<'_> {
         sum: seq as u32,
         bytes: b"some bytes",
         missing_before,
+        segment_time: None,
         kind: OutgoingKind::Message,
     }
 }
@@ -60,6 +61,9 @@ fn numbers_gaps_and_the_end_of_a_send_stand_where_they_belong() {
     assert_eq!(deliver(&mut far, &sent), Held::Nothing);
     let sent = [gap(8), message(10, &later), message(11, &[]), gap(11)];
     assert_eq!(deliver(&mut far, &sent), Held::Until { seq: 8, sum: Some(8) });
+    let segment_time = Some(UNIX_EPOCH + Duration::from_millis(1_764_241_234_567));
+    let sent = [Outgoing { segment_time, ..message(12, &[]) }];
+    assert_eq!(deliver(&mut far, &sent), Held::Until { seq: 11, sum: Some(11) });
     let queue = "07".repeat(16);
     assert_eq!(
         entries(&server),
@@ -72,10 +76,9 @@ fn numbers_gaps_and_the_end_of_a_send_stand_where_they_belong() {
             "11-0: data | missing 9-9 dropped".to_owned(),
             "12-0: data".to_owned(),
             format!("12-1: missing 9-9 dropped | queue {queue} | sum 0000000b"),
+            format!("13-0: data | queue {queue} | sum 0000000c | time 1764241234567"),
         ]
     );
-    let held = far.resume(&source(), None).unwrap();
-    assert_eq!(held, Held::Until { seq: 11, sum: Some(11) });
 }
 
 /// The script counts in floating-point numbers.

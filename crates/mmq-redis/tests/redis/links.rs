@@ -58,7 +58,9 @@ fn a_slow_link_is_heard_meanwhile_and_left_at_once() {
     let total = 600 << 16;
     for seq in 0..600 {
         let kind = OutgoingKind::Message;
-        far.send(&[Outgoing { seq, sum: 0, bytes: &bytes, missing_before: &[], kind }]).unwrap();
+        let (bytes, segment_time) = (&bytes, None);
+        let message = Outgoing { seq, sum: 0, bytes, missing_before: &[], segment_time, kind };
+        far.send(&[message]).unwrap();
     }
     while far.acknowledged(Duration::from_secs(60)).unwrap() == 0 {}
     assert!(proxy.up() < total / 2, "the first acknowledgement came after {}", proxy.up());

@@ -113,6 +113,7 @@ pub(crate) fn command() -> Command {
             choice("gaps", &["header", "message", "none"])
                 .help("How to tell the far side of missing messages [default: header]"),
         )
+        .arg(flag("times", "Send with each message a time before which nobody put it in: when its segment was begun"))
         .arg(
             arguments::path("metrics", "FILE")
                 .long("metrics")
@@ -205,6 +206,7 @@ fn options(matches: &ArgMatches, dead: Option<&Arc<Queue>>) -> ForwardOptions {
     if let Some(patience) = matches.get_one::<Duration>("patience") {
         options.patience = *patience;
     }
+    options.times = matches.get_flag("times");
     options.on_refused = match (text_of(matches, "on-refused"), dead) {
         (_, Some(dead)) => OnRefused::DeadLetters(Arc::clone(dead)),
         (Some("skip"), _) => OnRefused::Skip,
