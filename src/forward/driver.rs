@@ -384,7 +384,7 @@ impl<'a, D: Destination> Driver<'a, D> {
             }
             session.add(&mut batch, message, self.options.gaps);
         }
-        batch.seal();
+        batch.seal(self.options.zstd_level());
         Ok(batch)
     }
 

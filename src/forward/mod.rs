@@ -52,7 +52,7 @@
 //! | `driver` | the counts and the trouble of a forwarder | asks, sends, acknowledges, ends sessions |
 //! | `session` | what one session has sent | gathers messages into sends |
 //! | `parcel` | the messages of one send | packs them |
-//! | `pack`, `unpacked` | several messages in one | writes and reads them |
+//! | `pack`, `unpacked`, `compressed` | several messages in one | writes and reads them |
 //! | `compare` | | decides where to continue |
 //! | `local`, `over_queue` | the driver's view of a queue, and the real one | reads, stores both places |
 //! | `keeping` | how much to keep | moves the kept place |
@@ -66,6 +66,8 @@
 mod arrivals;
 mod backoff;
 mod compare;
+#[cfg(feature = "zstd")]
+mod compressed;
 mod destination;
 mod driver;
 mod far_address;
@@ -88,6 +90,8 @@ mod unpacked;
 mod tests;
 
 pub use arrivals::Arrivals;
+#[cfg(feature = "zstd")]
+pub use compressed::decompress;
 pub use destination::{
     Destination, FarError, Limits, MissingCause, MissingNumbers, Outgoing, OutgoingKind, Trouble,
 };

@@ -127,11 +127,11 @@ impl Parcel {
         Some(item)
     }
 
-    /// Makes its packs whole. No message joins them any more.
-    pub(super) fn seal(&mut self) {
+    /// Makes its packs whole, [compressed](Pack::seal) or not. No message joins them any more.
+    pub(super) fn seal(&mut self, zstd: Option<i32>) {
         for item in &mut self.items {
             if let Content::Pack(pack) = &mut item.content {
-                pack.seal();
+                pack.seal(zstd);
             }
         }
     }

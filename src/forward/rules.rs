@@ -102,6 +102,10 @@ pub struct ForwardOptions {
     pub gaps: TellGaps,
     /// Whether each message carries [its segment's time](super::Outgoing::segment_time).
     pub times: bool,
+    /// The level of zstd that compresses [packs](super::OutgoingKind::Pack), 1 to 22; `None`, as
+    /// by default: not at all. Readers [`decompress`](super::decompress) them.
+    #[cfg(feature = "zstd")]
+    pub zstd: Option<i32>,
     /// The pause after the first trouble. It doubles with each further one, up to
     /// [`longest_pause`](Self::longest_pause); the first acknowledgement ends that.
     pub first_pause: Duration,
@@ -120,10 +124,22 @@ impl Default for ForwardOptions {
             if_forgotten: None,
             gaps: TellGaps::Header,
             times: false,
+            #[cfg(feature = "zstd")]
+            zstd: None,
             first_pause: Duration::from_millis(100),
             longest_pause: Duration::from_secs(30),
             patience: Duration::from_secs(30),
         }
+    }
+}
+
+impl ForwardOptions {
+    /// Returns the level of zstd for packs.
+    pub(super) fn zstd_level(&self) -> Option<i32> {
+        #[cfg(feature = "zstd")]
+        return self.zstd;
+        #[cfg(not(feature = "zstd"))]
+        None
     }
 }
 

@@ -4,6 +4,8 @@ use crate::memory::checksum::xxh3_64;
 
 /// The first byte of a pack.
 pub(super) const VERSION: u8 = 1;
+/// The first byte of a compressed one.
+pub(super) const COMPRESSED: u8 = 2;
 /// The version and the checksum of all bytes behind it.
 pub(super) const HEAD: usize = 5;
 
@@ -37,18 +39,8 @@ pub(super) const HEAD: usize = 5;
 /// [`PackError`] for damaged bytes, and for what is no pack.
 pub fn unpack(pack: &[u8]) -> Result<Unpacked<'_>, PackError> {
     let wrong = |at, reason| PackError { at, len: pack.len(), reason };
-    if pack.first() != Some(&VERSION) {
-        return Err(wrong(0, "it does not begin with 1: it is no pack, or one of a later release"));
-    }
-    let Some((head, body)) = pack.split_first_chunk::<HEAD>() else {
-        return Err(wrong(pack.len(), "it is cut off"));
-    };
-    let [_, sum @ ..] = *head;
-    if u32::from_le_bytes(sum) != xxh3_64(0, body) as u32 {
-        return Err(wrong(1, "its bytes do not have this checksum: it is damaged or cut off"));
-    }
+    let mut rest = body(pack, VERSION)?;
     // Only a faulty writer gives the right checksum to what follows.
-    let mut rest = body;
     let first = take_number(&mut rest).ok_or_else(|| wrong(HEAD, "no number"))?;
     let unpacked = Unpacked { next: first, rest };
     let mut walked = unpacked.clone();
@@ -57,6 +49,29 @@ pub fn unpack(pack: &[u8]) -> Result<Unpacked<'_>, PackError> {
         walked.next().ok_or_else(|| wrong(at, "no message of a length and a number"))?;
     }
     Ok(unpacked)
+}
+
+/// Returns what such a pack has behind its checksum.
+pub(super) fn body(pack: &[u8], version: u8) -> Result<&[u8], PackError> {
+    let wrong = |at, reason| PackError { at, len: pack.len(), reason };
+    match pack.first() {
+        Some(first) if *first == version => {}
+        Some(&COMPRESSED) => {
+            return Err(wrong(0, "it is compressed: `decompress` it first (feature zstd)"));
+        }
+        _ => {
+            let what = "it does not begin with 1: it is no pack, or one of a later release";
+            return Err(wrong(0, what));
+        }
+    }
+    let Some((head, body)) = pack.split_first_chunk::<HEAD>() else {
+        return Err(wrong(pack.len(), "it is cut off"));
+    };
+    let [_, sum @ ..] = *head;
+    if u32::from_le_bytes(sum) != xxh3_64(0, body) as u32 {
+        return Err(wrong(1, "its bytes do not have this checksum: it is damaged or cut off"));
+    }
+    Ok(body)
 }
 
 /// The messages of a pack, with their numbers: [`unpack`].
@@ -116,9 +131,9 @@ fn take_number(bytes: &mut &[u8]) -> Option<u64> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a pack of {len} bytes, at byte {at}: {reason}")]
 pub struct PackError {
-    at: usize,
-    len: usize,
-    reason: &'static str,
+    pub(super) at: usize,
+    pub(super) len: usize,
+    pub(super) reason: &'static str,
 }
 
 #[cfg(test)]
@@ -134,7 +149,7 @@ mod tests {
             longest = pack.longest_with(message.len() as u64);
             pack.push(message);
         }
-        pack.seal();
+        pack.seal(None);
         assert!(pack.bytes().len() as u64 <= longest);
         pack.bytes().to_vec()
     }

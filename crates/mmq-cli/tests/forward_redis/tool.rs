@@ -97,6 +97,66 @@ fn several_messages_go_in_one_entry() {
     check(&entries.into_iter().flat_map(Entry::unpacked).collect::<Vec<_>>(), 5);
 }
 
+/// The last pack has random bytes, which zstd makes no shorter.
+#[cfg(feature = "zstd")]
+#[test]
+fn packs_are_compressed_where_that_makes_them_shorter() {
+    use mmq::forward::{decompress, unpack};
+    let (dir, server) = (crate::support::tempdir().unwrap(), Server::start(&[]));
+    let lines: Vec<_> = (0..200).map(|number| format!("the same line, but for {number}")).collect();
+    put(dir.path(), &format!("{}\nx\ny\n", lines.join("\n")));
+    ends(forward(dir.path(), &server.url(), &["--once", "--pack", "200", "--zstd", "3"]), 0);
+    let entries = server.entries(KEY);
+    let packs: Vec<_> = entries.iter().map(|entry| &entry.fields["pack"]).collect();
+    assert_eq!((packs.len(), packs[0][0], packs[1][0]), (2, 2, 1));
+    let longest = lines.iter().map(String::len).sum::<usize>();
+    assert!(packs[0].len() < longest / 5, "{} bytes of {longest}", packs[0].len());
+    let whole = decompress(packs[0]).unwrap();
+    let there = unpack(&whole).unwrap().map(|(seq, line)| (seq, String::from_utf8_lossy(line)));
+    let there_too = lines.iter().map(|line| line.into());
+    assert_eq!(there.collect::<Vec<_>>(), (0..).zip(there_too).collect::<Vec<_>>());
+    let whole = decompress(packs[1]).unwrap();
+    let there: Vec<_> = unpack(&whole).unwrap().collect();
+    assert_eq!(there, [(200, &b"x"[..]), (201, b"y")]);
+    let said = unpack(packs[0]).unwrap_err().to_string();
+    assert!(said.contains("it is compressed: `decompress` it first"), "{said}");
+    for len in 1..packs[0].len() {
+        decompress(&packs[0][..len]).unwrap_err();
+    }
+    for bit in 8..packs[0].len() * 8 {
+        let mut damaged = packs[0].clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        decompress(&damaged).unwrap_err();
+    }
+}
+
+/// Whatever a writer gives the right checksum, a reader gets an error, and no gigabytes.
+#[cfg(feature = "zstd")]
+#[test]
+fn a_faulty_writers_compressed_pack_is_an_error() {
+    use mmq::forward::decompress;
+    let sealed = |body: &[u8]| {
+        let sum = xxhash_rust::xxh3::xxh3_64(body) as u32;
+        [&[2][..], &sum.to_le_bytes(), body].concat()
+    };
+    let frame = |len: u64| {
+        // The magic number, a length of eight bytes and one segment, then the last block, empty.
+        [&[0x28, 0xb5, 0x2f, 0xfd, 0xe0][..], &len.to_le_bytes(), &[1, 0, 0]].concat()
+    };
+    assert_eq!(decompress(&sealed(&frame(0))).unwrap()[0], 1);
+    let reasons = [
+        (frame(u64::MAX >> 8), "longer than 64 MiB"),
+        (frame((64 << 20) + 1), "longer than 64 MiB"),
+        (frame(64 << 20), "cannot decompress"),
+        (b"no frame".to_vec(), "no frame of zstd"),
+        (vec![], "no frame of zstd"),
+    ];
+    for (body, reason) in reasons {
+        let said = decompress(&sealed(&body)).unwrap_err().to_string();
+        assert!(said.contains(reason), "{said}");
+    }
+}
+
 #[test]
 fn a_signal_ends_it_in_order() {
     let (dir, server) = (crate::support::tempdir().unwrap(), Server::start(&[]));

@@ -74,6 +74,11 @@ pub(super) fn with_options(forward: Command) -> Command {
             "pack",
             "Put up to N messages in one message of NATS or one entry of Redis; readers unpack it [default: 1]",
         ))
+        .arg(
+            number("zstd", "Compress these packs with zstd, at the level N of 1 to 19 [default: not]")
+                .value_parser(value_parser!(i32).range(1..=19))
+                .requires("pack"),
+        )
         .arg(of_redis(text(
             "key",
             "KEY",
@@ -132,7 +137,7 @@ pub(super) fn destination(
             schemes.join(", ")
         )));
     };
-    let others = ["password-file"].iter().filter(|_| engine.feature == "mmq");
+    let others = ["password-file", "times"].iter().filter(|_| engine.feature == "mmq");
     for option in ENGINES.iter().flat_map(|other| other.options).chain(others) {
         let is_given = matches.value_source(option) == Some(ValueSource::CommandLine);
         if is_given && !engine.options.contains(option) {

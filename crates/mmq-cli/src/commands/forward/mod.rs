@@ -164,7 +164,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     let dead = dead.map(open).transpose()?;
     let consumer = text_of(matches, "consumer").unwrap_or(CONSUMER);
     let mut forwarder = queue.forwarder(consumer, destination)?;
-    forwarder = forwarder.options(options(matches, dead.as_ref()));
+    forwarder = forwarder.options(options(matches, dead.as_ref())?);
     if let Some(name) = text_of(matches, "name") {
         forwarder = forwarder.name(name);
     }
@@ -195,7 +195,20 @@ fn dead_letters<'a>(matches: &'a ArgMatches, dir: &Path) -> Tried<Option<&'a Pat
     }
 }
 
-fn options(matches: &ArgMatches, dead: Option<&Arc<Queue>>) -> ForwardOptions {
+#[cfg(feature = "zstd")]
+#[allow(clippy::unnecessary_wraps, reason = "the other build has an error")]
+fn compress(options: &mut ForwardOptions, level: i32) -> Tried<()> {
+    options.zstd = Some(level);
+    Ok(())
+}
+
+#[cfg(not(feature = "zstd"))]
+fn compress(_: &mut ForwardOptions, _: i32) -> Tried<()> {
+    let without = "this mmq was built without zstd; `cargo install --path crates/mmq-cli --features zstd,...` builds one with it";
+    Err(Failure::usage(without))
+}
+
+fn options(matches: &ArgMatches, dead: Option<&Arc<Queue>>) -> Tried<ForwardOptions> {
     let mut options = ForwardOptions::default();
     if let Some(keep) = matches.get_one::<u64>("keep") {
         options.keep_messages = *keep;
@@ -207,6 +220,9 @@ fn options(matches: &ArgMatches, dead: Option<&Arc<Queue>>) -> ForwardOptions {
         options.patience = *patience;
     }
     options.times = matches.get_flag("times");
+    if let Some(level) = matches.get_one::<i32>("zstd") {
+        compress(&mut options, *level)?;
+    }
     options.on_refused = match (text_of(matches, "on-refused"), dead) {
         (_, Some(dead)) => OnRefused::DeadLetters(Arc::clone(dead)),
         (Some("skip"), _) => OnRefused::Skip,
@@ -223,7 +239,7 @@ fn options(matches: &ArgMatches, dead: Option<&Arc<Queue>>) -> ForwardOptions {
         Some("none") => TellGaps::None,
         _ => TellGaps::Header,
     };
-    options
+    Ok(options)
 }
 
 /// Runs the forwarder on a thread of its own until it ends, a signal comes, or `--once` has waited
