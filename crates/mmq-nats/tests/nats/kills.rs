@@ -185,7 +185,7 @@ fn chains_are_there_once_and_in_order() {
 
 #[test]
 fn messages_one_at_a_time_are_there_once_and_in_order() {
-    rounds(NatsMode::Window, &[1], &[1], Age::Any, &|_| {});
+    rounds(NatsMode::Window, &[0, 1, 2, 3, 4], &[1], Age::Any, &|_| {});
 }
 
 /// The mirror forgets nothing.
