@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::proxy::Proxy;
 use super::server::{Entry, Server, Wire};
-use super::{MODES, STREAM, SUBJECT, check, put};
+use super::{MODES, STREAM, SUBJECT, check, lanes, put};
 
 /// The stream for a mode, and the subject of the queue in it.
 pub(super) fn stream(mode: NatsMode) -> [String; 2] {
@@ -204,4 +204,35 @@ fn packs_are_there_once_and_in_order() {
             scope.spawn(move || rounds(mode, &kinds, &[32, 1, 5, 256], Age::Any, &|_| {}));
         }
     });
+}
+
+fn lane(url: &str, name: &str) -> NatsStream {
+    NatsStream::new(url, STREAM).unwrap().subject(&format!("{SUBJECT}.{name}")).unwrap()
+}
+
+#[test]
+fn the_forwarders_of_lanes_that_are_killed() {
+    lanes::forward(|name| lane(&std::env::var("MMQ_CHILD_URL").unwrap(), name));
+}
+
+/// Both lanes go into one stream.
+#[test]
+fn each_lane_is_there_once_and_in_order() {
+    let mut server = Server::start("");
+    server.make_stream(json!({
+        "name": STREAM, "subjects": [format!("{SUBJECT}.*")], "storage": "file",
+        "allow_atomic": true, "duplicate_window": 100_000_000,
+    }));
+    let url = server.url();
+    let kill = [Server::kill, Server::restart];
+    lanes::rounds(
+        &mut server,
+        &url,
+        kill,
+        |name| lane(&url, name),
+        |server, name| {
+            let entries = server.entries(STREAM, &format!("{SUBJECT}.{name}")).into_iter();
+            entries.map(|entry| (entry.seq(), entry.data)).collect()
+        },
+    );
 }

@@ -3,6 +3,8 @@
 mod access;
 mod cluster;
 mod kills;
+#[path = "../../../mmq-redis/tests/redis/lanes.rs"]
+mod lanes;
 mod late;
 mod marks;
 mod packs;

@@ -8,7 +8,7 @@ use mmq::forward::Forwarder;
 use mmq_redis::RedisStream;
 
 use super::server::{Entry, Server, check};
-use super::{KEY, put};
+use super::{KEY, lanes, put};
 
 /// The process with queue, producer and forwarder; nothing when the test is run by itself.
 #[test]
@@ -107,4 +107,30 @@ fn nothing_is_doubled_missing_or_out_of_order() {
 #[test]
 fn nothing_is_doubled_missing_or_out_of_order_in_packs() {
     rounds(&[32, 1, 5, 256]);
+}
+
+fn lane(url: &str, name: &str) -> RedisStream {
+    RedisStream::new(url, &format!("{KEY}:{name}")).unwrap()
+}
+
+#[test]
+fn the_forwarders_of_lanes_that_are_killed() {
+    lanes::forward(|name| lane(&std::env::var("MMQ_CHILD_URL").unwrap(), name));
+}
+
+#[test]
+fn each_lane_is_there_once_and_in_order() {
+    let mut server = Server::start(&[]);
+    let url = server.url();
+    let kill = [Server::kill, Server::restart];
+    lanes::rounds(
+        &mut server,
+        &url,
+        kill,
+        |name| lane(&url, name),
+        |server, name| {
+            let entries = server.entries(&format!("{KEY}:{name}")).into_iter();
+            entries.map(|entry| (entry.seq(), entry.fields["data"].clone())).collect()
+        },
+    );
 }

@@ -2,6 +2,7 @@
 
 mod entries;
 mod kills;
+mod lanes;
 mod links;
 mod packs;
 mod proxy;
