@@ -37,6 +37,8 @@ fn the_forwarder_that_is_killed() {
     let pause = Duration::from_millis(crate::support::count("MMQ_CHILD_PAUSE", 5));
     let mut options = ForwardOptions::default();
     options.patience = Duration::from_secs(crate::support::count("MMQ_CHILD_PATIENCE", 30));
+    // It goes on soon after a server does.
+    options.longest_pause = Duration::from_secs(1);
     let mut forwarder = Forwarder::new(&queue, "forward", far).unwrap().options(options);
     std::thread::scope(|scope| {
         scope.spawn(|| {

@@ -208,7 +208,7 @@ fn run(dir: &Path, port: u16) -> Child {
 }
 
 /// The longest wait for an answer that may never come.
-const SHORT: Duration = Duration::from_secs(2);
+const SHORT: Duration = Duration::from_millis(500);
 /// Only ends a hang.
 const LONG: Duration = Duration::from_secs(120);
 
