@@ -10,6 +10,7 @@ mod marks;
 mod packs;
 mod proxy;
 mod server;
+mod shaped;
 mod slow;
 #[allow(dead_code)]
 #[path = "../../../mmq-redis/tests/redis/proxy.rs"]

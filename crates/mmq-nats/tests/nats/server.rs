@@ -55,9 +55,10 @@ impl Server {
     pub(super) fn start(more: &str) -> Server {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let dir = crate::support::tempdir().unwrap();
+        let host = if more.contains("host:") { "" } else { "host: 127.0.0.1" };
         let jetstream = if more.contains("jetstream:") { "" } else { "jetstream: enabled" };
         let store = dir.path().join("store");
-        let text = format!("{jetstream}\nstore_dir: {store:?}\n{more}\n");
+        let text = format!("{host}\n{jetstream}\nstore_dir: {store:?}\n{more}\n");
         std::fs::write(dir.path().join("server.conf"), text).unwrap();
         let child = run(dir.path(), port);
         Server { dir, port, child }
@@ -181,7 +182,7 @@ pub(super) fn program() -> PathBuf {
 fn run(dir: &Path, port: u16) -> Child {
     let program = program();
     let mut command = crate::support::command(&program);
-    command.args(["-a", "127.0.0.1", "-p", &port.to_string(), "-c"]);
+    command.args(["-p", &port.to_string(), "-c"]);
     command.arg(dir.join("server.conf")).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap_or_else(|error| {
         panic!(
