@@ -9,6 +9,7 @@ mod late;
 mod marks;
 mod packs;
 mod proxy;
+mod refused;
 mod server;
 mod shaped;
 mod slow;

@@ -142,32 +142,73 @@ fn a_stream_of_our_own_that_was_purged_has_lost_nothing() {
     }
 }
 
-/// Somebody else writes to the queue's own subject, and all of it is removed.
-fn write_and_purge(server: &Server, count: u64) {
-    let mut wire = server.wire();
-    for _ in 0..count {
-        assert!(wire.request(SUBJECT, "not of the queue")["seq"].is_u64());
+/// How it is removed what somebody else wrote to the queue's own subject.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Removal {
+    /// With all of the queue's.
+    Purge,
+    /// With all of the queue's, when it was old enough.
+    Age,
+    /// By itself.
+    Delete,
+}
+
+const REMOVALS: [Removal; 3] = [Removal::Purge, Removal::Age, Removal::Delete];
+
+impl Removal {
+    /// Writes so many messages, and removes them.
+    fn write_and_remove(self, server: &Server, count: u64) {
+        let mut wire = server.wire();
+        let write = |_| wire.request(SUBJECT, "not of the queue")["seq"].as_u64().unwrap();
+        let written: Vec<_> = (0..count).map(write).collect();
+        match self {
+            Removal::Purge => purge(server),
+            Removal::Age => {
+                keep_for(server, SECOND);
+                wait_for_age(server, 0);
+                keep_for(server, 0);
+            }
+            Removal::Delete => {
+                for at in written {
+                    server.api(&format!("STREAM.MSG.DELETE.{STREAM}"), json!({ "seq": at }));
+                }
+            }
+        }
     }
-    purge(server);
+
+    /// What is there of the queue's numbers below `end`, if those from `first` on came later.
+    fn left(self, first: u64, end: u64) -> Vec<u64> {
+        (if self == Removal::Delete { 0 } else { first }..end).collect()
+    }
+}
+
+fn keep_for(server: &Server, age: u64) {
+    let mut config = server.api(&format!("STREAM.INFO.{STREAM}"), json!({}))["config"].take();
+    config["max_age"] = json!(age);
+    server.api(&format!("STREAM.UPDATE.{STREAM}"), config);
+}
+
+fn each_way() -> impl Iterator<Item = (NatsMode, Removal)> {
+    MODES.into_iter().flat_map(|mode| REMOVALS.map(|removal| (mode, removal)))
 }
 
 #[test]
 fn what_somebody_else_wrote_and_removed_hides_no_message() {
-    for mode in MODES {
+    for (mode, removal) in each_way() {
         let (dir, server) = (crate::support::tempdir().unwrap(), Server::start(""));
         make(&server, mode, true, &json!({}));
         let queue = Queue::open(dir.path()).unwrap();
         put(&queue, 3);
         forwarder(&queue, &server, mode).once().unwrap();
         for (count, first) in [(2, 3), (4, 8)] {
-            write_and_purge(&server, count);
+            removal.write_and_remove(&server, count);
             put(&queue, 5);
             let mut forwarder = forwarder(&queue, &server, mode);
             let watch = forwarder.watch();
             forwarder.once().unwrap();
-            assert_eq!(numbers(&server), (first..first + 5).collect::<Vec<_>>(), "{mode:?}");
+            assert_eq!(numbers(&server), removal.left(first, first + 5), "{mode:?} {removal:?}");
             let warned = watch.progress().warning.is_some_and(|it| it.contains("nobody else"));
-            assert_eq!(warned, count == 2, "{mode:?}: from then on nothing is counted");
+            assert_eq!(warned, count == 2, "{mode:?} {removal:?}: from then on nothing is counted");
         }
     }
 }
@@ -175,7 +216,7 @@ fn what_somebody_else_wrote_and_removed_hides_no_message() {
 /// The stream's answer says that nothing of what was under way is there.
 #[test]
 fn what_somebody_else_wrote_behind_a_running_forwarder_hides_no_message() {
-    for mode in MODES {
+    for (mode, removal) in each_way() {
         let (dir, server) = (crate::support::tempdir().unwrap(), Server::start(""));
         make(&server, mode, true, &json!({}));
         let queue = Queue::open(dir.path()).unwrap();
@@ -192,10 +233,10 @@ fn what_somebody_else_wrote_behind_a_running_forwarder_hides_no_message() {
         std::thread::scope(|scope| {
             let running = scope.spawn(move || forwarder.run());
             wait_for_place(3);
-            write_and_purge(&server, 2);
+            removal.write_and_remove(&server, 2);
             queue.enqueue_batch((3..8).map(|number| number.to_string())).unwrap();
             wait_for_place(8);
-            assert_eq!(numbers(&server), (3..8).collect::<Vec<_>>(), "{mode:?}");
+            assert_eq!(numbers(&server), removal.left(3, 8), "{mode:?} {removal:?}");
             stop.stop();
             running.join().unwrap().unwrap();
         });
