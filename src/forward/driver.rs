@@ -216,16 +216,19 @@ impl<'a, D: Destination> Driver<'a, D> {
         self.counts.lost_there += lost.map_or(0, |lost| lost.last - lost.first + 1);
         let goes_back = lost.is_some() || at < acknowledged.until;
         let position = self.destination.position();
-        // The former position tells a later session what the far side has lost; with packs it would
-        // take what is sent again for it. Until the far side has acknowledged something, nobody
-        // knows which chain its messages are in.
-        self.local.set_acknowledged(match goes_back && !acknowledged.counts_differ {
+        let known = acknowledged.position.map(|position| position.store);
+        let is_other_store = position.is_some_and(|position| known != Some(position.store));
+        // The former position tells a later session what this store has lost (with packs it would
+        // take what is sent again for it), the former place that numbers are missing. Until the far
+        // side has acknowledged something, nobody knows which chain its messages are in.
+        let counts = !acknowledged.counts_differ && (lost.is_some() || !is_other_store);
+        acknowledged = match goes_back && counts {
             false => Acknowledged { until: at, position, chain, ..acknowledged },
             true => Acknowledged { chain: None, ..acknowledged },
-        })?;
-        let is_first = acknowledged.position.is_none() && position.is_some();
-        if goes_back || is_first {
-            // A power cut must not bring back a chain that ended here, or a row without a position.
+        };
+        if acknowledged != self.local.acknowledged() {
+            // A power cut must not bring back a chain that ended, another store, or wrong counts.
+            self.local.set_acknowledged(acknowledged)?;
             self.flush()?;
         }
         self.local.read_from(at)?;
