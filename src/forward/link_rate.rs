@@ -30,11 +30,19 @@ impl LinkRate {
         self.bytes
     }
 
-    /// Notes that `bytes` were acknowledged, `after` they were sent. `most` is what the far side
-    /// takes.
-    pub(super) fn note_acknowledged(&mut self, bytes: u64, after: Duration, most: u64) {
+    /// Notes that `bytes` were acknowledged, `after` they were sent, while others are still in
+    /// flight. `most` is what the far side takes.
+    pub(super) fn note_acknowledged(
+        &mut self,
+        bytes: u64,
+        others: u64,
+        after: Duration,
+        most: u64,
+    ) {
         if after <= QUICK {
-            self.bytes = self.bytes.saturating_add(bytes).min(most.max(LEAST));
+            // A little that arrives quickly does not say that much would.
+            let most = most.max(LEAST).min(self.bytes.max(2 * bytes.saturating_add(others)));
+            self.bytes = self.bytes.saturating_add(bytes).min(most);
         } else if after >= SLOW {
             self.note_trouble();
         }
@@ -62,18 +70,29 @@ mod tests {
         let mut link_rate = LinkRate::new();
         let mut seen = vec![link_rate.bytes()];
         for _ in 0..8 {
-            link_rate.note_acknowledged(link_rate.bytes(), SECOND, 4 << 20);
+            link_rate.note_acknowledged(link_rate.bytes(), 0, SECOND, 4 << 20);
             seen.push(link_rate.bytes());
         }
         assert_eq!(seen, [64, 128, 256, 512, 1024, 2048, 4096, 4096, 4096].map(|kib| kib << 10));
-        link_rate.note_acknowledged(4 << 20, 7 * SECOND, 4 << 20);
+        link_rate.note_acknowledged(4 << 20, 0, 7 * SECOND, 4 << 20);
         assert_eq!(link_rate.bytes(), 4 << 20, "neither quick nor slow");
-        link_rate.note_acknowledged(4 << 20, 13 * SECOND, 4 << 20);
+        link_rate.note_acknowledged(4 << 20, 0, 13 * SECOND, 4 << 20);
         assert_eq!(link_rate.bytes(), 2 << 20);
         for _ in 0..20 {
             link_rate.note_trouble();
         }
         assert_eq!(link_rate.bytes(), LEAST);
+    }
+
+    #[test]
+    fn little_that_is_quick_lets_no_more_go() {
+        let mut link_rate = LinkRate::new();
+        for _ in 0..1000 {
+            link_rate.note_acknowledged(100, 900, SECOND, 4 << 20);
+        }
+        assert_eq!(link_rate.bytes(), FIRST);
+        link_rate.note_acknowledged(100, FIRST - 100, SECOND, 4 << 20);
+        assert_eq!(link_rate.bytes(), FIRST + 100);
     }
 
     #[test]
