@@ -77,7 +77,8 @@ pub(super) fn compare(
             let Some(lost) = lost.filter(|_| !here.acknowledged.counts_differ) else {
                 return Ok(go_on(here.oldest.min(place), None));
             };
-            let from = place.saturating_sub(lost);
+            // (Somebody else may have written there before the forwarder began.)
+            let from = place.saturating_sub(lost).max(here.began);
             match chain_over(from, 0, place)? {
                 None if from >= here.oldest => go_on(here.oldest.min(place), None),
                 _ => again_from(from, None, here),
@@ -244,6 +245,8 @@ mod tests {
         assert_eq!(set_back(Some(20)), Verdict::GoOn { at: 30, chain: None, lost: lost(20, 29) });
         let held = Held::SetBack { lost: Some(5) };
         assert_eq!(compare(held, &HERE, None, |_, _, _| Ok(None)).unwrap(), go_on(30, None));
+        let began = Here { began: 35, ..HERE };
+        assert_eq!(verdict(Held::SetBack { lost: Some(20) }, &began, None), go_on(35, None));
     }
 
     /// A position may stand for more than one message, or for none.
