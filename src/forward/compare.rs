@@ -58,8 +58,12 @@ pub(super) fn compare(
     mut chain_over: impl FnMut(u64, u32, u64) -> Result<Option<u32>>,
 ) -> Result<Verdict> {
     let place = here.place();
+    let began = if planted!(ForwardBeganForgotten) { 0 } else { here.began };
     Ok(match held {
         Held::Until { seq, sum } => return behind(seq, sum, here, chain_over),
+        Held::Removed { .. } if planted!(ForwardRemovedIsLost) => {
+            go_on(here.oldest.min(place), None)
+        }
         Held::Removed { stored } => {
             let counts = !here.acknowledged.counts_differ && !planted!(ForwardStoredNotCounted);
             let counts = counts && !others_wrote(held, &here.acknowledged);
@@ -85,7 +89,7 @@ pub(super) fn compare(
             }
         }
         // The far side never acknowledged anything, so it has forgotten nothing.
-        Held::Nothing if place <= here.began => go_on(place, here.chain()),
+        Held::Nothing if place <= began => go_on(place, here.chain()),
         Held::Nothing => match if_forgotten.unwrap_or(IfForgotten::Stop) {
             IfForgotten::Stop => Verdict::Forgotten,
             IfForgotten::Continue => go_on(place, here.chain()),

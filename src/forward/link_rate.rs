@@ -27,7 +27,7 @@ impl LinkRate {
     }
 
     pub(super) fn bytes(&self) -> u64 {
-        self.bytes
+        if planted!(ForwardAllAtOnce) { u64::MAX } else { self.bytes }
     }
 
     /// Notes that `bytes` were acknowledged, `after` they were sent, while others are still in
@@ -55,6 +55,7 @@ impl LinkRate {
 
     /// How long `in_flight` bytes may take on the slowest link.
     pub(super) fn longest(in_flight: u64) -> Duration {
+        let in_flight = if planted!(ForwardPatienceFixed) { 0 } else { in_flight };
         Duration::from_millis(in_flight.saturating_mul(1000) / SLOWEST)
     }
 }

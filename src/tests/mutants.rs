@@ -7,7 +7,9 @@
 #[macro_use]
 mod plant;
 
-use plant::{CLOSED_MEANWHILE, CRASH, JOBS, LENT, NEWS_PASSED_ON, REPORTED_DURABLE, WORLD};
+use plant::{
+    CLOSED_MEANWHILE, CRASH, FORWARD, JOBS, LENT, NEWS_PASSED_ON, REPORTED_DURABLE, WORLD,
+};
 
 mutants! {
     /// A checkpoint is written before the messages that it names as durable are synced (R0).
@@ -242,9 +244,11 @@ mutants! {
     /// A forwarder sends everything that is kept again when the far side lost something.
     ForwardSentFromOldest => "forward: nothing is there twice",
     /// A forwarder takes a store that was set back for one that removed its messages.
-    ForwardSetBackIsRemoved => "forward: what a set-back far side lost is sent again",
+    ForwardSetBackIsRemoved => "forward: what a set-back far side lost is sent again";
+        audit: "F1", FORWARD, 252139,
     /// A forwarder does not count what was stored and removed before it was acknowledged.
-    ForwardStoredNotCounted => "forward: what was stored before it was removed is not sent again",
+    ForwardStoredNotCounted => "forward: what was stored before it was removed is not sent again";
+        audit: "F2", FORWARD, 1034487,
     /// A forwarder counts messages that somebody else wrote and removed as messages of the queue.
     ForwardOthersCounted => "forward: what somebody else wrote is not counted",
     /// A forwarder counts positions, though a message without one was left out.
@@ -253,4 +257,19 @@ mutants! {
     ForwardPackFirst => "forward: a pack that is acknowledged is acknowledged as a whole",
     /// The place moves when messages are sent.
     ForwardPlaceAtSent => "forward: what is not acknowledged there is not acknowledged here",
+    /// A forwarder that begins behind the first number takes a new far side for one that forgot.
+    ForwardBeganForgotten => "forward: who never acknowledged anything has forgotten nothing";
+        audit: "F3", FORWARD, 52,
+    /// What the far side removed by its own rules counts as lost there.
+    ForwardRemovedIsLost => "forward: what was removed there is not sent again";
+        audit: "F7", FORWARD, 252139,
+    /// A forwarder sends all that the far side takes, however slow the link is.
+    ForwardAllAtOnce => "forward: no more is under way than the link takes in seconds";
+        audit: "F5", FORWARD, 11,
+    /// The time that the far side has for an answer does not grow with what is under way.
+    ForwardPatienceFixed => "forward: what is under way on a slow link is not sent again";
+        audit: "F5", FORWARD, 57,
+    /// A message's sum covers that message alone.
+    ForwardSumOfOne => "forward: a copy with the same last text is found";
+        audit: "F8", FORWARD, 1472,
 }

@@ -1,6 +1,6 @@
 //! What must hold at the end of a history.
 
-use super::near::{LONGEST, Near, POISON};
+use super::near::{Near, POISON};
 use super::stored::Stored;
 use super::{Far, History};
 use crate::forward::destination::{MissingCause, MissingNumbers, OutgoingKind};
@@ -46,7 +46,7 @@ impl History {
             Some(Halt::Forgotten { place }) => {
                 // (A late write may have arrived after the answer.)
                 let is_other = self.excused > 0 || far.store > 0;
-                assert!(is_other && *place > 0, "nothing is forgotten");
+                assert!(is_other && *place > near.began, "nothing is forgotten");
             }
             Some(Halt::Refused { seq, .. }) => {
                 assert_eq!(self.plan.when_refused, 0, "it was to go on");
@@ -96,7 +96,7 @@ impl History {
     /// Checks that the log is in order and without duplicates, and that each missing number is
     /// reported and was lost.
     fn check_log(&self, near: &Near, far: &Far) {
-        let (mut expected, mut last) = (0, None);
+        let (mut expected, mut last) = (near.began, None);
         for stored in far.all().into_iter().flat_map(Stored::unpacked) {
             let seq = stored.seq;
             if stored.kind == OutgoingKind::Gap {
@@ -187,7 +187,7 @@ impl History {
 
 /// Returns whether the far side never accepts the message.
 fn is_refused(near: &Near, seq: u64) -> bool {
-    near.numbers
-        .get(seq as usize)
-        .is_some_and(|number| number.bytes.first() == Some(&POISON) || number.bytes.len() > LONGEST)
+    near.numbers.get(seq as usize).is_some_and(|number| {
+        number.bytes.first() == Some(&POISON) || number.bytes.len() > near.lengths.2
+    })
 }

@@ -2,6 +2,7 @@
 //! arrive late, rejects messages, answers late or not at all, removes messages by their age, by a
 //! purge or a deletion, and is removed and made anew.
 
+mod link;
 mod removing;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -18,6 +19,7 @@ use crate::forward::driver::TRIES;
 use crate::forward::far_side::{Held, Mark, Position};
 use crate::forward::source::Source;
 use crate::tests::sim::Rng;
+pub(super) use link::Link;
 
 /// How it makes each write conditional on the message before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,12 +38,16 @@ struct Write {
     messages: Vec<Stored>,
     behind: Name,
     at: u64,
+    /// When it arrives.
+    due: Duration,
 }
 
 /// One session's connection.
 #[derive(Debug, Default)]
 struct Pipe {
     writes: VecDeque<Write>,
+    /// Until when they occupy the link.
+    busy: Duration,
     /// The last message as the client knows it, and its position.
     last: Name,
     at: u64,
@@ -61,13 +67,18 @@ pub(super) struct Far {
     packs: Rng,
     most_packed: u64,
     pub(super) chain: Chain,
+    pub(super) link: Link,
     pub(super) limits: Limits,
     pub(super) log: Vec<Stored>,
     /// The messages that it stored and removed.
     pub(super) removed: Vec<Stored>,
     /// How often it was made anew.
     pub(super) store: u64,
-    /// Numbers that it stored while the forwarder's row named another store.
+    /// Whether a session began since it was made anew.
+    is_known: bool,
+    /// Whether the forwarder's row has to name a former store, because numbers are missing.
+    pub(super) may_keep_store: bool,
+    /// Numbers that it stored while the row named another store.
     pub(super) misnamed: Vec<u64>,
     /// The position of the last message that it stored.
     end: u64,
@@ -108,10 +119,13 @@ impl Far {
             packs,
             most_packed,
             chain,
+            link: Link::default(),
             limits,
             log: Vec::new(),
             removed: Vec::new(),
             store: 0,
+            is_known: true,
+            may_keep_store: false,
             misnamed: Vec::new(),
             end: 0,
             synced: 0,
@@ -136,7 +150,7 @@ impl Far {
 
     /// The server handles one write of a connection, even if the client has left.
     fn serve(&mut self, pipe: &mut Pipe) -> bool {
-        let Some(write) = pipe.writes.pop_front() else {
+        let Some(write) = pipe.writes.pop_front_if(|write| write.due <= self.link.now) else {
             return false;
         };
         let last = self.all().last().and_then(|last| last.name());
@@ -165,9 +179,6 @@ impl Far {
         for mut message in write.messages {
             self.end += 1;
             message.at = self.end;
-            if pipe.began.store != self.store {
-                self.misnamed.extend(message.unpacked().iter().map(|it| it.seq));
-            }
             self.log.push(message);
         }
         true
@@ -227,37 +238,13 @@ impl Far {
         (self.pipe, self.late) = (None, Vec::new());
     }
 
-    /// Kills the far side and restarts it with the synced messages, and perhaps some more. It may
-    /// lose at most `most` of the acknowledged numbers.
-    pub(super) fn die(&mut self, most: u64) {
-        self.silence();
-        let mut left = self.synced + self.rng.below(self.end - self.synced + 1);
-        let least = self.high.saturating_sub(most);
-        let all = self.all();
-        if most < u64::MAX && self.high > 0 {
-            // All or nothing: with nothing left it would have forgotten the queue.
-            // (What was sent again follows higher numbers.)
-            let held = all.iter().rev().take_while(|message| message.seq + 1 >= least).last();
-            left = left.max(held.map_or(self.end, |message| message.at));
-        }
-        let last = all.iter().rfind(|message| message.at <= left);
-        let until = last.map_or(0, |message| message.seq + 1);
-        if until < self.high {
-            self.lost.push(until..self.high);
-        }
-        self.log.retain(|message| message.at <= left);
-        self.removed.retain(|message| message.at <= left);
-        (self.end, self.synced) = (left, left);
-    }
-
-    /// Sets the store back to its first `len` messages.
-    pub(super) fn set_back(&mut self, len: usize) {
-        self.log.truncate(len);
-        self.end = self.log.last().map_or(0, |last| last.at);
-    }
-
     pub(super) fn sync(&mut self) {
         self.synced = self.end;
+    }
+
+    /// Returns whether a silence is due to more than the link.
+    pub(super) fn is_stuck(&self) -> bool {
+        self.pipe.as_ref().is_some_and(|pipe| pipe.stuck)
     }
 
     pub(super) fn get_stuck(&mut self) {
@@ -300,6 +287,7 @@ impl Far {
         assert!(in_flight <= self.limits.in_flight_messages, "too many in flight");
         for messages in messages[..reached].chunks(at_once) {
             if self.chain == Chain::Batch {
+                self.link.wait_for(pipe.busy, pipe.stuck);
                 while !pipe.stuck && self.serve(&mut pipe) {}
                 if !pipe.writes.is_empty() || pipe.refused.is_some() {
                     // One at a time: the client waits for the answer, and then stops waiting.
@@ -318,8 +306,11 @@ impl Far {
                 pipe.at += 1;
                 stored.push(message);
             }
-            pipe.writes.push_back(Write { messages: stored, behind, at });
+            pipe.busy = self.link.busy_until(pipe.busy, &stored);
+            let due = pipe.busy + self.link.lag;
+            pipe.writes.push_back(Write { messages: stored, behind, at, due });
         }
+        self.link.check(pipe.writes.iter().flat_map(|write| &write.messages));
         let refused = pipe.refused.take();
         self.pipe = Some(pipe);
         match refused {
@@ -338,12 +329,17 @@ impl Far {
         };
         if !pipe.stuck {
             let most = if self.well { 8 } else { self.rng.below(4) };
+            // (The link alone makes a slow one slow.)
+            let most = if self.link.is_slow() { u64::MAX } else { most };
             for _ in 0..most {
-                self.serve(&mut pipe);
+                if !self.serve(&mut pipe) {
+                    break;
+                }
             }
         }
         let news = pipe.stored.saturating_sub(pipe.reported);
-        pipe.reported += if self.well { news } else { self.rng.below(news + 1) };
+        let is_all = self.well || self.link.is_slow();
+        pipe.reported += if is_all { news } else { self.rng.below(news + 1) };
         self.high = self.high.max(pipe.reported);
         let reported = pipe.reported;
         let last = self.all().into_iter().rfind(|stored| stored.seq < reported).map(|it| it.at);
@@ -375,6 +371,11 @@ impl Far {
             None => until_held.unwrap_or(Held::Nothing),
         };
         self.answered = Some(held);
+        let is_other = mark.is_some_and(|mark| mark.position.store != self.store);
+        if is_other && (!self.is_known || self.may_keep_store) {
+            self.misname_all();
+        }
+        self.is_known = true;
         self.limits.pack_messages = 1 + self.packs.below(self.most_packed);
         let (last, at) = (self.all().last().and_then(|last| last.name()), self.end);
         let stored = last.filter(|_| matches!(held, Held::Removed { .. }));

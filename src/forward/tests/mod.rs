@@ -7,6 +7,7 @@ mod end;
 mod far;
 mod near;
 mod real;
+mod settings;
 mod stored;
 
 use std::cell::RefCell;
@@ -19,6 +20,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use crate::forward::destination::Limits;
 use crate::forward::driver::Driver;
 use crate::forward::far_side::Held;
 use crate::forward::halt::Halt;
@@ -28,71 +30,15 @@ use crate::forward::rules::{ForwardOptions, IfForgotten, TellGaps, WhenRefused};
 use crate::forward::source::Source;
 use crate::tests::effort::{alone, effort, first};
 use crate::tests::sim::Rng;
-use far::{Chain, Far, FarHandle};
-use near::{Near, NearHandle};
+use far::{Chain, Far, FarHandle, Link};
+use near::{LONGEST, Near, NearHandle};
+use settings::Plan;
 
 /// Seeds of histories that once broke a promise.
 const BROKE_ONCE: [u64; 7] =
     [252_139, 386_914, 870_814, 1_034_487, 1_105_033, 795_566_302_149, 795_566_358_903];
 
 type DeadLetterNumbers = Arc<Mutex<BTreeSet<u64>>>;
-
-/// The fixed settings of one history.
-#[derive(Debug, Clone, Copy)]
-struct Plan {
-    keep: u64,
-    keep_bytes: u64,
-    gaps: TellGaps,
-    if_forgotten: Option<IfForgotten>,
-    /// 0: stop, 1: skip, 2: store elsewhere.
-    when_refused: u64,
-    /// Whether the far side loses no more than the queue keeps.
-    loses_little: bool,
-    /// Whether the queue may drop or damage messages.
-    gaps_here: bool,
-    may_recreate: bool,
-    may_restore: bool,
-    /// Whether the far side removes messages. Then neither side has gaps, and the far side loses no
-    /// more than the queue keeps: with a number missing nobody can count what is no longer there.
-    removes: bool,
-}
-
-impl Plan {
-    fn draw(rng: &mut Rng) -> Plan {
-        let keep = [0, 1, 4, 12, 1000][rng.below(5) as usize];
-        let keep_bytes = if rng.percent(25) { 100 } else { u64::MAX };
-        let removes = rng.percent(40);
-        let plan = Plan {
-            keep,
-            keep_bytes,
-            gaps: [TellGaps::Header, TellGaps::Header, TellGaps::Message, TellGaps::None]
-                [rng.below(4) as usize],
-            if_forgotten: [
-                None,
-                Some(IfForgotten::Resend),
-                Some(IfForgotten::Continue),
-                Some(IfForgotten::Stop),
-            ][rng.below(4) as usize],
-            when_refused: rng.below(3),
-            loses_little: keep > 0 && keep_bytes == u64::MAX && rng.percent(60),
-            gaps_here: rng.percent(60),
-            may_recreate: rng.percent(25),
-            may_restore: rng.percent(25),
-            removes,
-        };
-        match removes {
-            true => Plan {
-                keep: keep.max(1),
-                keep_bytes: u64::MAX,
-                loses_little: true,
-                gaps_here: false,
-                may_restore: false,
-                ..plan
-            },
-            false => plan,
-        }
-    }
-}
 
 /// One history.
 struct History {
@@ -133,8 +79,19 @@ impl History {
         let mut rng = Rng(seed);
         let plan = Plan::draw(&mut rng);
         let chain = [Chain::Each, Chain::Batch, Chain::Number][rng.below(3) as usize];
-        let most_packed = [1, 2, 9][Rng(!seed).below(3) as usize];
-        let far = Far::new(rng.next(), chain, most_packed);
+        let mut extra = Rng(!seed);
+        let most_packed = [1, 2, 9][extra.below(3) as usize];
+        let mut far = Far::new(rng.next(), chain, most_packed);
+        let (mut lengths, mut began) = ((20, LONGEST + 1, LONGEST), 0);
+        match extra.below(10) {
+            0 => {
+                far.link = Link::slow(&mut extra);
+                far.limits = Limits { longest: 300_000, ..Limits::default() };
+                lengths = (4000, [4000, 200_000][extra.below(2) as usize], 300_000);
+            }
+            1 => began = 1 + extra.below(20),
+            _ => {}
+        }
         History {
             plan,
             most_packed,
@@ -142,7 +99,7 @@ impl History {
                 || plan.when_refused > 0
                 || plan.gaps == TellGaps::Message,
             doubtful: Vec::new(),
-            near: Rc::default(),
+            near: Rc::new(RefCell::new(Near::used(lengths, began, &mut extra))),
             far: Arc::new(Mutex::new(far)),
             dead_letters: DeadLetterNumbers::default(),
             driver: None,
@@ -152,7 +109,7 @@ impl History {
             copy_knew: true,
             life: 0,
             formers: Vec::new(),
-            excused: 0,
+            excused: began,
             halt: None,
             reported: Vec::new(),
             rng,
@@ -208,18 +165,23 @@ impl History {
                     self.start()
                 }
             };
-            self.now += Duration::from_millis(self.rng.below(60));
+            let slowness = if self.far.lock().link.is_slow() { 50 } else { 1 };
+            self.now += Duration::from_millis(self.rng.below(60) * slowness);
             let near = NearHandle(Rc::clone(&self.near));
             let (before, place, oldest) = (driver.counts, near.place(), near.oldest());
+            let mut far = self.far.lock();
+            (far.link.now, far.may_keep_store) = (self.now, oldest.min(place) > near.began());
+            drop(far);
             let outcome = driver.step(self.now, Duration::ZERO);
+            let is_silent =
+                driver.trouble.as_ref().is_some_and(|it| it.starts_with("no answer for"));
+            if is_silent && driver.counts.troubles > before.troubles {
+                assert!(self.far.lock().is_stuck(), "a slow link has no time");
+            }
             let answered = self.far.lock().answered.take();
             match answered {
-                Some(Held::Nothing) if place > 0 => {
+                Some(Held::Nothing) if place > near.began() => {
                     self.check_forgotten(&outcome, place, oldest);
-                    // The row names the former store while it says that numbers are missing.
-                    if oldest.min(place) > 0 {
-                        self.far.lock().misname_all();
-                    }
                 }
                 Some(Held::Removed { stored: Some(1..) }) => self.doubt(place),
                 Some(Held::SetBack { .. }) => self.doubt(oldest.min(place)),
@@ -239,6 +201,7 @@ impl History {
             if driver.counts.acknowledged > before.acknowledged {
                 self.troubles = 0;
             }
+            self.now = self.now.max(self.far.lock().link.now);
             self.driver = Some(driver);
         }
         stepped
@@ -301,7 +264,8 @@ impl History {
         let few = 1 + self.rng.below(4);
         match what {
             0..20 => {
-                for _ in 0..few {
+                let is_burst = few == 4 && self.far.lock().link.is_slow();
+                for _ in 0..few * if is_burst { 10 } else { 1 } {
                     self.near.borrow_mut().enqueue(&mut self.rng, self.life);
                 }
             }
@@ -388,8 +352,21 @@ impl History {
         self.formers.push(former);
         for _ in 0..few * 3 {
             self.near.borrow_mut().enqueue(&mut self.rng, self.life);
+            self.repeat_a_text();
         }
         self.report(format!("restored, next {}", self.near.borrow().next()));
+    }
+
+    /// Some messages of the copy are those of the original, as with heartbeats.
+    fn repeat_a_text(&mut self) {
+        let mut near = self.near.borrow_mut();
+        let Some(number) = near.next().checked_sub(1).filter(|number| number % 3 == 0) else {
+            return;
+        };
+        let former = self.formers.last().and_then(|former| former.numbers.get(number as usize));
+        if let Some(former) = former.filter(|former| former.gone.is_none()) {
+            near.numbers[number as usize].bytes.clone_from(&former.bytes);
+        }
     }
 
     /// Stops all failures and sends the rest. Asks the far side once more at the end.
@@ -433,7 +410,7 @@ fn run(seed: u64) {
     if let Err(panic) = outcome {
         let chain = history.far.lock().chain;
         let most = history.most_packed;
-        eprintln!("MMQ_SEED={seed}: {chain:?}, {:?}, packs of {most}", history.plan);
+        eprintln!("MMQ_SEED={seed} {chain:?}, {:?}, packs of {most}", history.plan);
         for line in &history.reported {
             eprintln!("  {line}");
         }

@@ -25,6 +25,11 @@ pub(super) struct Numbered {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Near {
     pub(super) numbers: Vec<Numbered>,
+    /// What messages are long: most of them up to so many bytes more than the shortest, a few
+    /// exactly so many, and the longest that the far side takes.
+    pub(super) lengths: (u64, usize, usize),
+    /// The number where the forwarder began.
+    pub(super) began: u64,
     /// The queue dropped every number below.
     pub(super) dropped: u64,
     pub(super) acknowledged: Acknowledged,
@@ -49,9 +54,19 @@ impl Near {
         let first = if rng.percent(3) { POISON } else { 0 };
         let mut bytes = vec![first, life];
         bytes.extend((self.next() as u32).to_le_bytes());
-        let len = if rng.percent(3) { LONGEST + 1 } else { bytes.len() + rng.below(20) as usize };
+        let (more, long, _) = self.lengths;
+        let len = if rng.percent(3) { long } else { bytes.len() + rng.below(more) as usize };
         bytes.resize(len.max(bytes.len()), 7);
         self.numbers.push(Numbered { bytes, gone: None });
+    }
+
+    /// A queue with messages of these lengths, of which `began` were taken before the forwarder.
+    pub(super) fn used(lengths: (u64, usize, usize), began: u64, rng: &mut Rng) -> Near {
+        let mut near = Near { lengths, began, kept: began, ..Near::default() };
+        (0..began).for_each(|_| near.enqueue(rng, 0));
+        near.acknowledged = Acknowledged::until(began);
+        near.flush_all();
+        near
     }
 
     pub(super) fn flush_all(&mut self) {
@@ -138,7 +153,7 @@ impl Local for NearHandle {
     }
 
     fn began(&self) -> u64 {
-        0
+        self.0.borrow().began
     }
 
     fn oldest(&self) -> u64 {

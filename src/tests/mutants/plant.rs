@@ -19,6 +19,9 @@ pub(super) const REPORTED_DURABLE: &str =
 pub(super) const CLOSED_MEANWHILE: &str =
     "tests::together::places::a_close_waits_for_who_makes_a_consumer";
 
+pub(super) const FORWARD: &str =
+    "forward::tests::whatever_either_side_goes_through_each_message_is_there_once_in_order";
+
 macro_rules! mutants {
     ($(
         $(#[doc = $doc:literal])+
