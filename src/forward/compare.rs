@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::forward::destination::{MissingCause, MissingNumbers};
 use crate::forward::far_side::Held;
-use crate::forward::local::Acknowledged;
+use crate::forward::local::{Acknowledged, Local};
 use crate::forward::rules::IfForgotten;
 
 /// What a person should know of a far side that has stored more than it was handed.
@@ -20,6 +20,17 @@ pub(super) struct Here {
     pub(super) began: u64,
     /// The oldest number from which on the queue has everything.
     pub(super) oldest: u64,
+}
+
+impl Here {
+    pub(super) fn of(local: &dyn Local) -> Here {
+        Here {
+            acknowledged: local.acknowledged(),
+            next: local.next_number(),
+            began: local.began(),
+            oldest: local.oldest(),
+        }
+    }
 }
 
 impl Here {

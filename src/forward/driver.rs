@@ -190,12 +190,7 @@ impl<'a, D: Destination> Driver<'a, D> {
         let mark = mark.map(|position| Mark { until: acknowledged.until, position });
         let held = self.destination.resume(&self.source, mark)?;
         let limits = self.destination.limits();
-        let here = Here {
-            acknowledged,
-            next: self.local.next_number(),
-            began: self.local.began(),
-            oldest: self.local.oldest(),
-        };
+        let here = Here::of(&*self.local);
         let local = &mut *self.local;
         let chain_over = |from, sum, to| local.chain_over(from, sum, to);
         let (at, chain, lost) = match compare(held, &here, self.options.if_forgotten, chain_over)? {

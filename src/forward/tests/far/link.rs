@@ -46,7 +46,7 @@ impl Link {
     /// seconds, or one message.
     pub(super) fn check<'a>(&self, under_way: impl Iterator<Item = &'a Stored>) {
         let lens: Vec<usize> = under_way.map(|it| it.bytes.len()).filter(|len| *len > 0).collect();
-        let (bytes, most) = (lens.iter().sum::<usize>() as u64, (64 << 10) + 8 * self.rate);
+        let (bytes, most) = (lens.iter().sum::<usize>() as u64, (64 << 10) + 12 * self.rate);
         let fine = !self.is_slow() || bytes <= most || lens.len() == 1;
         assert!(fine, "{bytes} bytes are under way at {} bytes a second", self.rate);
     }
