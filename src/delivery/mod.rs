@@ -115,7 +115,8 @@ impl Delivery {
     }
 
     /// Acknowledges many deliveries in one step, which is quicker than one by one. When the process
-    /// dies meanwhile, some of them may come again.
+    /// dies meanwhile, some of them may come again. When `deliveries` panics, none is acknowledged:
+    /// those that it has yielded are given back.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -137,6 +138,9 @@ impl Delivery {
         let mut pending: Vec<(u64, DeliveryToken)> = Vec::new();
         let mut receiver: Option<(Arc<Engine<_>>, Arc<ConsumerState<_>>)> = None;
         let mut remote = Vec::new();
+        // All are collected before the first loses its receiver: when the caller's iterator panics,
+        // they are dropped, and so given back.
+        let deliveries: Vec<Delivery> = deliveries.into_iter().collect();
         for mut delivery in deliveries {
             let own = match delivery.receiver.take() {
                 Some(Receiver::Here(engine, consumer)) => (engine, consumer),

@@ -1,5 +1,6 @@
 //! Deliveries that are received and acknowledged many at a time.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use super::{drain, filled, reopen};
@@ -61,6 +62,18 @@ fn one_call_acknowledges_deliveries_of_several_consumers_and_goes_on_behind_a_re
     assert!(matches!(refused, Err(Error::Expired)), "{refused:?}");
     assert_eq!(consumers[1].len(), 3);
     assert_eq!(consumers[0].in_flight(), 0);
+}
+
+/// The work may be done within the iterator, as each delivery is asked for.
+#[test]
+fn a_panic_while_deliveries_are_acknowledged_gives_all_of_them_back() {
+    let (_dir, queue) = filled(5);
+    let jobs = queue.receive_batch(4).unwrap();
+    let worked = jobs.into_iter().inspect(|job| assert!(job.seq() != 2, "the work failed"));
+    let outcome = catch_unwind(AssertUnwindSafe(|| Delivery::ack_batch(worked)));
+    assert!(outcome.is_err());
+    assert_eq!((queue.in_flight(), queue.len()), (0, 5));
+    assert_eq!(seqs(&queue.receive_batch(9).unwrap()), [0, 1, 2, 3, 4]);
 }
 
 #[test]
