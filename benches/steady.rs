@@ -5,6 +5,8 @@
 //! - `pair`: enqueue and dequeue by turns.
 //! - `backlog-1000`: the same with a thousand messages in between.
 //! - `enqueue`, `dequeue`, `peek`: one operation alone; a batch goes in, the same batch comes out.
+//! - `enqueue_batch`, `dequeue_batch_into`: the same with 64 messages in a call. The time is that
+//!   of all 64; the floor takes them one by one.
 //! - `offsets` (a table at the end): the message at every 16-byte offset in a page. Some
 //!   processors' memcpy falls to a twentieth at some distances between source and target.
 
@@ -15,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group};
-use mmq::Queue;
+use mmq::{MessageBatch, Queue};
 
 use support::floor::Ring;
 use support::{asked_for, human, median, payload, print_fingerprint, scratch, timed};
@@ -105,6 +107,33 @@ fn sides(
     total
 }
 
+/// The floor of one side, in batches of so many calls, each of so many messages.
+fn floor_alone(
+    group: &mut BenchmarkGroup<'_, WallTime>,
+    dir: &tempfile::TempDir,
+    message: &[u8],
+    side: usize,
+    [batch, messages]: [u64; 2],
+) {
+    let len = message.len();
+    let ring = std::cell::RefCell::new(Ring::new(dir.path(), 4 << 20));
+    let mut buffer = Vec::with_capacity(len);
+    let mut put = |count: u64| {
+        let mut ring = ring.borrow_mut();
+        (0..count * messages).for_each(|_| ring.enqueue(black_box(message)));
+    };
+    let mut take = |count: u64| {
+        let mut ring = ring.borrow_mut();
+        for _ in 0..count * messages {
+            assert!(ring.dequeue_into(len, &mut buffer));
+            black_box(&buffer);
+        }
+    };
+    group.bench_function(id("floor", len), |b| {
+        b.iter_custom(|iters| sides(iters, batch, side, [&mut put, &mut take]));
+    });
+}
+
 fn alone(c: &mut Criterion) {
     for (side, name) in ["enqueue", "dequeue"].into_iter().enumerate() {
         let mut group = c.benchmark_group(name);
@@ -127,22 +156,37 @@ fn alone(c: &mut Criterion) {
             group.bench_function(id("mmq", len), |b| {
                 b.iter_custom(|iters| sides(iters, batch, side, [&mut put, &mut take]));
             });
-            let ring = std::cell::RefCell::new(Ring::new(dir.path(), 4 << 20));
-            let mut buffer = Vec::with_capacity(len);
+            floor_alone(&mut group, &dir, &message, side, [batch, 1]);
+        }
+        group.finish();
+    }
+}
+
+fn batches(c: &mut Criterion) {
+    const MESSAGES: usize = 64;
+    for (side, name) in ["enqueue_batch", "dequeue_batch_into"].into_iter().enumerate() {
+        let mut group = c.benchmark_group(name);
+        for len in [128, 1 << 10] {
+            settings(&mut group, MESSAGES * len);
+            let (message, dir) = (payload(len), scratch());
+            let (queue, mut taken) = (queue(&dir), MessageBatch::new());
+            warm(&queue, &message);
             let mut put = |count| {
-                let mut ring = ring.borrow_mut();
-                (0..count).for_each(|_| ring.enqueue(black_box(&message)));
-            };
-            let mut take = |count| {
-                let mut ring = ring.borrow_mut();
                 for _ in 0..count {
-                    assert!(ring.dequeue_into(len, &mut buffer));
-                    black_box(&buffer);
+                    queue.enqueue_batch([black_box(&message); MESSAGES]).expect("room");
                 }
             };
-            group.bench_function(id("floor", len), |b| {
-                b.iter_custom(|iters| sides(iters, batch, side, [&mut put, &mut take]));
+            let mut take = |count| {
+                for _ in 0..count {
+                    let count = queue.dequeue_batch_into(&mut taken, MESSAGES).expect("intact");
+                    assert_eq!(count, MESSAGES);
+                    black_box(&taken);
+                }
+            };
+            group.bench_function(id("mmq", len), |b| {
+                b.iter_custom(|iters| sides(iters, 16, side, [&mut put, &mut take]));
             });
+            floor_alone(&mut group, &dir, &message, side, [16, MESSAGES as u64]);
         }
         group.finish();
     }
@@ -217,7 +261,7 @@ fn offsets() {
     }
 }
 
-criterion_group!(steady, pairs, alone, peek);
+criterion_group!(steady, pairs, alone, batches, peek);
 
 fn main() {
     print_fingerprint();
