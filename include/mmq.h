@@ -1548,7 +1548,9 @@ mmq_status mmq_consumer_ready_fd(struct mmq_consumer *consumer, int *out);
 mmq_status mmq_consumer_in_flight(const struct mmq_consumer *consumer, uint64_t *out);
 
 /**
- * Takes up to max messages without waiting for more to arrive.
+ * Takes up to max messages without waiting for more to arrive. The consumer's place is stored
+ * once, at the end of the call: a process that dies before gets all of them again. Where another
+ * thread waits for the consumer, the call may take fewer messages than there are.
  *
  * @param queue Not NULL.
  * @param out An array of max elements, which receives the messages; free each with

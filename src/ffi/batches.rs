@@ -28,7 +28,9 @@ pub struct mmq_copied_message {
     pub seq: u64,
 }
 
-/// Takes up to max messages without waiting for more to arrive.
+/// Takes up to max messages without waiting for more to arrive. The consumer's place is stored
+/// once, at the end of the call: a process that dies before gets all of them again. Where another
+/// thread waits for the consumer, the call may take fewer messages than there are.
 ///
 /// @param queue Not NULL.
 /// @param out An array of max elements, which receives the messages; free each with

@@ -297,6 +297,7 @@ impl Future for RecvDelivery {
     }
 }
 
+/// Takes one message a poll: with a stream that is dropped, messages taken ahead would be lost.
 impl Stream for Messages {
     type Item = Result<Message>;
 
@@ -306,6 +307,7 @@ impl Stream for Messages {
     }
 }
 
+/// Receives one message a poll: the leases of messages received ahead would run meanwhile.
 impl Stream for Deliveries {
     type Item = Result<Delivery>;
 
