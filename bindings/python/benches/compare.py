@@ -166,6 +166,16 @@ def of_c(prefix, work):
     return run
 
 
+def fingerprint(directory):
+    """Returns the line that tells the figures of two machines apart, and those of two days."""
+    project = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..")
+    return subprocess.check_output(
+        ["cargo", "run", "--release", "--quiet", "--example", "compare", "--",
+         "--peer", "fingerprint", "--dir", os.path.abspath(directory)],
+        cwd=project, text=True
+    ).strip()
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("directory", nargs="?")
@@ -177,6 +187,7 @@ def main():
         queues.insert(0, ("mmq in C", "kill", 50_000, of_c(given.c, work)))
     taken = {name: [] for name, *_ in queues}
     try:
+        print(fingerprint(work))
         for turn in range(ROUNDS):
             for at, (name, _, n, run) in enumerate(queues):
                 path = os.path.join(work, f"{turn}-{at}")
