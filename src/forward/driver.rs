@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::forward::backoff::Backoff;
 use crate::forward::compare::{Here, OTHERS_WROTE, Verdict, compare, others_wrote};
 use crate::forward::destination::{Destination, FarError, MissingNumbers, Trouble};
-use crate::forward::far_side::{Held, Mark};
+use crate::forward::far_side::Held;
 use crate::forward::halt::Halt;
 use crate::forward::keeping::Keeping;
 use crate::forward::link_rate::LinkRate;
@@ -174,8 +174,11 @@ impl<'a, D: Destination> Driver<'a, D> {
             let before = self.local.acknowledged();
             self.local.set_acknowledged(Acknowledged { handed, ..before })?;
         }
-        match outcome {
+        match &outcome {
             Ok(_) => self.session = Some(session),
+            Err(Over::Trouble(Trouble::Again(_, pause))) if !pause.is_zero() => {
+                self.link_rate.note_full();
+            }
             Err(_) if session.in_flight() > 0 => self.link_rate.note_trouble(),
             Err(_) => {}
         }
@@ -186,9 +189,7 @@ impl<'a, D: Destination> Driver<'a, D> {
     fn begin(&mut self, now: Duration) -> Result<Session, Over> {
         self.counts.sessions += 1;
         let mut acknowledged = self.local.acknowledged();
-        let mark = acknowledged.position;
-        let mark = mark.map(|position| Mark { until: acknowledged.until, position });
-        let held = self.destination.resume(&self.source, mark)?;
+        let held = self.destination.resume(&self.source, acknowledged.mark())?;
         let limits = self.destination.limits();
         let here = Here::of(&*self.local);
         let local = &mut *self.local;
@@ -274,8 +275,9 @@ impl<'a, D: Destination> Driver<'a, D> {
         if until > session.acknowledged {
             self.acknowledge(session, until, now)?;
         } else if now
-            >= session.heard + self.options.patience + LinkRate::longest(session.sent_bytes)
+            >= session.heard + self.options.patience + self.link_rate.longest(session.sent_bytes)
         {
+            self.link_rate.note_silence();
             let silence = now.saturating_sub(session.heard);
             return Err(again(format!("no answer for {} s", silence.as_secs())));
         }

@@ -11,19 +11,24 @@ const LEAST: u64 = 16 << 10;
 const QUICK: Duration = Duration::from_secs(6);
 /// An acknowledgement after this time lets less go.
 const SLOW: Duration = Duration::from_secs(12);
-/// The slowest link on which a send still arrives in time, in bytes a second.
+/// The slowest link on which a send still arrives in time, in bytes a second, while it has shown no
+/// better one.
 const SLOWEST: u64 = 4 << 10;
+/// What arrives at this part of the best rate so far is in time.
+const IN_TIME: u64 = 4;
 
 /// How many bytes may be in flight. On a slow link more would only wait in the socket, be late for
 /// every time-out, and be sent again after a loss.
 #[derive(Debug)]
 pub(super) struct LinkRate {
     bytes: u64,
+    /// The best rate of an acknowledgement since the last trouble, in bytes a second.
+    best: u64,
 }
 
 impl LinkRate {
     pub(super) fn new() -> LinkRate {
-        LinkRate { bytes: FIRST }
+        LinkRate { bytes: FIRST, best: 0 }
     }
 
     pub(super) fn bytes(&self) -> u64 {
@@ -39,6 +44,10 @@ impl LinkRate {
         after: Duration,
         most: u64,
     ) {
+        // Little that arrives quickly shows no high rate. (Without a time the send itself waited.)
+        if let Ok(millis @ 1..) = u64::try_from(after.as_millis()) {
+            self.best = self.best.max(bytes.saturating_mul(1000) / millis.saturating_add(1000));
+        }
         if after <= QUICK {
             // A little that arrives quickly does not say that much would.
             let most = most.max(LEAST).min(self.bytes.max(2 * bytes.saturating_add(others)));
@@ -50,13 +59,26 @@ impl LinkRate {
 
     /// Notes that a session ended with messages in flight.
     pub(super) fn note_trouble(&mut self) {
-        self.bytes = (self.bytes / 2).max(LEAST);
+        self.bytes = (self.bytes / 2).max(LEAST.min(self.bytes));
+        self.best = 0;
     }
 
-    /// How long `in_flight` bytes may take on the slowest link.
-    pub(super) fn longest(in_flight: u64) -> Duration {
+    /// Notes that the far side answered nothing in time. What was in flight is lost, so it begins
+    /// anew with little: the link may be another one.
+    pub(super) fn note_silence(&mut self) {
+        self.bytes = self.bytes.min(FIRST);
+    }
+
+    /// Notes that the far side has no room for what was sent. It may have some for less.
+    pub(super) fn note_full(&mut self) {
+        self.bytes = (self.bytes / 2).max(1);
+    }
+
+    /// How long `in_flight` bytes may take on a link that has become slower.
+    pub(super) fn longest(&self, in_flight: u64) -> Duration {
         let in_flight = if planted!(ForwardPatienceFixed) { 0 } else { in_flight };
-        Duration::from_millis(in_flight.saturating_mul(1000) / SLOWEST)
+        let rate = SLOWEST.max(self.best / IN_TIME);
+        Duration::from_millis(in_flight.saturating_mul(1000) / rate)
     }
 }
 
@@ -98,7 +120,30 @@ mod tests {
 
     #[test]
     fn a_long_message_on_a_slow_link_has_the_time_that_it_takes() {
-        assert_eq!(LinkRate::longest(900_000).as_secs(), 219, "112 s at 8 kB/s");
-        assert_eq!(LinkRate::longest(0), Duration::ZERO);
+        let mut link_rate = LinkRate::new();
+        assert_eq!(link_rate.longest(900_000).as_secs(), 219, "112 s at 8 kB/s");
+        assert_eq!(link_rate.longest(0), Duration::ZERO);
+        // A quick link that has vanished is left soon, and so is a slow one behind it.
+        link_rate.note_acknowledged(1 << 20, 1 << 20, SECOND, 4 << 20);
+        assert_eq!(link_rate.longest(4 << 20), 32 * SECOND);
+        link_rate.note_silence();
+        link_rate.note_trouble();
+        assert_eq!(link_rate.bytes(), FIRST / 2);
+        assert_eq!(link_rate.longest(FIRST), 16 * SECOND);
+    }
+
+    #[test]
+    fn a_far_side_with_little_room_gets_little() {
+        let mut link_rate = LinkRate::new();
+        for _ in 0..20 {
+            link_rate.note_full();
+        }
+        assert_eq!(link_rate.bytes(), 1);
+        link_rate.note_trouble();
+        assert_eq!(link_rate.bytes(), 1, "a trouble lets no more go");
+        for _ in 0..20 {
+            link_rate.note_acknowledged(link_rate.bytes(), 0, SECOND, 4 << 20);
+        }
+        assert_eq!(link_rate.bytes(), 1 << 20);
     }
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use crate::error::{Error, Gap, Result};
-use crate::forward::far_side::Position;
+use crate::forward::far_side::{Mark, Position};
 use crate::message::Message;
 
 /// The result of a read ahead of the place.
@@ -36,6 +36,11 @@ impl Acknowledged {
     /// Everything below `until`, and nothing more is known.
     pub(crate) fn until(until: u64) -> Acknowledged {
         Acknowledged { until, handed: until, ..Acknowledged::default() }
+    }
+
+    /// Returns what the far side compares itself with.
+    pub(crate) fn mark(&self) -> Option<Mark> {
+        self.position.map(|position| Mark { until: self.until, position })
     }
 }
 

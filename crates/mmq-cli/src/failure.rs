@@ -39,6 +39,11 @@ impl Failure {
         Failure { ending, code, message: message.into(), holder: None }
     }
 
+    /// What went wrong.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
     pub(crate) fn usage(message: impl Into<String>) -> Failure {
         Failure::new(ExitStatus::Usage, "usage", message)
     }

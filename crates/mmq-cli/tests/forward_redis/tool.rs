@@ -219,11 +219,37 @@ fn what_is_wrong_is_said() {
     ends(forward(&queue, nobody, &["--on-refused", "dead"]), 2);
     // A file that cannot be written is found before the far side is used.
     let (missing, (url, connections)) = (dir.path().join("missing/mmq.prom"), silent());
-    let said = ends(forward(&queue, &url, &["--metrics", missing.to_str().unwrap()]), 7);
+    let said = ends(forward(&queue, &url, &["--metrics", missing.to_str().unwrap()]), 2);
     assert!(said.contains("missing/mmq.prom"), "{said}");
     assert!(connections.try_recv().is_err(), "nobody has connected");
     ends(command(&["forward", queue.to_str().unwrap(), nobody]), 2);
     assert_eq!(Queue::open(&queue).unwrap().consumer("forward").unwrap().len(), 1);
+}
+
+#[test]
+fn forwarding_goes_on_when_its_figures_cannot_be_written() {
+    let (dir, server) = (crate::support::tempdir().unwrap(), Server::start(&[]));
+    let (queue, figures) = (dir.path().join("q"), dir.path().join("figures"));
+    std::fs::create_dir(&figures).unwrap();
+    put(&queue, "message 0\n");
+    let file = figures.join("mmq.prom");
+    let words = ["--metrics", file.to_str().unwrap()];
+    let mut running = forward(&queue, &server.url(), &words);
+    let running = running.stderr(Stdio::piped()).spawn().unwrap();
+    crate::support::eventually("it forwards", || file.exists() && server.entries(KEY).len() == 1);
+    // One look later it has said so, and another one later it has written them again.
+    std::fs::remove_dir_all(&figures).unwrap();
+    std::thread::sleep(Duration::from_secs(3));
+    put(&queue, "message 1\n");
+    crate::support::eventually("it goes on", || server.entries(KEY).len() == 2);
+    std::fs::create_dir(&figures).unwrap();
+    crate::support::eventually("it writes them again", || file.exists());
+    let pid = running.id().to_string();
+    assert!(crate::support::command("kill").args(["-s", "TERM", &pid]).status().unwrap().success());
+    let output = running.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(143), "{said}");
+    assert_eq!(said.matches("--metrics: ").count(), 1, "{said}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use super::address::Address;
 use crate::arguments::{dir_of, path_of, text_of};
 use crate::commands::Call;
 use crate::console::Form;
-use crate::failure::Tried;
+use crate::failure::{Failure, Tried};
 use crate::json_object::Object;
 use crate::metrics;
 use crate::output::{Out, Output};
@@ -34,6 +34,8 @@ pub(super) struct Report<'a> {
     next_line: Instant,
     trouble: Option<String>,
     warning: Option<String>,
+    /// Why the file of figures is not written.
+    unwritten: Option<String>,
     /// When the far side last acknowledged something, or had the first session behind that.
     heard: Instant,
     /// How far it had come then: its place, and what it had acknowledged in this run.
@@ -66,12 +68,14 @@ impl<'a> Report<'a> {
             next_line: now + LINE,
             trouble: None,
             warning: None,
+            unwritten: None,
             heard: now,
             reached: (0, 0),
             session: None,
         };
         // A file that cannot be written is found before the far side is used.
-        report.write_metrics(&report.watch.progress())?;
+        let written = report.write_metrics(&report.watch.progress());
+        written.map_err(|failure| Failure::usage(format!("--metrics: {}", failure.message())))?;
         Ok(report)
     }
 
@@ -94,7 +98,21 @@ impl<'a> Report<'a> {
             self.next_line = now + LINE;
             self.line(&progress)?;
         }
-        self.write_metrics(&progress)
+        self.renew_metrics(&progress);
+        Ok(())
+    }
+
+    /// Writes the figures. Forwarding goes on without them: a disk that is full has room again.
+    fn renew_metrics(&mut self, progress: &ForwardProgress) {
+        let failed = self.write_metrics(progress).err().map(|failure| failure.message().to_owned());
+        if failed != self.unwritten {
+            if let Some(why) = &failed {
+                self.call
+                    .console
+                    .note(format!("--metrics: {why}; it goes on without these figures"));
+            }
+            self.unwritten = failed;
+        }
     }
 
     /// Says a warning that is new.
@@ -121,7 +139,8 @@ impl<'a> Report<'a> {
     pub(super) fn end(&mut self) -> Tried<()> {
         let progress = self.watch.progress();
         self.line(&progress)?;
-        self.write_metrics(&progress)
+        self.renew_metrics(&progress);
+        Ok(())
     }
 
     fn oldest_age(&self) -> Option<Duration> {
