@@ -54,6 +54,7 @@
 //! |---|---|
 //! | `async` | futures and streams for any executor, such as [`Queue::recv`](struct.Queue.html#method.recv), [`Queue::enqueue_async`](struct.Queue.html#method.enqueue_async), [`Consumer::deliveries`](struct.Consumer.html#method.deliveries) |
 //! | `forward` | the module [`forward`](forward/index.html), which sends messages on to another engine, each exactly once; the crates `mmq-nats` and `mmq-redis` send to NATS JetStream and to Redis |
+//! | `zstd` | `forward`, whose packs of messages may be compressed; it needs a C compiler |
 //! | `tracing` | events for `tracing`: openings, recovery, segments, gaps, failures |
 //! | `capi` | the functions of `mmq.h`, for C and C++ |
 //! | `install` | the program `mmq-install`, which builds and installs the library for C |

@@ -31,9 +31,7 @@ impl Here {
             oldest: local.oldest(),
         }
     }
-}
 
-impl Here {
     fn place(&self) -> u64 {
         self.acknowledged.until
     }

@@ -246,9 +246,9 @@ impl<'a, D: Destination> Driver<'a, D> {
         let batch = self.gather(session)?;
         let sends = !batch.items.is_empty();
         if sends {
-            self.note_handed(session, &batch)?;
             let first = batch.first_seq().filter(|_| self.options.times);
             let time = first.map_or(Ok(None), |seq| self.local.segment_time(seq))?;
+            self.note_handed(session, &batch)?;
             self.destination.send(&batch.outgoing(time))?;
             session.note_sent(&batch, now);
             self.counts.sent += batch.items.iter().map(|item| item.messages).sum::<u64>();

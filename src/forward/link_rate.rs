@@ -69,7 +69,8 @@ impl LinkRate {
         self.bytes = self.bytes.min(FIRST);
     }
 
-    /// Notes that the far side has no room for what was sent. It may have some for less.
+    /// Notes that the far side asks for a pause: it has no room for what was sent, and perhaps some
+    /// for less.
     pub(super) fn note_full(&mut self) {
         self.bytes = (self.bytes / 2).max(1);
     }

@@ -85,9 +85,11 @@ impl Item {
 }
 
 impl Parcel {
-    /// Returns the number of its first message.
+    /// Returns the number of its first message. (A report of a gap has that of an earlier one,
+    /// which the queue may hold no more.)
     pub(super) fn first_seq(&self) -> Option<u64> {
-        self.items.first().map(|first| first.seq + 1 - first.messages.max(1))
+        let first = self.items.iter().find(|item| item.messages > 0)?;
+        Some(first.seq + 1 - first.messages)
     }
 
     /// Returns what goes to the far side, all of it with this time.
@@ -134,5 +136,20 @@ impl Parcel {
                 pack.seal(zstd);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_message_is_that_of_a_pack_and_no_report_of_a_gap() {
+        let mut batch = Parcel::default();
+        batch.push(Item::gap(3, 0, Vec::new()));
+        assert_eq!(batch.first_seq(), None);
+        batch.push(Item::message(Message::owned(7, b"seven".to_vec()), 0, Vec::new()));
+        batch.join(&Message::owned(8, b"eight".to_vec()), 0);
+        assert_eq!(batch.first_seq(), Some(7));
     }
 }
