@@ -135,6 +135,7 @@ fn serve<S: Storage>(core: &Core<S>, period: Option<Duration>, release: &Release
             worker.answer(run(core, release, request));
             if !matches!(request, Request::Reserve(_)) {
                 times.note_drained();
+                core.segments.list().is_watched = true;
             }
         } else if std::mem::take(&mut requests.wanted.flush) {
             drop(requests);
@@ -148,6 +149,7 @@ fn serve<S: Storage>(core: &Core<S>, period: Option<Duration>, release: &Release
             core.wake_flushed_elsewhere();
         } else if std::mem::take(&mut requests.wanted.ahead) {
             drop(requests);
+            let _ = core.reclaim_and_wake();
             core.prepare_ahead();
         } else if Times::is_due(times.look) {
             drop(requests);
@@ -156,9 +158,14 @@ fn serve<S: Storage>(core: &Core<S>, period: Option<Duration>, release: &Release
         } else if Times::is_due(times.trim) {
             drop(requests);
             core.look_at_ages(release);
-            core.segments.trim_spares(&core.context());
+            let was_busy = core.segments.list().watch_drained();
+            if was_busy {
+                let _ = core.reclaim_and_wake();
+            } else {
+                core.segments.trim_spares(&core.context());
+            }
             times.pause = LONGEST_PAUSE.min(2 * times.pause);
-            times.trim = core.has_long_tail().then(|| now() + times.pause);
+            times.trim = (was_busy || core.has_long_tail()).then(|| now() + times.pause);
         } else if Times::is_due(times.flush) {
             drop(requests);
             let _ = core.flush_on_time();

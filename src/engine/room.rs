@@ -187,10 +187,11 @@ impl<S: Storage> Engine<S> {
     }
 
     /// Drains the segments that all consumers have passed, and asks the storage worker to reclaim
-    /// them.
+    /// them, if it is time.
     #[cold]
     pub(crate) fn give_space_back(&self) {
-        if self.core.drain_passed() {
+        let core = &*self.core;
+        if core.drain_passed() && core.segments.is_reclaim_due(&core.context()) {
             self.reclaim_soon();
         }
     }

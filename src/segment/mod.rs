@@ -121,6 +121,7 @@ impl<S: Storage> Segments<S> {
                     expired_from: None,
                     undated_tail: None,
                     headroom: 1,
+                    is_watched: false,
                     names: Names {
                         slots,
                         next_life: found.next_life,

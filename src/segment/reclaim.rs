@@ -81,6 +81,13 @@ impl<S: Storage> Segments<S> {
         Ok(())
     }
 
+    /// Returns whether there is no spare for the next segment, whose length follows from `backlog`.
+    pub(crate) fn lacks_spare(&self, context: &Context<'_, S>, backlog: u64) -> bool {
+        let list = self.list();
+        let plan = Plan { backlog, ..Plan::default() };
+        list.spares_of(list.next_len(context.pool.geometry(), &plan)) == 0
+    }
+
     /// Removes the spares that only a busy queue keeps, and those whose length differs from the
     /// tail's segment.
     pub(crate) fn trim_spares(&self, context: &Context<'_, S>) {
@@ -105,6 +112,11 @@ impl<S: Storage> Segments<S> {
         });
         drop(list);
         self.transfer(context, transfers);
+    }
+
+    /// Returns whether the drained segments are to be reclaimed now.
+    pub(crate) fn is_reclaim_due(&self, context: &Context<'_, S>) -> bool {
+        self.list().is_reclaim_due(context)
     }
 
     /// Ends reclaiming for good when the queue closes; waits for a thread that is reclaiming.

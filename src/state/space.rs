@@ -142,6 +142,15 @@ impl<S: Storage> State<S> {
         self.segments.regain(&self.context(), seen)
     }
 
+    /// Asks the storage worker for a spare when the tail is near the end of its segment, unless
+    /// there is one.
+    pub(crate) fn ask_for_spare(&self) {
+        let end = self.segments.list().live.back().map(|row| row.header.end());
+        if end.is_some_and(|end| self.segments.lacks_spare(&self.context(), self.backlog(end))) {
+            self.storage_worker.request(|wanted| wanted.ahead = true);
+        }
+    }
+
     /// Makes the next segment as a spare when the tail is near the end of its own, so that no
     /// producer waits for a new file.
     ///

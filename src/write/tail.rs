@@ -256,7 +256,7 @@ impl<F: StorageFile> Tail<F> {
                 // queue's first segment: a queue of a few messages needs no worker. (A record may
                 // begin within that step and end behind it: its end counts.)
                 if offset + total > step || segment.header.base != 0 {
-                    state.storage_worker.request(|wanted| wanted.ahead = true);
+                    state.ask_for_spare();
                 }
             }
             None if segment.is_fresh(offset) => {

@@ -48,7 +48,7 @@ impl WorkerRequests {
         let is_near = end + AHEAD >= header.end() && (header.base != 0 || offset > AHEAD / 2);
         if is_near && self.next_after != Some(header.life) {
             self.next_after = Some(header.life);
-            state.storage_worker.request(|wanted| wanted.ahead = true);
+            state.ask_for_spare();
         }
     }
 }

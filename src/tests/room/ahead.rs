@@ -176,3 +176,55 @@ fn room_ahead_of_need_is_room_for_the_next_segment() {
         }
     }
 }
+
+/// Passes so many segments of 16 KiB, a message at a time, and returns how many syncs that took.
+fn syncs_while_passing(segments: u64, queue: &Queue, storage: &SimStorage) -> u64 {
+    let consumer = queue.consumer("").unwrap();
+    let before = storage.call_count(Call::SyncFile);
+    for seq in 0..segments * 16 {
+        queue.enqueue(&content(seq, LEN)).unwrap();
+        assert!(reading::next(queue, &consumer, Read::Take).unwrap().is_some());
+    }
+    storage.call_count(Call::SyncFile) - before
+}
+
+/// Each segment that is reclaimed alone takes a sync, which slows down every thread. A worker that
+/// does not come by itself, and a queue with a limit, do not wait.
+#[test]
+fn a_busy_queue_reclaims_several_segments_with_one_sync() {
+    LENGTH_HERE.set(Some(16 << 10));
+    for (is_watched, max_bytes, most) in
+        [(true, None, 30), (false, None, 110), (true, Some(1 << 20), 110)]
+    {
+        let storage = SimStorage::new(3);
+        let options = Options { max_bytes, ..Options::new() };
+        let queue = open(&storage, &options, Background::Calls);
+        queue.core.segments.list().is_watched = is_watched;
+        // They become spares.
+        (0..6 * 16).for_each(|seq| assert!(queue.enqueue(&content(seq, LEN)).is_ok()));
+        let consumer = queue.consumer("").unwrap();
+        while reading::next(&queue, &consumer, Read::Take).unwrap().is_some() {}
+        let syncs = syncs_while_passing(100, &queue, &storage);
+        println!("{is_watched} {max_bytes:?}: {syncs} syncs for 100 segments");
+        assert!((most - 15..=most).contains(&syncs), "{is_watched} {max_bytes:?}: {syncs}");
+        let files = storage.file_names().len();
+        assert!(files < 10, "{files} files");
+    }
+    LENGTH_HERE.set(None);
+}
+
+/// What a busy queue has not reclaimed yet, the storage worker reclaims when the queue is idle.
+#[test]
+fn an_idle_queue_has_no_drained_segments() {
+    LENGTH_HERE.set(Some(16 << 10));
+    let storage = SimStorage::new(3);
+    let queue = open(&storage, &Options::new(), Background::Workers);
+    for segments in [3, 7, 1, 2, 12, 5] {
+        syncs_while_passing(segments, &queue, &storage);
+        while queue.core.segments.list().has_drained() {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
+    queue.close().unwrap();
+    LENGTH_HERE.set(None);
+}
