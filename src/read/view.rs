@@ -118,7 +118,8 @@ impl View {
         limit: u64,
         check: Check,
     ) -> Option<Record> {
-        if spot.position + FRAGMENT_HEADER_LEN > self.end {
+        let limit = limit.min(self.end);
+        if spot.position + FRAGMENT_HEADER_LEN > limit {
             return None;
         }
         let window = self.window.as_ref()?;
@@ -129,7 +130,7 @@ impl View {
         let (len, total, header_sum) =
             Fragment::decode_whole(words, segment.seed, in_segment, spot.seq)?;
         let end = spot.position + total;
-        if end > self.end || end > limit {
+        if end > limit {
             return None;
         }
         let payload = offset + FRAGMENT_HEADER_LEN as usize;

@@ -73,8 +73,10 @@ impl Quick {
         let offset = self.offset(at.position);
         self.window.put_fragment(offset, payload, |payload| {
             let words = header.encode(seeded, with_payload(seeded, payload));
-            if !batch.is_single() {
-                self.seal(seal, words, batch, offset + fragment_len(len) as usize);
+            if batch.is_sealed() {
+                self.seal(seal, words, offset + fragment_len(len) as usize);
+            } else if !batch.is_single() {
+                seal.add(words.sum());
             }
             words.both()
         });
@@ -87,14 +89,12 @@ impl Quick {
         true
     }
 
-    /// Adds a record to the seal of its batch, and stores the seal, at `offset`, behind the last
-    /// one. (Not inline: a closure that is larger by it is not inlined into the fast path.)
+    /// Adds the last record of a batch to its seal, and stores the seal, at `offset`. (Not inline:
+    /// a closure that is larger by it is not inlined into the fast path.)
     #[inline(never)]
-    fn seal(&self, seal: &mut Seal, words: FragmentWords, batch: Batch, offset: usize) {
+    fn seal(&self, seal: &mut Seal, words: FragmentWords, offset: usize) {
         seal.add(words.sum());
-        if batch.is_sealed() {
-            self.window.store_u64(offset, seal.word());
-        }
+        self.window.store_u64(offset, seal.word());
     }
 }
 
