@@ -414,3 +414,23 @@ fn no_news_is_lost_between_threads_that_wait_for_each_other() {
     });
     assert_eq!(*turn.lock(), TURNS);
 }
+
+#[cfg(target_os = "linux")]
+#[cfg_attr(miri, ignore = "Miri does not know the call")]
+#[test]
+fn released_pages_keep_their_bytes_and_private_ones_are_not_released() {
+    let file = tempfile::tempfile().unwrap();
+    let (len, bytes) = (1 << 20, pattern(1 << 20, 5));
+    file.set_len(len as u64).unwrap();
+    let window = Window::map_file(&file, 0, len).unwrap();
+    window.copy_in(0, &bytes);
+    window.release_pages(0, len);
+    assert_eq!(window.bytes(0, len), bytes);
+    window.detach(len);
+    window.release_pages(0, len);
+    assert_eq!(window.bytes(0, len), bytes);
+    let private = Window::private(len).unwrap();
+    private.copy_in(0, &bytes);
+    private.release_pages(4096, 8192);
+    assert_eq!(private.bytes(0, len), bytes);
+}

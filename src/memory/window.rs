@@ -7,8 +7,11 @@ use std::ptr::NonNull;
 #[cfg(test)]
 use std::sync::Arc;
 
+#[cfg(target_os = "linux")]
+use memmap2::UncheckedAdvice;
 use memmap2::{MmapOptions, MmapRaw};
 
+use crate::memory::Mutex;
 use crate::memory::references::References;
 
 #[cfg(test)]
@@ -32,6 +35,8 @@ struct Mapping {
     /// False where the queue must write the file by calls: then a store through the mapping panics.
     #[cfg(test)]
     writable: bool,
+    /// Whether the memory is a file's pages: not private, and not detached.
+    is_shared: Mutex<bool>,
     memory: Memory,
 }
 
@@ -41,6 +46,7 @@ struct Mapping {
 )]
 enum Memory {
     File(MmapRaw),
+    Private(MmapRaw),
     #[cfg(test)]
     Heap(Arc<HeapMemory>),
 }
@@ -82,7 +88,7 @@ impl Window {
     pub(crate) fn private(len: usize) -> io::Result<Window> {
         let map = MmapRaw::from(MmapOptions::new().len(len).map_anon()?);
         match NonNull::new(map.as_mut_ptr()) {
-            Some(base) => Ok(Window::first(base, len, Memory::File(map))),
+            Some(base) => Ok(Window::first(base, len, Memory::Private(map))),
             None => Err(io::ErrorKind::OutOfMemory.into()),
         }
     }
@@ -124,6 +130,7 @@ impl Window {
             references: References::one(),
             #[cfg(test)]
             writable: true,
+            is_shared: Mutex::new(matches!(memory, Memory::File(_))),
             memory,
         });
         Window { base, len, mapping: NonNull::from(Box::leak(mapping)), weight: 1 }
@@ -189,7 +196,7 @@ impl Window {
     #[cfg(target_os = "linux")]
     fn map(&self) -> Option<&MmapRaw> {
         match &self.mapping().memory {
-            Memory::File(map) => Some(map),
+            Memory::File(map) | Memory::Private(map) => Some(map),
             #[cfg(test)]
             Memory::Heap(_) => None,
         }
@@ -211,6 +218,25 @@ impl Window {
         Ok(())
     }
 
+    /// Unmaps the pages of the range, as far as the window shares them with its file. The next
+    /// access maps them again, with the same bytes.
+    pub(crate) fn release_pages(&self, offset: usize, len: usize) {
+        self.at(offset, len);
+        #[cfg(target_os = "linux")]
+        if let Some(map) = self.map() {
+            let is_shared = self.mapping().is_shared.lock();
+            if *is_shared {
+                // SAFETY: the range lies in a shared mapping of a file, which stays one while the
+                // lock is held. There the call changes no byte: the page cache has them all, and
+                // any thread that reads or writes here meanwhile faults the page in again.
+                let released =
+                    unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, offset, len) };
+                // Pages locked in memory stay mapped.
+                let _ = released;
+            }
+        }
+    }
+
     /// Detaches the window from its file: the window keeps its bytes, now private, at the same
     /// address. Bytes from `valid` on, which no reader ever lent, become zero. Afterwards another
     /// owner may write or truncate the file. Where the system cannot do that, nothing changes.
@@ -223,6 +249,7 @@ impl Window {
             };
             holds!(valid <= self.len, "of a window of {} bytes {valid} are kept", self.len);
             copy[..valid].copy_from_slice(self.bytes(0, valid));
+            let mut is_shared = self.mapping().is_shared.lock();
             // SAFETY: both ranges are whole mappings of `len` bytes (rounded up to pages alike):
             // that of `copy`, and this window's. For a thread that reads there, the exchange is one
             // step: the range stays mapped, with the same committed bytes. No thread writes: the
@@ -239,6 +266,7 @@ impl Window {
             if moved.is_ok() {
                 // The pages of `copy` lie in this window now, and its mapping unmaps them.
                 std::mem::forget(copy);
+                *is_shared = false;
             }
         }
         #[cfg(not(target_os = "linux"))]

@@ -1,16 +1,18 @@
 //! The open files of live segments. Readers share them; the list keeps each one open until a flush
 //! has synced it.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::Segments;
+use super::context::Context;
 use super::files::{Segment, open_life, quarantine, read_header, taken};
 use super::list::List;
 use super::row::{Lost, Row};
 use crate::format;
 use crate::index::Index;
 use crate::index::RowsAre;
-use crate::storage::{Storage, StorageFile};
+use crate::storage::{Storage, StorageFile, Stores};
 
 /// The most full segments that may wait for their sync. (Each keeps its descriptor.)
 const MOST_UNSYNCED: usize = 128;
@@ -274,5 +276,26 @@ impl<F: StorageFile> List<F> {
             "the segment of life {life} is live if its file was found, and it was not or was"
         );
         found
+    }
+}
+
+/// Pages that a sync is about to write are unmapped before it from so many bytes on. Fewer are
+/// protected as fast as a reader faults them in again.
+const RELEASED_FROM: u64 = 256 << 10;
+
+impl<S: Storage> Context<'_, S> {
+    /// Unmaps the pages of a segment that lie wholly between two positions, if they are many:
+    /// called before a sync. The sync protects each page that it finds mapped and dirty against
+    /// stores, and for each the kernel interrupts the processors on which the process runs. (A
+    /// consumer that read 1 KiB messages meanwhile took 345 ns for each, and takes 150.)
+    pub(crate) fn release_pages(&self, segment: &Segment<S::File>, stretch: Range<u64>) {
+        let header = &segment.header;
+        let offset = |position: u64| segment.offset(position.clamp(header.base, header.end()));
+        let page = crate::memory::page_size();
+        let from = offset(stretch.start).next_multiple_of(page);
+        let to = offset(stretch.end) / page * page;
+        if segment.file.stores() != Stores::ByCall && from + RELEASED_FROM <= to {
+            self.pool.release_pages(header.life, from..to);
+        }
     }
 }

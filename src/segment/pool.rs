@@ -15,12 +15,16 @@
 //! with every mapping.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use crate::memory::{self, Window};
 use crate::segment::geometry::Geometry;
 use crate::storage::StorageFile;
 use crate::threads::Mutex;
 use crate::threads::ranks::{Rank, ranked};
+
+/// So many bytes of pages are unmapped before another thread may have the pool.
+const RELEASED_AT_ONCE: usize = 1 << 20;
 
 /// The caller that requests a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -163,6 +167,21 @@ impl Pool {
             mapped.allocated = mapped.allocated.min(allocated);
         }
         check!(windows.check(&self.geometry));
+    }
+
+    /// Unmaps the pages of the segment's file between two offsets, a piece at a time: meanwhile
+    /// others wait for the pool. The next access maps them again.
+    pub(super) fn release_pages(&self, life: u64, range: Range<u64>) {
+        for from in range.clone().step_by(RELEASED_AT_ONCE) {
+            let to = range.end.min(from + RELEASED_AT_ONCE as u64);
+            for (key, mapped) in self.windows.lock().mapped.range((life, 0, 0)..(life + 1, 0, 0)) {
+                let start = key.1 * self.geometry.window_len;
+                let (from, to) = (from.max(start), to.min(start + key.2));
+                if from < to {
+                    mapped.window.release_pages((from - start) as usize, (to - from) as usize);
+                }
+            }
+        }
     }
 
     /// Returns whether only the pool refers to the segment's windows.

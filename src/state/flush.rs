@@ -402,6 +402,10 @@ impl<S: Storage> State<S> {
                 }
             };
             self.store_found_again(&segment, stretch)?;
+            if !self.durable_only {
+                let from = if is_full { row.header.base } else { from.position };
+                self.context().release_pages(&segment, from..to.position);
+            }
             if planted!(SegmentSyncNotHeeded) {
                 let _ = segment.file.sync();
             } else {

@@ -310,3 +310,46 @@ fn a_flush_or_a_close_in_a_directory_that_was_removed_is_an_error() {
         assert_eq!(source.kind(), std::io::ErrorKind::NotFound);
     }
 }
+
+/// How many bytes of the queue's files are mapped to memory now.
+#[cfg(target_os = "linux")]
+fn resident(dir: &TempDir) -> u64 {
+    let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let (mut is_ours, mut total) = (false, 0);
+    for line in maps.lines() {
+        if let Some(rss) = line.strip_prefix("Rss:") {
+            let kib = rss.trim().strip_suffix("kB").unwrap().trim().parse::<u64>().unwrap();
+            total += if is_ours { kib << 10 } else { 0 };
+        } else if line.contains(" rw-s ") {
+            is_ours = line.contains(dir.path().to_str().unwrap());
+        }
+    }
+    total
+}
+
+/// Where a sync finds pages mapped and dirty, it interrupts every processor of the process for each
+/// of them. So a flush unmaps them before. It unmaps what was written since the last one, and that
+/// comes back when somebody reads it or when the segment is used again.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_flush_unmaps_the_many_pages_that_it_writes() {
+    for arena in [4 << 20, 64 << 20] {
+        let (dir, queue) = new_queue(Options::new().arena_size(arena).max_mapped_arenas(None));
+        for round in 0..3 {
+            let messages = Messages::new(round, &[500..=1500]);
+            for key in 0..8 << 10 {
+                queue.enqueue(messages.bytes(key)).unwrap();
+            }
+            let before = resident(&dir);
+            queue.flush().unwrap();
+            let after = resident(&dir);
+            println!("{before} bytes are mapped, and after the flush {after}");
+            // Where the queue writes by calls, none are.
+            let released = before.saturating_sub(after);
+            assert!(released > 7 << 20 || before < 1 << 20, "{before} bytes, {after} after it");
+            for key in 0..8 << 10 {
+                assert_eq!(*queue.dequeue().unwrap().unwrap(), *messages.bytes(key));
+            }
+        }
+    }
+}
