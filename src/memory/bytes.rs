@@ -5,7 +5,7 @@
 use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use super::copy_and_check::{copy_bytes, copy_summed, outside};
+use super::copy_and_check::{Direction, copy_bytes, copy_summed, outside};
 use super::{Payload, Window};
 use crate::memory::checksum;
 
@@ -128,7 +128,7 @@ impl Window {
         into.reserve(len);
         // SAFETY: as in `append_to`.
         unsafe {
-            let sum = copy_summed(into.as_mut_ptr().add(into.len()), from, len);
+            let sum = copy_summed(into.as_mut_ptr().add(into.len()), from, len, Direction::Out);
             into.set_len(into.len() + len);
             sum
         }
@@ -142,7 +142,7 @@ impl Window {
         crate::tests::schedule::step();
         let from = self.at(offset, into.len());
         // SAFETY: as in `copy_out`.
-        unsafe { copy_summed(into.as_mut_ptr(), from, into.len()) }
+        unsafe { copy_summed(into.as_mut_ptr(), from, into.len(), Direction::Out) }
     }
 
     /// Returns the [`sum`](checksum::sum) of committed bytes, or the writer's own.
@@ -220,7 +220,9 @@ impl Window {
             self.store_first_part(offset + 16, payload);
             // SAFETY: the window has 16 bytes and those of the payload from `to` on; for the rest
             // as in `copy_in`.
-            unsafe { copy_summed(to.cast::<u8>().add(16), payload.as_ptr(), payload.len()) }
+            unsafe {
+                copy_summed(to.cast::<u8>().add(16), payload.as_ptr(), payload.len(), Direction::In)
+            }
         } else {
             let mut at = offset + 16;
             for piece in payload.pieces() {

@@ -6,16 +6,32 @@
 use crate::memory::checksum::{self, PIECE};
 use std::ptr;
 
+/// What is copied and summed, which decides the quicker order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Direction {
+    /// A message of the caller, which is likely in the cache, into a window.
+    In,
+    /// A payload out of a window: the cache has it less often, and a sum reads ahead better than a
+    /// copy does. (128 KiB of a backlog: 17.4 us copied first, 15.9 summed first; 16 KiB: 1.20 us
+    /// and 1.05.)
+    Out,
+}
+
 /// Copies bytes as [`copy_bytes`] does, and returns their [`sum`](checksum::sum) from zero on.
 ///
 /// # Safety
 ///
 /// The arguments are valid for [`copy_bytes`].
 #[inline(always)]
-pub(super) unsafe fn copy_summed(to: *mut u8, from: *const u8, len: usize) -> u64 {
+pub(super) unsafe fn copy_summed(
+    to: *mut u8,
+    from: *const u8,
+    len: usize,
+    direction: Direction,
+) -> u64 {
     if len > PIECE {
         // SAFETY: passed on.
-        return unsafe { copy_summed_long(to, from, len) };
+        return unsafe { copy_summed_long(to, from, len, direction) };
     }
     // SAFETY: as the caller promises, twice.
     unsafe {
@@ -24,31 +40,32 @@ pub(super) unsafe fn copy_summed(to: *mut u8, from: *const u8, len: usize) -> u6
     }
 }
 
-/// From this length on, one pass sums each piece before it copies it. Measured out of the memory of
-/// a backlog: 1 MiB in 91 us for 110; 64 KiB in 8.1 us for 6.0.
+/// From this length on, a message of the caller is summed first, too. (1 MiB: 91 us for 110; 64
+/// KiB: 8.1 us for 6.0.)
 const SUMS_FIRST_FROM: usize = 512 << 10;
+
+/// A block and its copy fit the first-level cache.
+const BLOCK: usize = 4 * PIECE;
 
 /// # Safety
 ///
 /// The arguments are valid for [`copy_bytes`].
 #[inline(never)]
-unsafe fn copy_summed_long(to: *mut u8, from: *const u8, len: usize) -> u64 {
-    let sums_first = len >= SUMS_FIRST_FROM;
-    let block = if sums_first { PIECE } else { 4 * PIECE };
+unsafe fn copy_summed_long(to: *mut u8, from: *const u8, len: usize, direction: Direction) -> u64 {
+    let sums_first = direction == Direction::Out || len >= SUMS_FIRST_FROM;
     let mut sum = 0;
-    for start in (0..len).step_by(block) {
-        let part = block.min(len - start);
+    for start in (0..len).step_by(BLOCK) {
+        let part = BLOCK.min(len - start);
         // SAFETY: `start < len`, and at most the rest is read and copied.
         unsafe {
             let (to, from) = (to.add(start), from.add(start));
-            if !sums_first {
-                copy_bytes(to, from, part);
-            }
             // A copy that is made first is summed itself: the caller gets its bytes.
-            let summed = if sums_first { from } else { to.cast_const() };
-            sum = checksum::sum(sum, std::slice::from_raw_parts(summed, part));
             if sums_first {
+                sum = checksum::sum(sum, std::slice::from_raw_parts(from, part));
                 copy_bytes(to, from, part);
+            } else {
+                copy_bytes(to, from, part);
+                sum = checksum::sum(sum, std::slice::from_raw_parts(to, part));
             }
         }
     }
