@@ -17,6 +17,18 @@ impl<S: Storage> Core<S> {
         reclaimed
     }
 
+    /// Reclaims the drained segments that a busy queue left. Returns whether there were any, so
+    /// that the queue is not idle yet; otherwise a request tells of the next one. A poisoned queue
+    /// reclaims none.
+    pub(crate) fn reclaim_left(&self) -> bool {
+        let Some(seen) = self.segments.list().are_drained() else {
+            return false;
+        };
+        // A failed sync poisons the queue: the next call that writes returns the error.
+        let _ = self.reclaim_and_wake();
+        self.segments.list().watch_if_given_back(seen)
+    }
+
     /// Drops the oldest messages ahead of need.
     pub(crate) fn make_room(&self, release: &Release<S>) -> Result<()> {
         let visible = self.visible.position.load(Ordering::Acquire);

@@ -63,8 +63,9 @@ pub(crate) fn allow<S: Storage>(
     Ok(())
 }
 
-/// A queue is idle when no segment was drained for this long. Then the worker removes surplus
-/// spares, and a long tail's segment that all consumers have read.
+/// So long after the last request to reclaim the worker reclaims what a busy queue left, and looks
+/// again. A queue is idle when it finds nothing: then the worker removes surplus spares, and a long
+/// tail's segment that all consumers have read.
 const IDLE: Duration = Duration::from_millis(200);
 /// While the tail's segment is long, the worker checks again: each time after twice the pause, and
 /// at least this often.
@@ -158,14 +159,13 @@ fn serve<S: Storage>(core: &Core<S>, period: Option<Duration>, release: &Release
         } else if Times::is_due(times.trim) {
             drop(requests);
             core.look_at_ages(release);
-            let was_busy = core.segments.list().watch_drained();
-            if was_busy {
-                let _ = core.reclaim_and_wake();
+            if core.reclaim_left() {
+                times.note_drained();
             } else {
                 core.segments.trim_spares(&core.context());
+                times.pause = LONGEST_PAUSE.min(2 * times.pause);
+                times.trim = core.has_long_tail().then(|| now() + times.pause);
             }
-            times.pause = LONGEST_PAUSE.min(2 * times.pause);
-            times.trim = (was_busy || core.has_long_tail()).then(|| now() + times.pause);
         } else if Times::is_due(times.flush) {
             drop(requests);
             let _ = core.flush_on_time();

@@ -418,19 +418,33 @@ fn no_news_is_lost_between_threads_that_wait_for_each_other() {
 #[cfg(target_os = "linux")]
 #[cfg_attr(miri, ignore = "Miri does not know the call")]
 #[test]
-fn released_pages_keep_their_bytes_and_private_ones_are_not_released() {
-    let file = tempfile::tempfile().unwrap();
+fn pages_mapped_anew_are_clean_and_keep_their_bytes() {
+    let faults = || {
+        let figures = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+        let behind_name = figures.rsplit(')').next().unwrap();
+        behind_name.split_whitespace().nth(7).unwrap().parse::<u64>().unwrap()
+    };
     let (len, bytes) = (1 << 20, pattern(1 << 20, 5));
+    let file = tempfile::tempfile().unwrap();
     file.set_len(len as u64).unwrap();
     let window = Window::map_file(&file, 0, len).unwrap();
     window.copy_in(0, &bytes);
-    window.release_pages(0, len);
+    window.map_clean(0, len);
+    let before = faults();
     assert_eq!(window.bytes(0, len), bytes);
+    let to_read = faults() - before;
+    window.copy_in(0, &bytes);
+    let to_store = faults() - before - to_read;
+    // Where the file system does not look at stores (tmpfs), none faults.
+    let looks = rustix::fs::fstatfs(&file).unwrap().f_type != 0x0102_1994;
+    assert!(
+        to_read < 8 && (to_store > 0 || !looks),
+        "{to_read} faults to read, {to_store} to store"
+    );
     window.detach(len);
-    window.release_pages(0, len);
-    assert_eq!(window.bytes(0, len), bytes);
+    window.map_clean(0, len);
     let private = Window::private(len).unwrap();
     private.copy_in(0, &bytes);
-    private.release_pages(4096, 8192);
-    assert_eq!(private.bytes(0, len), bytes);
+    private.map_clean(4096, 8192);
+    assert!(window.bytes(0, len) == bytes && private.bytes(0, len) == bytes);
 }

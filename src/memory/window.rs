@@ -218,9 +218,9 @@ impl Window {
         Ok(())
     }
 
-    /// Unmaps the pages of the range, as far as the window shares them with its file. The next
-    /// access maps them again, with the same bytes.
-    pub(crate) fn release_pages(&self, offset: usize, len: usize) {
+    /// Maps the pages of the range anew, clean and for reading, where the window shares them with
+    /// its file: a sync does not have to protect them then. The next store into one of them faults.
+    pub(crate) fn map_clean(&self, offset: usize, len: usize) {
         self.at(offset, len);
         #[cfg(target_os = "linux")]
         if let Some(map) = self.map() {
@@ -229,10 +229,11 @@ impl Window {
                 // SAFETY: the range lies in a shared mapping of a file, which stays one while the
                 // lock is held. There the call changes no byte: the page cache has them all, and
                 // any thread that reads or writes here meanwhile faults the page in again.
-                let released =
+                let unmapped =
                     unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, offset, len) };
-                // Pages locked in memory stay mapped.
-                let _ = released;
+                // Pages locked in memory stay mapped. Before Linux 5.14 each reader faults.
+                let _ = unmapped
+                    .and_then(|()| map.advise_range(memmap2::Advice::PopulateRead, offset, len));
             }
         }
     }

@@ -18,8 +18,8 @@ pub(super) const SPARES_LARGE: usize = 1;
 /// only after a sync, and producers need others meanwhile. With fewer spares a queue at full speed
 /// keeps creating and removing files, at ten times the cost.
 pub(super) const SPARES_BUSY: usize = 6;
-/// A busy queue that has a spare reclaims so many segments together, of those of which it keeps
-/// [`SPARES_BUSY`]. The others are left for its producers during the sync.
+/// A busy queue that has a spare waits until so many segments are drained, and reclaims them with
+/// one sync. It keeps [`SPARES_BUSY`] files: the others serve its producers during that sync.
 pub(super) const RECLAIMED_TOGETHER: usize = 4;
 /// The longest segment of which a busy queue keeps [`SPARES_BUSY`] spares.
 pub(super) const BUSY_SEGMENT: u64 = 4 << 20;

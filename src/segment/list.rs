@@ -7,7 +7,7 @@ use super::context::{Context, Plan, RECLAIMED_TOGETHER, SPARES_BUSY, spares_want
 use super::files::{Segment, overhead, taken};
 use super::geometry::Geometry;
 use super::names::Names;
-use super::recycling::Recycling;
+use super::recycling::{Drained, Recycling};
 use super::row::Row;
 use super::undated::Undated;
 #[cfg(test)]
@@ -160,22 +160,43 @@ impl<F: StorageFile> List<F> {
     /// times as long.)
     pub(super) fn is_reclaim_due<S: Storage<File = F>>(&self, context: &Context<'_, S>) -> bool {
         let length = self.tail_len(context.pool.geometry());
+        let drained = &self.recycling.drained;
         !self.is_watched
             || spares_wanted(length, context.limits.pace()) < SPARES_BUSY
             || self.spares_of(length) == 0
-            || self.recycling.drained.len() >= RECLAIMED_TOGETHER
+            || drained.len() >= RECLAIMED_TOGETHER
+            // What is no spare for the tail's segment need not wait.
+            || drained.iter().any(|drained| drained.row.header.length != length)
     }
 
-    /// Notes whether the storage worker will soon look for drained segments without a request: as
-    /// long as there are any. Returns whether it will.
-    pub(crate) fn watch_drained(&mut self) -> bool {
-        self.is_watched = !self.recycling.drained.is_empty();
+    /// Returns how often space was given back so far, if there are drained segments. Otherwise the
+    /// storage worker looks for them no more without a request.
+    pub(crate) fn are_drained(&mut self) -> Option<u64> {
+        self.is_watched &= !self.recycling.drained.is_empty();
+        self.is_watched.then_some(self.recycling.given_back)
+    }
+
+    /// Notes that the storage worker will soon look for drained segments without a request, if
+    /// space was given back since [`are_drained`](Self::are_drained) returned `seen`. Returns
+    /// whether it will.
+    pub(crate) fn watch_if_given_back(&mut self, seen: u64) -> bool {
+        self.is_watched = self.recycling.given_back != seen;
         self.is_watched
     }
 
-    /// Returns whether a writer stored to a drained segment since its last sync.
-    pub(crate) fn has_drained_unsynced(&self) -> bool {
-        self.recycling.drained.iter().any(|drained| drained.row.unsynced_store != 0)
+    /// Returns the lives of the drained segments that a writer stored to since their last sync.
+    pub(crate) fn drained_unsynced(&self) -> Vec<u64> {
+        let drained = self.recycling.drained.iter().map(|drained| &drained.row);
+        drained.filter(|row| row.unsynced_store != 0).map(|row| row.header.life).collect()
+    }
+
+    /// Notes that the disk says that nobody needs these drained segments: they need no sync.
+    pub(crate) fn note_needless(&mut self, lives: &[u64]) {
+        for Drained { row } in &mut self.recycling.drained {
+            if lives.contains(&row.header.life) {
+                row.unsynced_store = 0;
+            }
+        }
     }
 
     /// Returns whether the next opening may trust the index's segment rows.

@@ -160,8 +160,8 @@ impl<S: Storage> Segments<S> {
         if short {
             context.reclaims.have_reclaimed()?;
         }
-        // Otherwise the storage worker is about to reclaim. A new file saves the producer that
-        // sync, and becomes one more spare later.
+        // Otherwise the storage worker reclaims soon. A new file saves the producer that sync, and
+        // becomes one more spare later.
         self.with_room(context, |list, _| list.append(context, plan))
     }
 

@@ -23,8 +23,8 @@ use crate::storage::StorageFile;
 use crate::threads::Mutex;
 use crate::threads::ranks::{Rank, ranked};
 
-/// So many bytes of pages are unmapped before another thread may have the pool.
-const RELEASED_AT_ONCE: usize = 1 << 20;
+/// So many bytes are mapped anew at a time: a reader that comes in between faults.
+const MAPPED_AT_ONCE: usize = 1 << 20;
 
 /// The caller that requests a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -169,17 +169,21 @@ impl Pool {
         check!(windows.check(&self.geometry));
     }
 
-    /// Unmaps the pages of the segment's file between two offsets, a piece at a time: meanwhile
-    /// others wait for the pool. The next access maps them again.
-    pub(super) fn release_pages(&self, life: u64, range: Range<u64>) {
-        for from in range.clone().step_by(RELEASED_AT_ONCE) {
-            let to = range.end.min(from + RELEASED_AT_ONCE as u64);
-            for (key, mapped) in self.windows.lock().mapped.range((life, 0, 0)..(life + 1, 0, 0)) {
-                let start = key.1 * self.geometry.window_len;
-                let (from, to) = (from.max(start), to.min(start + key.2));
-                if from < to {
-                    mapped.window.release_pages((from - start) as usize, (to - from) as usize);
-                }
+    /// Maps the pages of the segment's file between two offsets anew, for reading. The caller has
+    /// the segment open, so that its windows are not used for another life meanwhile.
+    pub(super) fn map_clean(&self, life: u64, range: Range<u64>) {
+        let of_life = |windows: &Windows| {
+            let mapped = windows.mapped.range((life, 0, 0)..(life + 1, 0, 0));
+            mapped.map(|(key, mapped)| (key.1, mapped.window.clone_shared())).collect::<Vec<_>>()
+        };
+        // Without the pool's lock: the calls may wait for a page that is being written.
+        let windows = of_life(&self.windows.lock());
+        for (arena, window) in windows {
+            let start = arena * self.geometry.window_len;
+            let (from, to) = (range.start.max(start), range.end.min(start + window.len() as u64));
+            for from in (from..to).step_by(MAPPED_AT_ONCE) {
+                let to = to.min(from + MAPPED_AT_ONCE as u64);
+                window.map_clean((from - start) as usize, (to - from) as usize);
             }
         }
     }

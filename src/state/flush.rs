@@ -226,11 +226,14 @@ impl<S: Storage> State<S> {
     /// consumer positions in the index show that no consumer needs their messages, so these
     /// positions must be durable before the mark passes the segments.
     fn sync_what_drained_rests_on(&self) -> Result<()> {
-        if !self.segments.list().has_drained_unsynced() || planted!(MarkRestsOnPlaces) {
+        let drained = self.segments.list().drained_unsynced();
+        if drained.is_empty() || planted!(MarkRestsOnPlaces) {
             return Ok(());
         }
         self.sync_directory()?;
-        self.index.sync()
+        self.index.sync()?;
+        self.segments.list().note_needless(&drained);
+        Ok(())
     }
 
     fn is_checkpoint_due(&self) -> bool {
@@ -403,8 +406,9 @@ impl<S: Storage> State<S> {
             };
             self.store_found_again(&segment, stretch)?;
             if !self.durable_only {
+                // What an earlier flush has not reached of a full segment is stored to as well.
                 let from = if is_full { row.header.base } else { from.position };
-                self.context().release_pages(&segment, from..to.position);
+                self.context().map_clean(&segment, from..to.position);
             }
             if planted!(SegmentSyncNotHeeded) {
                 let _ = segment.file.sync();

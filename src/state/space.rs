@@ -142,8 +142,7 @@ impl<S: Storage> State<S> {
         self.segments.regain(&self.context(), seen)
     }
 
-    /// Asks the storage worker for a spare when the tail is near the end of its segment, unless
-    /// there is one.
+    /// Asks the storage worker for a spare for the next segment, unless there is one.
     pub(crate) fn ask_for_spare(&self) {
         let end = self.segments.list().live.back().map(|row| row.header.end());
         if end.is_some_and(|end| self.segments.lacks_spare(&self.context(), self.backlog(end))) {

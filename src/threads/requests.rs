@@ -47,7 +47,7 @@ pub(crate) struct StorageRequests {
     pub(crate) room: bool,
     /// Reserve the numbers below this one.
     pub(crate) reservation: Option<u64>,
-    /// Prepare the next segment.
+    /// Reclaim what is drained, or prepare the next segment.
     pub(crate) ahead: bool,
     /// Flush committed records, and sync full segments.
     pub(crate) flush: bool,

@@ -228,3 +228,21 @@ fn an_idle_queue_has_no_drained_segments() {
     queue.close().unwrap();
     LENGTH_HERE.set(None);
 }
+
+/// A flush syncs the index for drained segments that it does not sync; the next one need not.
+#[test]
+fn drained_segments_cost_a_flush_one_sync_of_the_index() {
+    LENGTH_HERE.set(Some(16 << 10));
+    let storage = SimStorage::new(3);
+    let queue = open(&storage, &Options::new(), Background::Calls);
+    let consumer = queue.consumer("").unwrap();
+    queue.core.segments.list().is_watched = true;
+    (0..6 * 16).for_each(|seq| assert!(queue.enqueue(&content(seq, LEN)).is_ok()));
+    while reading::next(&queue, &consumer, Read::Take).unwrap().is_some() {}
+    syncs_while_passing(5, &queue, &storage);
+    assert!(!queue.core.segments.list().drained_unsynced().is_empty());
+    queue.core.flush_to(queue.core.committed_spot()).unwrap();
+    assert!(queue.core.segments.list().has_drained());
+    assert!(queue.core.segments.list().drained_unsynced().is_empty());
+    LENGTH_HERE.set(None);
+}
