@@ -406,9 +406,9 @@ impl<S: Storage> State<S> {
             };
             self.store_found_again(&segment, stretch)?;
             if !self.durable_only {
-                // What an earlier flush has not reached of a full segment is stored to as well.
-                let from = if is_full { row.header.base } else { from.position };
-                self.context().map_clean(&segment, from..to.position);
+                // Not what an earlier flush has synced: memory may hold it no more.
+                let to = if is_full { segment.header.end() } else { to.position };
+                self.context().map_clean(&segment, from.position..to);
             }
             if planted!(SegmentSyncNotHeeded) {
                 let _ = segment.file.sync();
