@@ -17,9 +17,9 @@ impl<S: Storage> Core<S> {
         reclaimed
     }
 
-    /// Reclaims the drained segments that a busy queue left. Returns whether there were any, so
-    /// that the queue is not idle yet; otherwise a request tells of the next one. A poisoned queue
-    /// reclaims none.
+    /// Reclaims the drained segments that a busy queue left. Returns whether that gave space back:
+    /// then the queue is not idle yet. Otherwise a request tells of the next one; what could not be
+    /// freed waits for that, or for a producer that needs the space.
     pub(crate) fn reclaim_left(&self) -> bool {
         let Some(seen) = self.segments.list().are_drained() else {
             return false;

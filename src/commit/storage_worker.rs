@@ -64,7 +64,7 @@ pub(crate) fn allow<S: Storage>(
 }
 
 /// So long after the last request to reclaim the worker reclaims what a busy queue left, and looks
-/// again. A queue is idle when it finds nothing: then the worker removes surplus spares, and a long
+/// again. A queue is idle when it frees nothing: then the worker removes surplus spares, and a long
 /// tail's segment that all consumers have read.
 const IDLE: Duration = Duration::from_millis(200);
 /// While the tail's segment is long, the worker checks again: each time after twice the pause, and

@@ -241,7 +241,7 @@ impl Options {
     /// again; [sizing](crate::guide::sizing) has disk and memory by the size of the arenas. A
     /// message that is longer than the segments are at present gets one in which it lies in one
     /// piece, up to the arena size. After a long backlog was read, what is left of it on the disk
-    /// is given back within 0.4 s. (If the last segment is read slowly: after as long again as that
+    /// is given back after 0.4 s. (If the last segment is read slowly: after as long again as that
     /// took, but within a minute.)
     ///
     /// ```

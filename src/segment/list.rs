@@ -190,7 +190,7 @@ impl<F: StorageFile> List<F> {
         drained.filter(|row| row.unsynced_store != 0).map(|row| row.header.life).collect()
     }
 
-    /// Notes that the disk says that nobody needs these drained segments: they need no sync.
+    /// Notes that no flush need sync the index for these drained segments again.
     pub(crate) fn note_needless(&mut self, lives: &[u64]) {
         for Drained { row } in &mut self.recycling.drained {
             if lives.contains(&row.header.life) {

@@ -15,7 +15,7 @@
 //! with every mapping.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
+use std::ops::{Bound, Range};
 
 use crate::memory::{self, Window};
 use crate::segment::geometry::Geometry;
@@ -172,20 +172,28 @@ impl Pool {
     /// Maps the pages of the segment's file between two offsets anew, for reading. The caller has
     /// the segment open, so that its windows are not used for another life meanwhile.
     pub(super) fn map_clean(&self, life: u64, range: Range<u64>) {
-        let of_life = |windows: &Windows| {
-            let mapped = windows.mapped.range((life, 0, 0)..(life + 1, 0, 0));
-            mapped.map(|(key, mapped)| (key.1, mapped.window.clone_shared())).collect::<Vec<_>>()
-        };
-        // Without the pool's lock: the calls may wait for a page that is being written.
-        let windows = of_life(&self.windows.lock());
-        for (arena, window) in windows {
-            let start = arena * self.geometry.window_len;
-            let (from, to) = (range.start.max(start), range.end.min(start + window.len() as u64));
+        let mut behind = (life, 0, 0);
+        // One window at a time and without the pool's lock: the calls may wait for the disk.
+        while let Some((key, window)) = self.next_window(behind, range.end) {
+            let start = key.1 * self.geometry.window_len;
+            let (from, to) = (range.start.max(start), range.end.min(start + key.2));
             for from in (from..to).step_by(MAPPED_AT_ONCE) {
                 let to = to.min(from + MAPPED_AT_ONCE as u64);
                 window.map_clean((from - start) as usize, (to - from) as usize);
             }
+            behind = key;
         }
+        // The segment may have been removed meanwhile.
+        self.unmap_unwanted();
+    }
+
+    /// Returns the first window of the same segment behind the key that begins before `end`.
+    fn next_window(&self, behind: Key, end: u64) -> Option<(Key, Window)> {
+        let windows = self.windows.lock();
+        let mut next = windows.mapped.range((Bound::Excluded(behind), Bound::Unbounded));
+        let (key, mapped) = next.next()?;
+        let is_next = key.0 == behind.0 && key.1 * self.geometry.window_len < end;
+        is_next.then(|| (*key, mapped.window.clone_shared()))
     }
 
     /// Returns whether only the pool refers to the segment's windows.

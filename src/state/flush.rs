@@ -406,7 +406,7 @@ impl<S: Storage> State<S> {
             };
             self.store_found_again(&segment, stretch)?;
             if !self.durable_only {
-                // Not what an earlier flush has synced: memory may hold it no more.
+                // Not what an earlier flush has synced, which may have to be read from the disk.
                 let to = if is_full { segment.header.end() } else { to.position };
                 self.context().map_clean(&segment, from.position..to);
             }
