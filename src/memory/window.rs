@@ -228,7 +228,8 @@ impl Window {
             if *is_shared {
                 // SAFETY: the range lies in a shared mapping of a file, which stays one while the
                 // lock is held. There the call changes no byte: the page cache has them all, and
-                // any thread that reads or writes here meanwhile faults the page in again.
+                // any thread that reads or writes here meanwhile faults the page in again. (A file
+                // system that gives up pages which it cannot write harms any mapping likewise.)
                 let unmapped =
                     unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, offset, len) };
                 // Pages locked in memory stay mapped. Before Linux 5.14 each reader faults.

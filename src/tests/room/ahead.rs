@@ -188,6 +188,13 @@ fn syncs_while_passing(segments: u64, queue: &Queue, storage: &SimStorage) -> u6
     storage.call_count(Call::SyncFile) - before
 }
 
+/// Fills six segments of 16 KiB and takes everything out.
+fn make_spares(queue: &Queue) {
+    (0..6 * 16).for_each(|seq| assert!(queue.enqueue(&content(seq, LEN)).is_ok()));
+    let consumer = queue.consumer("").unwrap();
+    while reading::next(queue, &consumer, Read::Take).unwrap().is_some() {}
+}
+
 /// Each segment that is reclaimed alone takes a sync, which slows down every thread. A worker that
 /// does not come by itself, and a queue with a limit, do not wait.
 #[test]
@@ -200,10 +207,7 @@ fn a_busy_queue_reclaims_several_segments_with_one_sync() {
         let options = Options { max_bytes, ..Options::new() };
         let queue = open(&storage, &options, Background::Calls);
         queue.core.segments.list().is_watched = is_watched;
-        // They become spares.
-        (0..6 * 16).for_each(|seq| assert!(queue.enqueue(&content(seq, LEN)).is_ok()));
-        let consumer = queue.consumer("").unwrap();
-        while reading::next(&queue, &consumer, Read::Take).unwrap().is_some() {}
+        make_spares(&queue);
         let syncs = syncs_while_passing(100, &queue, &storage);
         println!("{is_watched} {max_bytes:?}: {syncs} syncs for 100 segments");
         assert!((most - 15..=most).contains(&syncs), "{is_watched} {max_bytes:?}: {syncs}");
@@ -235,10 +239,8 @@ fn drained_segments_cost_a_flush_one_sync_of_the_index() {
     LENGTH_HERE.set(Some(16 << 10));
     let storage = SimStorage::new(3);
     let queue = open(&storage, &Options::new(), Background::Calls);
-    let consumer = queue.consumer("").unwrap();
     queue.core.segments.list().is_watched = true;
-    (0..6 * 16).for_each(|seq| assert!(queue.enqueue(&content(seq, LEN)).is_ok()));
-    while reading::next(&queue, &consumer, Read::Take).unwrap().is_some() {}
+    make_spares(&queue);
     syncs_while_passing(5, &queue, &storage);
     assert!(!queue.core.segments.list().drained_unsynced().is_empty());
     queue.core.flush_to(queue.core.committed_spot()).unwrap();
