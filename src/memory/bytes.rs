@@ -62,7 +62,7 @@ impl Window {
     #[inline]
     pub(crate) fn store_u64(&self, offset: usize, value: u64) {
         #[cfg(test)]
-        self.before_store(offset, 8);
+        let _stored = self.before_store(offset, 8);
         self.word64(offset).store(value.to_le(), Ordering::Release);
     }
 
@@ -78,7 +78,7 @@ impl Window {
     #[inline]
     pub(crate) fn store_u32(&self, offset: usize, value: u32) {
         #[cfg(test)]
-        self.before_store(offset, 4);
+        let _stored = self.before_store(offset, 4);
         self.word32(offset).store(value.to_le(), Ordering::Release);
     }
 
@@ -154,17 +154,17 @@ impl Window {
     /// Lets the crash tests look at memory before a copy, and in the middle of it.
     #[cfg(test)]
     fn store_first_part(&self, offset: usize, bytes: &[u8]) {
-        self.before_store(offset, bytes.len());
+        let _stored = self.before_store(offset, bytes.len());
         let part = &bytes[..bytes.len() / 2];
         // SAFETY: as in `copy_in`, which stores the same bytes again.
         unsafe { copy_bytes(self.at(offset, part.len()), part.as_ptr(), part.len()) }
-        self.before_store(offset, bytes.len());
+        let _stored = self.before_store(offset, bytes.len());
     }
 
     /// Writes zeros over the writer's own range.
     pub(crate) fn zero(&self, offset: usize, len: usize) {
         #[cfg(test)]
-        self.before_store(offset, len);
+        let _stored = self.before_store(offset, len);
         let to = self.at(offset, len);
         // SAFETY: `len` bytes inside the window, this writer's own (rule 1).
         unsafe { ptr::write_bytes(to, 0, len) }
@@ -180,7 +180,7 @@ impl Window {
         fill: impl FnOnce(&mut [u8]) -> R,
     ) -> R {
         #[cfg(test)]
-        self.before_store(offset, len);
+        let _stored = self.before_store(offset, len);
         let range = self.at(offset, len);
         // SAFETY: `len` initialised bytes inside the window, this writer's own (rule 1). Until
         // `fill` returns, the slice is their only use; `fill` cannot keep it.
@@ -233,12 +233,12 @@ impl Window {
         };
         let [first, second] = header(sum);
         #[cfg(test)]
-        self.before_store(offset + 8, 8);
+        let _stored = self.before_store(offset + 8, 8);
         // SAFETY: the second aligned word from `to` on, inside the window. All access to it is
         // atomic as long as it is a word (rule 3).
         unsafe { AtomicU64::from_ptr(to.add(1)) }.store(second.to_le(), Ordering::Relaxed);
         #[cfg(test)]
-        self.before_store(offset, 8);
+        let _stored = self.before_store(offset, 8);
         // SAFETY: as above, the first one.
         unsafe { AtomicU64::from_ptr(to) }.store(first.to_le(), Ordering::Release);
     }
@@ -262,7 +262,7 @@ impl Window {
         let to = self.words_at(offset, 8 * N);
         for (at, word) in words.into_iter().enumerate() {
             #[cfg(test)]
-            self.before_store(offset + 8 * at, 8);
+            let _stored = self.before_store(offset + 8 * at, 8);
             let order = if at + 1 == N { Ordering::Release } else { Ordering::Relaxed };
             // SAFETY: `N` words inside the window; for the rest as in `load_pair`.
             unsafe { AtomicU64::from_ptr(to.add(at)) }.store(word.to_le(), order);
@@ -276,12 +276,12 @@ impl Window {
         let to = self.words_at(offset, 8 * N + 4);
         for (at, word) in words.into_iter().enumerate() {
             #[cfg(test)]
-            self.before_store(offset + 8 * at, 8);
+            let _stored = self.before_store(offset + 8 * at, 8);
             // SAFETY: `N` words inside the window; for the rest as in `load_pair`.
             unsafe { AtomicU64::from_ptr(to.add(at)) }.store(word.to_le(), Ordering::Relaxed);
         }
         #[cfg(test)]
-        self.before_store(offset + 8 * N, 4);
+        let _stored = self.before_store(offset + 8 * N, 4);
         // SAFETY: four bytes behind the words, aligned as those are; for the rest as above.
         unsafe { AtomicU32::from_ptr(to.add(N).cast()) }.store(last.to_le(), Ordering::Release);
     }

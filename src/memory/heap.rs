@@ -10,6 +10,8 @@ use super::copy_and_check::{copy_bytes, outside};
 /// Zeroed, page-aligned bytes that windows can be made on: the simulated storage's page cache.
 #[derive(Debug)]
 pub(crate) struct HeapMemory {
+    /// What was allocated: up to a page less lies before `base`.
+    allocated: NonNull<u8>,
     base: NonNull<u8>,
     len: usize,
     /// For each page, whether a thread stored to it since the last
@@ -19,39 +21,55 @@ pub(crate) struct HeapMemory {
 
 const PAGE: usize = 4096;
 
+/// A store to these pages: they count as touched when this is dropped.
+#[derive(Debug)]
+pub(super) struct Stored<'a> {
+    touched: &'a [AtomicBool],
+}
+
+impl Drop for Stored<'_> {
+    fn drop(&mut self) {
+        for touched in self.touched {
+            touched.store(true, Ordering::Release);
+        }
+    }
+}
+
 // SAFETY: plain bytes, which any thread may free, reached by the rules in `mod.rs`.
 unsafe impl Send for HeapMemory {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for HeapMemory {}
 
 impl HeapMemory {
+    /// With a page to spare, in which `base` is aligned: what is allocated with the alignment of a
+    /// page is zeroed by stores, what is allocated so comes from the kernel as zeros.
     fn layout(len: usize) -> std::alloc::Layout {
-        std::alloc::Layout::from_size_align(len.max(1), PAGE)
-            .expect("a length that memory can have")
+        std::alloc::Layout::from_size_align(len + PAGE, 16).expect("a length that memory can have")
     }
 
     pub(crate) fn new(len: usize) -> Arc<HeapMemory> {
         let layout = HeapMemory::layout(len);
         // SAFETY: the layout is of at least one byte.
-        let base = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) });
-        let base = base.unwrap_or_else(|| std::alloc::handle_alloc_error(layout));
+        let allocated = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) });
+        let allocated = allocated.unwrap_or_else(|| std::alloc::handle_alloc_error(layout));
+        // SAFETY: less than a page behind the beginning of an allocation that is a page longer.
+        let base = unsafe { allocated.add(allocated.addr().get().wrapping_neg() % PAGE) };
         let touched = (0..len.div_ceil(PAGE)).map(|_| AtomicBool::new(false)).collect();
-        Arc::new(HeapMemory { base, len, touched })
+        Arc::new(HeapMemory { allocated, base, len, touched })
     }
 
-    /// Notes that a thread is about to store to these bytes behind `base`.
-    pub(super) fn touch(&self, base: NonNull<u8>, bytes: Range<usize>) {
+    /// Notes a store to these bytes behind `base` when it is dropped.
+    pub(super) fn stored(&self, base: NonNull<u8>, bytes: Range<usize>) -> Stored<'_> {
         let from = base.addr().get() - self.base.addr().get();
         let pages = (from + bytes.start) / PAGE..(from + bytes.end).div_ceil(PAGE);
-        for touched in self.touched.get(pages).into_iter().flatten() {
-            touched.store(true, Ordering::Relaxed);
-        }
+        Stored { touched: self.touched.get(pages).unwrap_or_default() }
     }
 
-    /// Returns whether a thread stored to the page through a window since the last call.
+    /// Returns whether a thread stored to the page through a window since the last call. Whoever
+    /// reads the page after it sees these stores.
     pub(crate) fn take_touched(&self, page: usize) -> bool {
         let touched = &self.touched[page];
-        touched.load(Ordering::Relaxed) && touched.swap(false, Ordering::Relaxed)
+        touched.load(Ordering::Relaxed) && touched.swap(false, Ordering::Acquire)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -62,7 +80,7 @@ impl HeapMemory {
         if len > self.len || offset > self.len - len {
             outside(offset, len, self.len);
         }
-        // SAFETY: `offset` is at most the length of the allocation that begins at `base`.
+        // SAFETY: `offset` is at most the length of the bytes that begin at `base`.
         unsafe { self.base.add(offset) }
     }
 
@@ -90,6 +108,6 @@ impl HeapMemory {
 impl Drop for HeapMemory {
     fn drop(&mut self) {
         // SAFETY: allocated in `new` with this layout. Each window holds an `Arc`, so none is left.
-        unsafe { std::alloc::dealloc(self.base.as_ptr(), HeapMemory::layout(self.len)) }
+        unsafe { std::alloc::dealloc(self.allocated.as_ptr(), HeapMemory::layout(self.len)) }
     }
 }

@@ -15,7 +15,7 @@ use crate::memory::Mutex;
 use crate::memory::references::References;
 
 #[cfg(test)]
-use super::heap::HeapMemory;
+use super::heap::{HeapMemory, Stored};
 
 /// The weight that a reference adds at once when it runs out of weight to share. It then creates
 /// references one by one without an atomic operation.
@@ -109,17 +109,19 @@ impl Window {
         self
     }
 
-    /// Lets the tests see every store to `len` bytes at `offset` before it is made.
+    /// Lets the tests see every store to `len` bytes at `offset`: before it is made, and when what
+    /// this returns is dropped behind it.
     #[cfg(test)]
-    pub(super) fn before_store(&self, offset: usize, len: usize) {
+    pub(super) fn before_store(&self, offset: usize, len: usize) -> Option<Stored<'_>> {
         assert!(
             self.mapping().writable,
             "mmq stored through a mapping of a file that is to be written by calls"
         );
         crate::tests::sim::before_store();
-        // After the step, so that no other simulated thread runs between this and the store.
-        if let Memory::Heap(memory) = &self.mapping().memory {
-            memory.touch(self.base, offset..offset + len);
+        // Without a step between the store and its note, no other simulated thread runs there.
+        match &self.mapping().memory {
+            Memory::Heap(memory) => Some(memory.stored(self.base, offset..offset + len)),
+            _ => None,
         }
     }
 

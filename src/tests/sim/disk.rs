@@ -122,15 +122,19 @@ impl Inode {
         let new_size = rng.percent(mood.sizes);
         let len = if new_size { body.len } else { body.durable_len };
         let cut = Inode::new(self.id, body.pages.len() * PAGE);
-        let mut content = Vec::with_capacity(len.next_multiple_of(PAGE));
-        for page in &body.pages[..len.div_ceil(PAGE)] {
-            content.extend_from_slice(&page.after_power_cut(rng, mood.pages));
+        let mut left = cut.body.lock();
+        (left.len, left.durable_len) = (len, len);
+        let pages = body.pages[..len.div_ceil(PAGE)].iter().zip(&mut left.pages);
+        for (number, (page, left)) in pages.enumerate() {
+            let mut image = page.after_power_cut(rng, mood.pages);
+            let used = PAGE.min(len - number * PAGE);
+            if used < PAGE {
+                Arc::make_mut(&mut image)[used..].fill(0);
+            }
+            let allocated = if new_size { page.allocated } else { page.durable_allocated };
+            left.put(&cut.memory, number, image, allocated);
         }
-        content.truncate(len);
-        let allocated = |page: &Page| {
-            if new_size { page.allocated } else { page.durable_allocated }
-        };
-        cut.body.lock().put(&cut.memory, &content, |number| allocated(&body.pages[number]));
+        drop(left);
         cut
     }
 
@@ -158,6 +162,10 @@ impl Inode {
         let used = body.len.div_ceil(PAGE);
         for (number, page) in body.pages[..used].iter_mut().enumerate() {
             let is_touched = self.memory.take_touched(number);
+            // Neither a store through a window nor a write by a call has been here.
+            if !is_touched && !page.dirty {
+                continue;
+            }
             let mut live = [0; PAGE];
             self.memory.read(number * PAGE, &mut live);
             // A store that leaves the same bytes has the page written again, too.
@@ -198,27 +206,38 @@ impl Inode {
 }
 
 impl Page {
-    pub(super) fn after_power_cut(&self, rng: &mut Rng, mood: u64) -> [u8; PAGE] {
+    pub(super) fn after_power_cut(&self, rng: &mut Rng, mood: u64) -> Image {
         let versions = self.early.len() as u64 + 1;
         let version = |number: u64| {
             number.checked_sub(1).map_or(&self.durable, |number| &self.early[number as usize])
         };
         if versions == 1 || mood == 0 {
-            return *self.durable;
+            return self.durable.clone();
         }
         if mood == 100 {
-            return **version(versions - 1);
+            return version(versions - 1).clone();
         }
         let (old, new) = (rng.below(versions), rng.below(versions));
-        let mut image = **version(old.min(new));
+        let mut image = version(old.min(new)).clone();
         let torn = rng.percent(50);
         for sector in (0..PAGE).step_by(SECTOR) {
             if !torn || rng.percent(50) {
-                image[sector..][..SECTOR]
+                Arc::make_mut(&mut image)[sector..][..SECTOR]
                     .copy_from_slice(&version(old.max(new))[sector..][..SECTOR]);
             }
         }
         image
+    }
+
+    /// Makes the image the whole of the page, durably.
+    fn put(&mut self, memory: &HeapMemory, number: usize, image: Image, allocated: bool) {
+        self.allocated = allocated;
+        if *image != [0; PAGE] {
+            memory.write(number * PAGE, &*image);
+            self.durable = image;
+            self.allocated = true;
+        }
+        self.durable_allocated = self.allocated;
     }
 }
 
@@ -231,15 +250,10 @@ impl Body {
         allocated: impl Fn(usize) -> bool,
     ) {
         (self.len, self.durable_len) = (content.len(), content.len());
-        memory.write(0, content);
         for (number, (page, bytes)) in self.pages.iter_mut().zip(content.chunks(PAGE)).enumerate() {
             let mut image = [0; PAGE];
             image[..bytes.len()].copy_from_slice(bytes);
-            page.allocated = allocated(number) || image != [0; PAGE];
-            if image != [0; PAGE] {
-                page.durable = Arc::new(image);
-            }
-            page.durable_allocated = page.allocated;
+            page.put(memory, number, Arc::new(image), allocated(number));
         }
     }
 
