@@ -213,7 +213,7 @@ fn a_client_gets_no_more_memory_than_is_said() {
     let (status, said) = asked(&mut client, 3, 0, &batch);
     assert!(status == 16 && String::from_utf8_lossy(&said).contains("at most 65536"));
     for _ in 0..3 {
-        queue.enqueue_batch([""; 30_000]).unwrap();
+        queue.enqueue_batch(std::iter::repeat_n("", 30_000)).unwrap();
     }
     opened(&mut client, &["forward", "other"]);
     assert_eq!(asked(&mut client, 32, 1, &[]).0, 0);
