@@ -10,6 +10,7 @@ use super::file::write_zeros;
 use super::overlay::Overlay;
 use super::{FileStorage, Storage, StorageFile, Stores, system};
 use crate::tests::guard::{command, tempdir, unmount_at_end};
+use crate::tests::skip;
 
 fn storage() -> (tempfile::TempDir, FileStorage) {
     let directory = tempdir().expect("a temporary directory");
@@ -28,7 +29,7 @@ impl Mounted {
             |program: &str, arguments: &[&str]| match command(program).args(arguments).output() {
                 Ok(output) if output.status.success() => Some(()),
                 other => {
-                    println!("skipped: {program} {arguments:?}: {other:?}");
+                    skip(format_args!("{program} {arguments:?}: {other:?}"));
                     None
                 }
             };

@@ -32,8 +32,12 @@ mod room;
 pub(crate) mod schedule;
 mod seeks;
 pub(crate) mod sim;
+#[path = "../../tests/support/skip.rs"]
+mod skip;
 mod together;
 mod world;
+
+pub(crate) use skip::skip;
 
 /// The bytes in three parts, as a gathering call takes them.
 pub(crate) fn in_parts(bytes: &[u8]) -> [std::io::IoSlice<'_>; 3] {

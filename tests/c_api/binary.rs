@@ -23,7 +23,7 @@ pub(crate) fn declared() -> Vec<String> {
 #[test]
 fn the_exported_symbols_are_the_headers_functions_and_no_others() {
     if !exists("nm") || !exists("readelf") {
-        println!("SKIPPED: nm or readelf is not installed");
+        crate::support::skip("nm or readelf is not installed");
         return;
     }
     let file = library().dir.join("libmmq.so");

@@ -18,7 +18,7 @@ const VALGRIND: [&str; 5] = [
 #[track_caller]
 fn under_valgrind(sources: &[PathBuf]) {
     if !exists("valgrind") {
-        println!("SKIPPED: valgrind is not installed");
+        crate::support::skip("valgrind is not installed");
         return;
     }
     for source in sources {
@@ -74,7 +74,7 @@ fn valgrind_finds_nothing_in_the_long_programs() {
 fn sanitized(sanitizer: &str, more: &[&str]) -> Option<PathBuf> {
     let nightly = Command::new("cargo").args(["+nightly", "--version"]).output();
     if !nightly.is_ok_and(|output| output.status.success()) {
-        println!("SKIPPED: no nightly compiler");
+        crate::support::skip("no nightly compiler");
         return None;
     }
     let target = scratch(sanitizer);
@@ -160,11 +160,11 @@ fn the_thread_sanitizer_finds_nothing() {
         .args(["+nightly", "--print", "sysroot"])
         .env_remove("RUSTUP_TOOLCHAIN"));
     let Some(runtime) = find(Path::new(sysroot.trim()), "librustc-nightly_rt.tsan.a") else {
-        println!("SKIPPED: the nightly compiler has no thread sanitizer");
+        crate::support::skip("the nightly compiler has no thread sanitizer");
         return;
     };
     if !exists("clang") {
-        println!("SKIPPED: clang is not installed");
+        crate::support::skip("clang is not installed");
         return;
     }
     // It knows nothing of forks and seccomp: without `statuses.c`.

@@ -182,7 +182,7 @@ fn what_is_installed_builds_the_examples_through_pkg_config_and_cmake() {
         assert_eq!(without_chance(&run(&mut Command::new(archive))), expected("hello"));
         check_static(place.path(), &pkg_config, &expected("hello"));
     } else {
-        println!("SKIPPED: make or pkg-config is not installed");
+        crate::support::skip("make or pkg-config is not installed");
     }
     if exists("cmake") {
         let out = place.path().join("cmake");
@@ -211,7 +211,7 @@ fn what_is_installed_builds_the_examples_through_pkg_config_and_cmake() {
         assert!(version(env!("CARGO_PKG_VERSION")), "the very version");
         assert!(!version("99.0"), "a later version");
     } else {
-        println!("SKIPPED: cmake is not installed");
+        crate::support::skip("cmake is not installed");
     }
 }
 
@@ -255,7 +255,7 @@ fn what_is_installed_with_forwarding_forwards_where_it_has_a_client() {
 #[test]
 fn the_lines_for_cmake_in_the_documents_build_a_program() {
     if !exists("cmake") {
-        println!("SKIPPED: cmake is not installed");
+        crate::support::skip("cmake is not installed");
         return;
     }
     let read = |document| std::fs::read_to_string(root().join(document)).unwrap();
@@ -290,7 +290,7 @@ fn the_lines_for_cmake_in_the_documents_build_a_program() {
 fn the_example_in_go_runs_with_what_is_installed() {
     let has_go = Command::new("go").arg("version").output().is_ok_and(|said| said.status.success());
     if !has_go || !exists("pkg-config") {
-        println!("SKIPPED: go or pkg-config is not installed");
+        crate::support::skip("go or pkg-config is not installed");
         return;
     }
     let place = crate::support::tempdir().unwrap();

@@ -29,7 +29,7 @@ pub(crate) fn exists(tool: &str) -> bool {
 pub(crate) fn present<'a>(tools: &[&'a str]) -> Vec<&'a str> {
     let (present, missing): (Vec<_>, Vec<_>) = tools.iter().partition(|tool| exists(tool));
     for tool in missing {
-        println!("SKIPPED: {tool} is not installed");
+        crate::support::skip(format_args!("{tool} is not installed"));
     }
     assert!(!present.is_empty(), "none of {tools:?} is installed");
     present

@@ -131,7 +131,7 @@ const BEFORE: [&str; 3] =
 fn enqueues_make_no_system_calls_when_nobody_waits() {
     let few = 1000;
     if !strace_works() {
-        return println!("SKIPPED: strace is not installed, or may not trace");
+        return crate::support::skip("strace is not installed, or may not trace");
     }
     for before in BEFORE {
         // Fresh space is allocated and faulted in, one call for each piece: measured 113, whatever
@@ -148,7 +148,7 @@ const IN_TURN: &str = "each message is taken at once";
 #[test]
 fn a_hundred_thousand_pairs_make_hardly_any_system_calls() {
     if !strace_works() {
-        return println!("SKIPPED: strace is not installed, or may not trace");
+        return crate::support::skip("strace is not installed, or may not trace");
     }
     // Three segments' worth before it is steady.
     let few = 90_000;
@@ -164,7 +164,7 @@ const REOPENED: &str = "closed and opened again";
 #[test]
 fn an_opening_with_its_close_makes_few_system_calls() {
     if !strace_works() {
-        return println!("SKIPPED: strace is not installed, or may not trace");
+        return crate::support::skip("strace is not installed, or may not trace");
     }
     let few = 10;
     let calls = system_calls(REOPENED, few + 100).saturating_sub(system_calls(REOPENED, few)) / 100;

@@ -7,3 +7,6 @@ mod header;
 mod layering;
 mod readme;
 mod width;
+
+#[path = "../support/skip.rs"]
+mod skip;

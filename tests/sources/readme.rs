@@ -233,7 +233,7 @@ fn the_figures_of_the_documents_are_those_of_the_json() {
     let mut python = Command::new("python3");
     let done = match python.arg(script).arg("--check").output() {
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            return println!("SKIPPED: python3 is not installed");
+            return crate::skip::skip("python3 is not installed");
         }
         done => done.unwrap(),
     };

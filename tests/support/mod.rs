@@ -23,10 +23,13 @@ pub(crate) use guard::{built, command, tempdir};
 use mmq::{Error, Gap, Message, Queue};
 
 mod effort;
+mod skip;
 mod system;
 
 #[allow(unused_imports, reason = "as above")]
 pub(crate) use effort::{alone, effort, first, sample};
+#[allow(unused_imports, reason = "as above")]
+pub(crate) use skip::skip;
 #[allow(unused_imports, reason = "as above")]
 pub(crate) use system::{mounts_are_numbered, readable};
 

@@ -121,9 +121,8 @@ fn make_ballast(disk: &Path) {
     guard::at_once(&format!("sleep {late}; kill_all {workers}; {give_up}"));
 }
 
-/// Said past the capture of a test's output, so that a run shows what it did not try.
 fn skip(kind: &str, reason: &str) {
-    let _ = writeln!(std::io::stderr(), "SKIPPED: a full {kind}: {reason}");
+    crate::support::skip(format_args!("a full {kind}: {reason}"));
 }
 
 /// Takes every byte that is left, in ever smaller pieces. (Larger ones once more: btrfs finds some

@@ -39,7 +39,7 @@ fn the_client_of_the_document_works_as_it_stands_there() {
     let ran = python.arg("-c").arg(format!("{script}{USES_IT}")).arg(dir.path()).output();
     let ran = match ran {
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            return println!("SKIPPED: python3 is not installed");
+            return crate::support::skip("python3 is not installed");
         }
         ran => ran.unwrap(),
     };

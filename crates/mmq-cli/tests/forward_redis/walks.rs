@@ -110,7 +110,7 @@ fn program(variable: &str, name: &str) -> Option<PathBuf> {
     if runs(&path) {
         return Some(path);
     }
-    eprintln!("SKIPPED the walk to NATS: without {name} ({variable} names it)");
+    crate::support::skip(format_args!("the walk to NATS: without {name} ({variable} names it)"));
     None
 }
 

@@ -200,7 +200,7 @@ fn a_command_that_cannot_be_killed_is_reported_and_not_waited_for() {
         setpriv.args(words).arg("true").output().is_ok_and(|output| output.status.success())
     };
     if !may(&["--bounding-set", "-kill"]) || !may(&["--reuid", "65534", "--clear-groups"]) {
-        println!("SKIPPED: without root or setpriv no command resists SIGKILL");
+        crate::support::skip("without root or setpriv no command resists SIGKILL");
         return;
     }
     let dir = crate::support::tempdir().unwrap();

@@ -260,7 +260,7 @@ fn fixture(number: u64, size: u64) -> Vec<u8> {
 fn directories_of_the_real_programs_come_over() {
     let dir = crate::support::tempdir().unwrap();
     let Some(peers) = std::env::var_os("MMQ_PEERS") else {
-        println!("skipped: MMQ_PEERS names no sources of the peers' harness");
+        crate::support::skip("MMQ_PEERS names no sources of the peers' harness");
         return;
     };
     let peers = Path::new(&peers).join("go");

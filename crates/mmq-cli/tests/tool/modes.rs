@@ -107,7 +107,7 @@ fn a_queue_is_as_open_as_it_is_told_to_be() {
 #[test]
 fn a_group_shares_a_queue() {
     if !rustix::process::geteuid().is_root() {
-        println!("skipped: only root is another user");
+        crate::support::skip("only root is another user");
         return;
     }
     let dir = crate::support::tempdir().unwrap();
@@ -125,7 +125,7 @@ fn a_group_shares_a_queue() {
         command
     };
     if by(GROUP, GROUP, mmq(["--version"])).output().is_err() {
-        println!("skipped: nobody else can run the tool");
+        crate::support::skip("nobody else can run the tool");
         return;
     }
     for command in ["stat", "cat", "verify"] {
@@ -152,7 +152,7 @@ fn a_group_shares_a_queue() {
 #[test]
 fn root_is_warned_that_it_makes_files_in_the_queue_of_another_user() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: only root can give a queue to another user");
+        crate::support::skip("only root can give a queue to another user");
         return;
     }
     let dir = crate::support::tempdir().unwrap();

@@ -101,7 +101,7 @@ fn forward(program: &Path, engine: &str, url: &str) {
 fn has_redis() -> bool {
     let has = runs(Path::new(&redis::program()));
     if !has {
-        println!("SKIPPED: redis-server is not installed");
+        crate::support::skip("redis-server is not installed");
     }
     has
 }
@@ -121,7 +121,7 @@ fn a_thousand_messages_reach_redis_once() {
 #[test]
 fn a_thousand_messages_reach_nats_once() {
     if !runs(&nats::program()) {
-        println!("SKIPPED: nats-server is not installed (MMQ_NATS_SERVER names it)");
+        crate::support::skip("nats-server is not installed (MMQ_NATS_SERVER names it)");
         return;
     }
     for program in programs() {

@@ -1,6 +1,5 @@
 //! A link that is slow.
 
-use std::io::Write;
 
 use mmq::Queue;
 use mmq::forward::{ForwardEnd, Forwarder};
@@ -58,11 +57,9 @@ fn a_message_of_many_seconds_arrives_and_goes_over_the_link_once() {
     let over = |mode| match Link::new(RATE) {
         Ok(link) => over_a_shaped_link(&link, mode),
         Err(reason) => {
-            // Past the capture of a test's output, so that a run shows what it did not try.
-            let _ = writeln!(
-                std::io::stderr(),
-                "SKIPPED: a shaped link ({mode:?}), a proxy is as slow instead: {reason}"
-            );
+            crate::support::skip(format_args!(
+                "a shaped link ({mode:?}), a proxy is as slow instead: {reason}"
+            ));
             through_a_proxy(mode);
         }
     };

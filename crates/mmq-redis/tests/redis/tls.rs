@@ -29,7 +29,7 @@ fn certificates(dir: &Path) -> bool {
 fn a_connection_with_tls_needs_the_authority_and_shows_its_own_certificate() {
     let (dir, other) = (crate::support::tempdir().unwrap(), crate::support::tempdir().unwrap());
     if !certificates(dir.path()) || !certificates(other.path()) {
-        println!("SKIPPED: no openssl, so no connection with TLS was tried");
+        crate::support::skip("no openssl, so no connection with TLS was tried");
         return;
     }
     let path = |name: &str| -> PathBuf { dir.path().join(name) };
