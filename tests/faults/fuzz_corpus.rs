@@ -3,11 +3,12 @@
 //!
 //! `MMQ_EFFORT` multiplies the number of inputs, `MMQ_SEED` says which ones.
 
-use crate::support::{Random, alone, effort, first};
+use crate::support::{Random, alone, effort, first, sample};
 use std::fs;
 use std::path::Path;
 
-/// As many inputs made from seeds, besides the corpus, of at most so many bytes.
+/// As many inputs made from seeds (of which a sample is taken), besides the corpus, of at most so
+/// many bytes.
 fn run(target: &str, body: fn(&[u8]), inputs: u64, most: u64) {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(target);
     let mut files = 0;
@@ -19,7 +20,7 @@ fn run(target: &str, body: fn(&[u8]), inputs: u64, most: u64) {
     }
     println!("{files} files");
     let first = first().unwrap_or(0);
-    let seeds = alone().map_or(first..first + inputs * effort(), |seed| seed..seed + 1);
+    let seeds = alone().map_or(first..first + sample(inputs) * effort(), |seed| seed..seed + 1);
     for seed in seeds {
         let mut random = Random::new(seed);
         let input: Vec<u8> = (0..random.below(most)).map(|_| random.next() as u8).collect();

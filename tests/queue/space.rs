@@ -4,7 +4,8 @@
 use std::path::Path;
 
 use crate::support::{
-    KIB, MIB, Messages, disk, eventually, fill_queue, mapped, names, open_files, sample, segments,
+    KIB, MIB, Messages, disk, eventually, fill_queue, mapped, names, open_files, rounds, sample,
+    segments,
 };
 use mmq::{Options, Queue};
 
@@ -47,7 +48,7 @@ fn a_queue_that_is_nearly_empty_takes_little_disk_whatever_the_arena_size() {
         let (message, mut buffer) = (vec![7; len], Vec::new());
         (0..backlog).for_each(|_| _ = queue.enqueue(&message).unwrap());
         let (mut most, mut arenas) = (0, 0);
-        for round in 0..(160 * MIB / len) {
+        for round in 0..(sample(160) as usize * MIB / len) {
             queue.enqueue(&message).unwrap();
             queue.dequeue_into(&mut buffer).unwrap().unwrap();
             if round % (MIB / len) == 0 {
@@ -176,7 +177,7 @@ fn cycling_thousands_of_segments_leaves_descriptors_mappings_and_files_flat() {
     let (mut head, mut tail, mut bytes) = (0, 0, 0);
     let (mut first_half, mut second_half) = (Most::default(), Most::default());
     let mut queue = options.clone().open(dir.path()).unwrap();
-    let total = sample(10_000) * (limit / 4);
+    let total = rounds(1500, 2500).min(10_000) * (limit / 4);
     let mut reopened = 0;
     while bytes < total {
         // A few at a time, so that segments are filled and drained and never merely touched.

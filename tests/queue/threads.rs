@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::support::{KIB, MIB, Messages, Random, in_parts, seed, within};
+use crate::support::{KIB, MIB, Messages, Random, in_parts, sample, seed, within};
 use mmq::{Options, Queue};
 
 const LIMIT: Duration = Duration::from_secs(300);
@@ -262,7 +262,8 @@ fn flushing_beside_everything_else_disturbs_nobody() {
 #[test]
 fn a_reader_that_begins_while_the_first_messages_come_in_misses_none() {
     within(LIMIT, || {
-        for _ in 0..100 {
+        let each = sample(500);
+        for _ in 0..sample(200).min(100) {
             let dir = crate::support::tempdir().unwrap();
             let queue = small_arenas().open(dir.path()).unwrap();
             let barrier = std::sync::Barrier::new(3);
@@ -270,12 +271,12 @@ fn a_reader_that_begins_while_the_first_messages_come_in_misses_none() {
                 for _ in 0..2 {
                     scope.spawn(|| {
                         barrier.wait();
-                        (0..500).for_each(|_| assert!(queue.enqueue([1; 40]).is_ok()));
+                        (0..each).for_each(|_| assert!(queue.enqueue([1; 40]).is_ok()));
                     });
                 }
                 scope.spawn(|| {
                     barrier.wait();
-                    for seq in 0..1000 {
+                    for seq in 0..2 * each {
                         let message = loop {
                             match queue.dequeue().unwrap() {
                                 Some(message) => break message,

@@ -17,6 +17,17 @@ pub(crate) fn sample(all: u64) -> u64 {
     all * effort().min(4) / 4
 }
 
+/// Those of a sweep's places that come: all with an effort of 4 and more, with less one in `few`,
+/// and `shift` says which, so that sweeps within a sweep do not all take the same ones.
+pub(crate) fn some_of(
+    all: impl IntoIterator<Item = u64>,
+    few: u64,
+    shift: u64,
+) -> impl Iterator<Item = u64> {
+    let few = if effort() < 4 { few } else { 1 };
+    all.into_iter().filter(move |place| (place + shift).is_multiple_of(few))
+}
+
 /// The one seed that `MMQ_SEED=17` asks for.
 pub(crate) fn alone() -> Option<u64> {
     let text = std::env::var("MMQ_SEED").ok()?;

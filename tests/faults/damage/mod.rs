@@ -20,7 +20,7 @@ use crate::base::{Base, NOTHING, Reader, Verdict, WITNESS, bases, damaged_index,
 use crate::replica::{Place, Replica};
 use crate::support::{
     Messages, Random, Reported, copy_directory, drain, drain_by, drain_exactly, drain_with, effort,
-    names, seed, within,
+    names, rounds, seed, within,
 };
 use mmq::{Error, Gap, GapCause, Inspector, Options, Queue};
 use verdict::{any_place, case, judge, next_message, overwrite, places, sampled};
@@ -28,7 +28,7 @@ use verdict::{any_place, case, judge, next_message, overwrite, places, sampled};
 #[test]
 fn a_flipped_byte_anywhere_costs_at_most_its_message() {
     let seed = seed("flipped byte");
-    let wanted = 100 * effort() as usize;
+    let wanted = rounds(40, 100) as usize;
     let [small, large, _] = bases();
     // The index is the same in both.
     for (base, arenas, wanted, with_index) in

@@ -1,7 +1,7 @@
 //! What a damaged queue must do, and where the damage is done.
 
 use super::*;
-use crate::support::effort;
+use crate::support::{effort, rounds};
 
 /// What a reader takes out until nothing is left. Panics unless each number is reported once and
 /// in order, but for those it acknowledged before.
@@ -192,12 +192,22 @@ pub(crate) fn next_message(queue: &Queue) -> Option<(u64, Vec<u8>)> {
     panic!("gap after gap")
 }
 
+/// Where a copy is damaged: in memory where that is possible, since each case is closed, and
+/// closing syncs; on the disk with an effort of 4.
+pub(crate) fn scratch() -> tempfile::TempDir {
+    let made = match effort() {
+        0..4 => crate::support::guard::tempdir_in_memory(),
+        _ => crate::support::tempdir(),
+    };
+    made.unwrap()
+}
+
 /// Copies a base, damages the copy and judges it, all within a time limit: as a copy, or, every
 /// other time, where the queue was opened and closed before, so that its index is true for that
 /// directory. Returns how many messages were lost.
 pub(crate) fn case(base: &Arc<Base>, what: &str, damage: impl FnOnce(&Path) -> Verdict) -> u64 {
     let at_home = what.bytes().map(u64::from).sum::<u64>() % 2 == 0;
-    let copy = crate::support::tempdir().unwrap();
+    let copy = scratch();
     let dir = copy.path().join("queue");
     copy_directory(&base.files(), &dir);
     if at_home {
@@ -246,7 +256,7 @@ pub(crate) fn sampled(share: u64) -> impl Iterator<Item = Arc<Base>> {
     // Cases of the long messages take the most time and find the least.
     let turn = [Arc::clone(&small), Arc::clone(&large), small, large, long];
     // Each copies the whole queue.
-    (0..((100 * effort()).min(1200) / share).max(5))
+    (0..(rounds(40, 100).min(1200) / share).max(5))
         .map(move |n| Arc::clone(&turn[n as usize % turn.len()]))
 }
 

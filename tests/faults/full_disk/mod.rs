@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::{
     KIB, MIB, Messages, Random, drain_by, drain_exactly, effort, fill_queue, guard, in_parts,
+    one_in, sample,
 };
 use mmq::{GapCause, OnFull, Options, Queue};
 use rustix::fs::FallocateFlags;
@@ -170,10 +171,11 @@ fn until_full(queue: &Queue, messages: &Messages, from: u64) -> u64 {
     unreachable!("the disk is small")
 }
 
-/// Times a queue is opened and closed on a full disk.
-const REOPENINGS: u64 = 1000;
-
 fn all_of_it(kind: &str, bytes: usize, options: &Options) {
+    // Times a queue is opened and closed on a full disk.
+    let reopenings = sample(1000);
+    // Each read is flushed, or one of four.
+    let flushed = one_in();
     let mount = match mount(kind, bytes) {
         Ok(mount) => mount,
         Err(reason) => return skip(kind, &reason),
@@ -187,7 +189,7 @@ fn all_of_it(kind: &str, bytes: usize, options: &Options) {
     let queue = options.clone().open(&queue_dir).unwrap();
     let beside = queue.consumer("beside").unwrap();
     let mut tail = until_full(&queue, &messages, 0);
-    assert!(tail > 1000 + REOPENINGS + 100, "only {tail} messages fit");
+    assert!(tail > 1000 + reopenings + 100, "only {tail} messages fit");
     take_all_space(&mount.path);
     for kind_of_call in 0..20 {
         let refused = match kind_of_call % 4 {
@@ -223,12 +225,14 @@ fn all_of_it(kind: &str, bytes: usize, options: &Options) {
             assert!(passing.skip().unwrap().is_some());
             queue.remove_consumer("passing").unwrap();
         }
-        queue.flush().unwrap();
+        if head % flushed == 0 {
+            queue.flush().unwrap();
+        }
     }
     // Both ends work on a full disk: closing it, and opening it again.
     drop(beside);
     queue.close().unwrap();
-    let reopened = 1000 + REOPENINGS;
+    let reopened = 1000 + reopenings;
     for head in 1000..reopened {
         let queue = options.clone().open(&queue_dir).unwrap();
         assert_eq!(queue.len(), tail - head);

@@ -1,7 +1,7 @@
 //! With `DropOldest` no message is refused, and each consumer gets a gap for what it missed.
 
 use super::*;
-use crate::support::effort;
+use crate::support::{effort, sample};
 
 /// Drops are reported to each consumer by exactly the numbers it had not read.
 #[expect(clippy::too_many_lines, reason = "a model, and what it is held against")]
@@ -96,7 +96,7 @@ fn drop_oldest_does_not_wait_for_busy_or_pausing_readers() {
     within(Duration::from_secs(60), || {
         let dir = crate::support::tempdir().unwrap();
         let messages = Messages::new(5, &[0..=1000]);
-        let max_bytes = 100_000;
+        let (max_bytes, total) = (100_000, sample(20_000));
         let ((), most) = watched(dir.path(), || {
             let queue = limited(max_bytes, OnFull::DropOldest)
                 .max_mapped_arenas(None)
@@ -140,13 +140,13 @@ fn drop_oldest_does_not_wait_for_busy_or_pausing_readers() {
                         })
                     })
                     .collect();
-                crate::support::fill_queue(&queue, &messages, 20, 20_000);
+                crate::support::fill_queue(&queue, &messages, 20, total);
                 stop.store(true, Ordering::Relaxed);
                 let lost: u64 = readers
                     .into_iter()
                     .map(|reader| {
                         let (next, lost) = reader.join().unwrap();
-                        assert_eq!(next, 20_000);
+                        assert_eq!(next, total);
                         lost
                     })
                     .sum();
@@ -167,7 +167,7 @@ fn drop_oldest_does_not_wait_for_busy_or_pausing_readers() {
                     Err(error) => panic!("{error}"),
                 }
             }
-            assert_eq!(reported, 20_000);
+            assert_eq!(reported, total);
         });
         assert!(most <= max_bytes, "{most}");
     });
@@ -181,7 +181,7 @@ fn what_drops_the_oldest_refuses_nothing_however_fast_it_is_drained() {
         let dir = crate::support::tempdir().unwrap();
         let queue = limited(64 << 10, OnFull::DropOldest).open(dir.path()).unwrap();
         queue.peek().unwrap();
-        let each = if cfg!(debug_assertions) { 60_000 } else { 600_000 };
+        let each = sample(if cfg!(debug_assertions) { 60_000 } else { 600_000 });
         let produced = AtomicBool::new(false);
         let refused: u64 = std::thread::scope(|scope| {
             let producers = [(); 2].map(|()| {

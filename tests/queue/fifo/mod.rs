@@ -5,7 +5,9 @@ mod parts;
 
 use std::sync::Arc;
 
-use crate::support::{KIB, MIB, Messages, Random, drain_exactly, fill_queue, seed};
+use crate::support::{
+    KIB, MIB, Messages, Random, drain_exactly, fill_queue, in_sample, sample, seed,
+};
 use mmq::{Error, Message, Options, Queue};
 use tempfile::TempDir;
 
@@ -256,12 +258,16 @@ fn sizes_around_every_boundary_come_back_whole() {
 
 #[test]
 fn a_segment_may_end_after_any_byte_of_a_record() {
+    // Of a sample every fifth behind the first ones, where the first three records' headers and
+    // lengths lie: each alignment is among them.
+    let rare = 25 / sample(5).max(1) as usize;
+    let shorts: Vec<usize> = (0..60).step_by(5).chain((60..400).step_by(rare)).collect();
     for arena in [4 * KIB, SEGMENT] {
         let (_dir, queue) = new_queue(&Options::new().arena_size(arena as u64));
         let messages = Messages::new(7, &[]);
         // The first message ends a little before the segment does, a little more before it each
         // time.
-        for (round, short) in (0..400).step_by(5).enumerate() {
+        for (round, short) in shorts.iter().enumerate() {
             let first = SEGMENT - short;
             let sizes = [first, 0, 10, 300, 5000];
             for (seq, len) in (5 * round as u64..).zip(sizes) {
@@ -280,7 +286,10 @@ fn a_message_may_be_larger_than_arena_segment_and_memory_cap() {
         8,
         &[0..=50, SEGMENT + 1..=SEGMENT + 9, 11 * MIB..=13 * MIB, 30 * MIB..=30 * MIB],
     );
-    for arena in [4 * KIB, 128 * KIB, SEGMENT] {
+    for (number, arena) in [4 * KIB, 128 * KIB, SEGMENT].into_iter().enumerate() {
+        if !in_sample(number, 3) {
+            continue;
+        }
         let (_dir, queue) =
             new_queue(&Options::new().arena_size(arena as u64).max_mapped_arenas(3));
         fill_queue(&queue, &messages, 0, 8);

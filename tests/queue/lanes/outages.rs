@@ -1,5 +1,5 @@
-//! An agent whose link is down for ten minutes, and three times more while it catches up, and that
-//! is killed five times meanwhile. Time is counted in turns of a loop, ages in messages.
+//! An agent whose link is down for ten minutes (150 seconds by default), and three times more
+//! while it catches up, and that is killed five times meanwhile. Time is counted in turns of a loop, ages in messages.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -9,7 +9,7 @@ use std::process::Stdio;
 
 use mmq::{Fresh, LaneOptions, Options, Queue};
 
-use crate::support::itself;
+use crate::support::{itself, sample};
 
 /// Messages put in during a turn, and messages that the link takes.
 const PRODUCED: u64 = 2;
@@ -120,7 +120,7 @@ fn the_agent_that_is_killed() {
 /// message is acknowledged once.
 #[test]
 fn what_is_fresh_goes_first_after_an_outage_and_the_rest_follows_beside_it() {
-    let turns = SECOND * 600;
+    let turns = SECOND * sample(600);
     let dir = crate::support::tempdir().unwrap();
     for life in 0..=KILLS {
         let mut child = itself("lanes::outages::the_agent_that_is_killed");

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use mmq::{Error, Options, Queue, open_or_connect, past_gaps};
 
-use crate::support::{Random, effort, itself, seed, tempdir};
+use crate::support::{Random, itself, rounds, seed, tempdir};
 
 const DIR: &str = "MMQ_TEST_SHARED_DIR";
 const ROLE: &str = "MMQ_TEST_SHARED_ROLE";
@@ -98,7 +98,7 @@ fn no_kill_loses_or_doubles_or_reorders() {
     let mut random = Random::new(seed("no_kill_loses_or_doubles_or_reorders"));
     let roles: Vec<&str> = WRITERS.into_iter().chain(READERS).collect();
     let mut children: Vec<Child> = roles.iter().map(|role| start(dir.path(), role)).collect();
-    let kills = 40 * effort();
+    let kills = rounds(15, 40);
     for _ in 0..kills {
         std::thread::sleep(Duration::from_millis(random.below(60)));
         let at = random.size(0..=roles.len() - 1);

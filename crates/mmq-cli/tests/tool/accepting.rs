@@ -9,7 +9,7 @@ use mmq::{LaneOptions, Queue};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::run::{Running, check, ends, given, mmq, on, said};
-use crate::support::{Random, eventually, seed};
+use crate::support::{Random, eventually, sample, seed};
 
 fn exec(far: &Path) -> String {
     format!("exec:'{}' accept '{}'", env!("CARGO_BIN_EXE_mmq"), far.display())
@@ -103,19 +103,19 @@ fn two_sources_go_to_one_queue() {
     }
 }
 
-/// `accept` is killed 20 times, the forwarder 40 times.
+/// The forwarder is killed 10 times, and `accept` every other time; with all effort 40 times.
 #[test]
 fn sigkill_of_either_side_doubles_and_loses_nothing() {
     let mut random = Random::new(seed("accept_killed"));
     let dir = crate::support::tempdir().unwrap();
     let [near, far, pid] = ["near", "far", "pid"].map(|name| dir.path().join(name));
-    let each = 500;
+    let (each, rounds) = (500, sample(40));
     fill(&near, 0..0);
     let id = id(&near);
     // The shell becomes `mmq accept`, so this is its number.
     let url =
         exec(&far).replacen("exec:", &format!("exec:echo $$ > '{}'; exec ", pid.display()), 1);
-    for round in 0..40 {
+    for round in 0..rounds {
         fill(&near, round * each..(round + 1) * each);
         let _ = fs::remove_file(&pid);
         let mut forward = on("forward", &near, &[&url, "--wait-lock"]);
@@ -135,7 +135,7 @@ fn sigkill_of_either_side_doubles_and_loses_nothing() {
     // An `accept` whose forwarder was killed still stores what it has got.
     let url = exec(&far).replacen(" accept ", " accept --wait-lock=60s ", 1);
     ends(once(&near, &url), 0);
-    takes(&far, id, 0..40 * each);
+    takes(&far, id, 0..rounds * each);
 }
 
 /// The text of a forwarder that ended without a session.
@@ -143,27 +143,51 @@ fn fails(near: &Path, url: &str, status: i32) -> String {
     said(&ends(once(near, url), status))
 }
 
+/// Two of these calls wait ten seconds for an acknowledgement, so all run at once.
 #[test]
 fn what_is_wrong_at_the_other_side_is_told_in_its_words() {
     let dir = crate::support::tempdir().unwrap();
-    let near = dir.path().join("near");
-    fill(&near, 0..10);
-    let text = fails(&near, "exec:no-such-command accept q", 7);
-    assert!(text.contains("not found"), "{text}");
-    let text = fails(&near, "exec:echo Welcome to this host; cat > /dev/null", 7);
-    assert!(text.contains("not from an mmq") && text.contains("Welc"), "{text}");
-    // The frame of a later release.
-    let later = r"exec:printf '\014\000\000\000\002mmqaccpt\011\000\000\000'; cat > /dev/null";
-    let text = fails(&near, later, 7);
-    assert!(text.contains("version 9"), "{text}");
-    let text = fails(&near, "exec:echo Permission denied, publickey >&2; exit 255", 7);
-    assert!(text.contains("Permission denied, publickey"), "{text}");
-    fails(&near, "exec:", 2);
-    fails(&near, "ssh://host", 2);
-    // Nothing was lost by all that.
-    let far = dir.path().join("far");
-    ends(once(&near, &exec(&far)), 0);
-    takes(&far, id(&near), 0..10);
+    let queue = |name: &str| {
+        let near = dir.path().join(name);
+        fill(&near, 0..10);
+        near
+    };
+    // Nothing was lost by a call that failed.
+    let is_whole = |near: &Path| {
+        let far = near.with_extension("far");
+        ends(once(near, &exec(&far)), 0);
+        takes(&far, id(near), 0..10);
+    };
+    std::thread::scope(|scope| {
+        // A far side that begins each session and acknowledges nothing.
+        scope.spawn(|| {
+            let near = queue("silent");
+            let url =
+                r"exec:printf '\014\000\000\000\002mmqaccpt\001\000\000\000'; cat > /dev/null";
+            let said = said(&ends(on("forward", &near, &[url, "--once", "--patience", "1s"]), 7));
+            assert!(said.contains("it has acknowledged nothing in them: no answer for"), "{said}");
+            assert_eq!(Queue::open(&near).unwrap().consumer("forward").unwrap().len(), 10);
+            is_whole(&near);
+        });
+        scope.spawn(|| {
+            let near = queue("denied");
+            let text = fails(&near, "exec:echo Permission denied, publickey >&2; exit 255", 7);
+            assert!(text.contains("Permission denied, publickey"), "{text}");
+            is_whole(&near);
+        });
+        let near = queue("near");
+        let text = fails(&near, "exec:no-such-command accept q", 7);
+        assert!(text.contains("not found"), "{text}");
+        let text = fails(&near, "exec:echo Welcome to this host; cat > /dev/null", 7);
+        assert!(text.contains("not from an mmq") && text.contains("Welc"), "{text}");
+        // The frame of a later release.
+        let later = r"exec:printf '\014\000\000\000\002mmqaccpt\011\000\000\000'; cat > /dev/null";
+        let text = fails(&near, later, 7);
+        assert!(text.contains("version 9"), "{text}");
+        fails(&near, "exec:", 2);
+        fails(&near, "ssh://host", 2);
+        is_whole(&near);
+    });
 }
 
 /// What `docs/forward.md` says of lanes: a forwarder has a consumer of its own, which has none.
@@ -184,18 +208,6 @@ fn a_queue_that_is_read_in_lanes_goes_on_whole_and_in_order() {
     let queue = Queue::open(&near).unwrap();
     assert_eq!(queue.consumer("link").unwrap().len(), waits);
     assert_eq!(queue.consumer("forward").unwrap().len(), 0);
-}
-
-/// A far side that begins each session and acknowledges nothing.
-#[test]
-fn once_ends_although_sessions_begin_when_nothing_is_acknowledged() {
-    let dir = crate::support::tempdir().unwrap();
-    let near = dir.path().join("near");
-    fill(&near, 0..10);
-    let silent = r"exec:printf '\014\000\000\000\002mmqaccpt\001\000\000\000'; cat > /dev/null";
-    let said = said(&ends(on("forward", &near, &[silent, "--once", "--patience", "1s"]), 7));
-    assert!(said.contains("it has acknowledged nothing in them: no answer for"), "{said}");
-    assert_eq!(Queue::open(&near).unwrap().consumer("forward").unwrap().len(), 10);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use mmq::Queue;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::run::{Running, check, ends, given, on, said};
-use crate::support::{Random, effort, eventually, seed, within};
+use crate::support::{Random, eventually, rounds, seed, within};
 
 pub(crate) fn jobs(dir: &Path, messages: impl IntoIterator<Item = String>) {
     let queue = Queue::open(dir).unwrap();
@@ -162,7 +162,7 @@ fn each_follows_a_queue_that_others_put_into() {
 #[test]
 fn sigkill_of_each_loses_nothing() {
     let mut random = Random::new(seed("sigkill of each"));
-    for _ in 0..6 * effort() {
+    for _ in 0..rounds(2, 6) {
         let dir = crate::support::tempdir().unwrap();
         let queue = dir.path().join("q");
         let (messages, dead) = (60, dir.path().join("dead"));

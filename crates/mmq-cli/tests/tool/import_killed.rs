@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::import_bigqueue::{report, waiting};
 use crate::import_writers::{Big, Release, messages, picture};
 use crate::run::{Running, ends, on, said};
-use crate::support::{Random, effort, seed};
+use crate::support::{Random, rounds, seed};
 
 /// Whatever moment SIGKILL comes at: the source is as it was, the new queue is not there or is
 /// complete, and the same command again makes it.
@@ -28,7 +28,7 @@ fn sigkill_of_import_leaves_the_source_and_the_next_one_does_it() {
     report(&from, &to, &[], 0);
     let whole = begun.elapsed();
     let (mut early, mut midway) = (0, 0);
-    let rounds = 6 * effort();
+    let rounds = rounds(3, 6);
     for round in 0..rounds {
         let _ = fs::remove_dir_all(&to);
         let mut import = on("import", &from, &[to.to_str().unwrap(), "--force"]);

@@ -233,15 +233,12 @@ fn a_time_is_the_first_segment_that_was_begun_then_or_later() {
 #[test]
 fn bench_prints_what_it_measured_and_leaves_nothing_behind() {
     let dir = crate::support::tempdir().unwrap();
-    let words = ["--count", "500", "--durable", "--threads", "2,2"];
+    let words = ["--count", "50", "--durable", "--threads", "2,2"];
     let output = ends(on("bench", dir.path(), &words), 0);
     let text = String::from_utf8(output.stdout).unwrap();
     let rows: Vec<Vec<&str>> =
         text.lines().skip(1).map(|line| line.split_whitespace().take(4).collect()).collect();
-    assert_eq!(
-        rows,
-        [["put", "1", "0", "500"], ["take", "0", "1", "500"], ["both", "2", "2", "500"]]
-    );
+    assert_eq!(rows, [["put", "1", "0", "50"], ["take", "0", "1", "50"], ["both", "2", "2", "50"]]);
     let new = dir.path().join("new");
     let output = ends(on("bench", &new, &["--count", "10", "--size", "1M", "--json"]), 0);
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -300,9 +297,6 @@ fn damage_is_reported_in_its_place_and_ends_with_status_1() {
 
 #[test]
 fn a_command_waits_for_the_lock_so_long_as_it_is_asked_to() {
-    let dir = crate::support::tempdir().unwrap();
-    let path = dir.path().join("q");
-    numbers(&path, 2);
     let commands: [(&str, &[&str]); 5] = [
         ("put", &[]),
         ("take", &["-n", "1"]),
@@ -310,18 +304,28 @@ fn a_command_waits_for_the_lock_so_long_as_it_is_asked_to() {
         ("consumers", &["add", "audit"]),
         ("purge", &["--yes"]),
     ];
-    for (command, words) in commands {
-        let queue = Queue::open(&path).unwrap();
-        let call = |wait: &[&str]| on(command, &path, &[wait, words].concat());
-        let refused = said(&ends(call(&["--wait-lock", "0s"]), 4));
-        assert!(refused.contains("--wait-lock"), "{command}: {refused}");
-        ends(call(&["--wait-lock", "400ms"]), 4);
-        let mut waiting = call(&["--wait-lock", "60s"]);
-        let child = waiting.stdout(std::process::Stdio::null()).spawn().unwrap();
-        let mut child = crate::run::Running(child);
-        queue.close().unwrap();
-        assert_eq!(child.0.wait().unwrap().code(), Some(0), "{command}");
-    }
+    // All of them wait at the same time, each for a queue of its own.
+    std::thread::scope(|scope| {
+        for (command, words) in commands {
+            scope.spawn(move || waits_for_the_lock(command, words));
+        }
+    });
+}
+
+fn waits_for_the_lock(command: &str, words: &[&str]) {
+    let dir = crate::support::tempdir().unwrap();
+    let path = dir.path().join("q");
+    numbers(&path, 2);
+    let queue = Queue::open(&path).unwrap();
+    let call = |wait: &[&str]| on(command, &path, &[wait, words].concat());
+    let refused = said(&ends(call(&["--wait-lock", "0s"]), 4));
+    assert!(refused.contains("--wait-lock"), "{command}: {refused}");
+    ends(call(&["--wait-lock", "100ms"]), 4);
+    let mut waiting = call(&["--wait-lock", "60s"]);
+    let child = waiting.stdout(std::process::Stdio::null()).spawn().unwrap();
+    let mut child = crate::run::Running(child);
+    queue.close().unwrap();
+    assert_eq!(child.0.wait().unwrap().code(), Some(0), "{command}");
 }
 
 #[test]

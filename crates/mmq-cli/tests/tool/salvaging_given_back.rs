@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::run::{ends, said};
 use crate::salvaging::{lines, report, salvage};
-use crate::support::copy_directory;
+use crate::support::{copy_directory, sample};
 
 /// The owner removed a segment that was read, and not yet the one before it, as the order of the
 /// slots has it.
@@ -80,7 +80,7 @@ fn a_queue_at_full_speed_is_salvaged_without_false_damage() {
                 }
             }
         });
-        for _ in 0..20 {
+        for _ in 0..sample(24).min(20) {
             let output = salvage(&[dir.path()], &["--json"]).output().unwrap();
             let said_lines = lines(&output).into_iter();
             let shown: Vec<Value> =

@@ -1,6 +1,5 @@
 //! A link that is slow.
 
-
 use mmq::Queue;
 use mmq::forward::{ForwardEnd, Forwarder};
 use mmq_nats::{NatsMode, NatsStream};
