@@ -17,6 +17,8 @@ type Queue = Arc<Engine<SimStorage>>;
 type Link = Arc<ConsumerState<SimStorage>>;
 
 const OUTAGES: u32 = 150;
+/// Messages of a stretch.
+const EACH: u64 = 30;
 
 fn disk(seed: u64) -> SimStorage {
     SimStorage::new(seed).with_file_capacity(256 << 10)
@@ -108,16 +110,16 @@ fn the_descriptor_is_readable_for_a_message_that_receive_hands_out() {
 fn more_outages_than_ranges_fit_make_nothing_fresh_again() {
     let options = Options::new().arena_size(1 << 20);
     let lanes = rules(Within::Manual, (1, 0));
-    for (outages, most) in [(20, 0), (OUTAGES, 300 * (OUTAGES - 50))] {
-        let mut queue = open(SimStorage::new(2).with_file_capacity(64 << 20), &options);
+    for (outages, most) in [(20, 0), (OUTAGES, EACH as u32 * (OUTAGES - 50))] {
+        let mut queue = open(SimStorage::new(2).with_file_capacity(8 << 20), &options);
         let mut link = queue.consumer("link").unwrap();
         queue.set_lanes(&link, lanes).unwrap();
         let mut done = BTreeSet::new();
         for _ in 0..outages {
-            put(&queue, 300);
+            put(&queue, EACH);
             queue.jump(&link).unwrap();
-            put(&queue, 300);
-            for _ in 0..300 {
+            put(&queue, EACH);
+            for _ in 0..EACH {
                 let (seq, handed) = try_receive(&queue, &link, Some(Lane::Fresh)).unwrap();
                 queue.ack(&link, seq, handed).unwrap();
                 done.insert(seq);
@@ -134,7 +136,7 @@ fn more_outages_than_ranges_fit_make_nothing_fresh_again() {
             rest += u32::from(!done.contains(&seq));
             queue.ack(&link, seq, handed).unwrap();
         }
-        assert_eq!(rest, 300 * outages);
+        assert_eq!(rest, EACH as u32 * outages);
         assert!(again <= most, "{again} came again after {outages} outages");
     }
 }

@@ -14,7 +14,7 @@ use crate::tests::sim::SimStorage;
 fn what_was_dropped_and_what_had_expired_are_told_apart() {
     for end in ["goes on", "reopened", "killed", "power cut"] {
         let options = options().on_full(OnFull::DropOldest);
-        let storage = SimStorage::new(1).with_file_capacity(4 << 20);
+        let storage = SimStorage::new(1).with_file_capacity(512 << 10);
         let mut engine = Engine::open_without_workers(storage.clone(), &options).unwrap();
         engine.consumer("").unwrap();
         let mut causes: Vec<GapCause> = Vec::new();

@@ -9,14 +9,19 @@ use crate::tests::sim::{SimFile, SimStorage};
 /// Counts what a batch delivers, and has the process die before each message.
 struct Dies<'a> {
     storage: &'a SimStorage,
-    images: Vec<SimStorage>,
+    /// How many messages came, and the images before some of them.
+    met: usize,
+    images: Vec<(usize, SimStorage)>,
 }
 
 impl Deliver<SimStorage> for &mut Dies<'_> {
     type Delivered = ();
 
     fn deliver(&mut self, _: &mut Cursor<SimFile>, _: Record) -> Option<()> {
-        self.images.push(self.storage.process_kill());
+        if self.met.is_multiple_of(83) {
+            self.images.push((self.met, self.storage.process_kill()));
+        }
+        self.met += 1;
         Some(())
     }
 }
@@ -32,11 +37,11 @@ fn a_process_that_dies_within_a_batch_gets_all_of_it_again() {
         }
         assert_eq!(queue.batch(3), Ok(vec![0, 1, 2]));
         let storage = queue.storage.clone();
-        let mut dies = Dies { storage: &storage, images: Vec::new() };
+        let mut dies = Dies { storage: &storage, met: 0, images: Vec::new() };
         let taken = queue.engine.take_batch(&queue.consumer(), 500, Check::Now, &mut dies).unwrap();
-        assert_eq!((taken, dies.images.len()), (500, 500));
+        assert_eq!((taken, dies.met, dies.images.len()), (500, 500, 7));
         assert_eq!(queue.engine.stats().dequeued, 503);
-        for (at, image) in dies.images.into_iter().enumerate().step_by(83) {
+        for (at, image) in dies.images {
             let seen = Queue::on(image, queue.options.clone());
             assert_eq!(seen.take(), Message(3), "{at}, {deliveries}");
         }

@@ -4,6 +4,7 @@ use super::directed::{Taken, disk, options, take_all};
 use super::examine::{Queue, open};
 use crate::error::GapCause;
 use crate::options::Options;
+use crate::tests::effort::some_of;
 use crate::tests::sim::{Call, SimStorage};
 
 /// Syncs so far.
@@ -39,20 +40,22 @@ fn check_delivered(image: SimStorage) {
 }
 
 /// Enqueues a message and makes it durable: it survives all power cuts from then on.
-fn check_first_message(queue: &Queue) {
+fn check_first_message(queue: &Queue, cuts: impl Iterator<Item = u64>) {
     assert_eq!(queue.enqueue(b"first").unwrap(), 0);
     queue.core.flush().unwrap();
-    after_cuts(&queue.core.storage).for_each(check_delivered);
+    let storage = &queue.core.storage;
+    cuts.for_each(|seed| check_delivered(storage.power_cut(seed)));
+    check_delivered(storage.power_cut_losing_all());
 }
 
 #[test]
 fn a_power_cut_leaves_a_queue_without_a_message_as_new() {
     for times in 1..=3 {
         let storage = opened_and_closed(times, times);
-        for image in after_cuts(&storage) {
+        for (image, shift) in after_cuts(&storage).zip(times..) {
             let queue = open(image, &options()).unwrap();
             assert_eq!(take_all(&queue).unwrap(), []);
-            check_first_message(&queue);
+            check_first_message(&queue, some_of(0..30, 6, shift));
         }
     }
 }
@@ -65,7 +68,7 @@ fn the_first_message_is_durable_whoever_made_the_files() {
             let storage = opened_and_closed(times, times);
             let options = options().flush_every_ops(each);
             let queue = open(storage, &options).unwrap();
-            check_first_message(&queue);
+            check_first_message(&queue, 0..30);
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::format::{
     segment_name, segment_slot,
 };
 use crate::options::Options;
+use crate::tests::effort::some_of;
 use crate::tests::sim::{Call, SimStorage};
 
 /// A queue is opened for the first time. At any call or store it is killed, or power is cut: the
@@ -117,7 +118,7 @@ fn a_damaged_header_outlives_a_crash_of_the_opening() {
                 let is_last = frozen.is_none();
                 let dead = frozen.unwrap_or_else(|| damaged.process_kill());
                 drop(opened);
-                let cuts = (0..6)
+                let cuts = some_of(0..6, 6, moment)
                     .map(|seed| dead.power_cut(seed))
                     .chain([dead.power_cut_losing_all(), dead.process_kill()]);
                 for image in cuts {
@@ -211,7 +212,7 @@ fn a_new_file_is_not_taken_for_the_one_whose_name_it_has() {
         let Some(dead) = storage.frozen() else {
             break;
         };
-        for cut in 0..20 {
+        for cut in some_of(0..20, 3, moment) {
             let image = dead.power_cut(cut);
             let bytes = image
                 .file_names()

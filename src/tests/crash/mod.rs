@@ -44,7 +44,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use crate::tests::effort::{alone, effort, first};
+use crate::tests::effort::{alone, effort, first, sample};
 use crate::tests::sim::Mutant;
 pub(crate) use directed::holds_but_for;
 use history::{History, Work};
@@ -120,7 +120,7 @@ fn whatever_a_crash_leaves_keeps_the_promises() {
     if let Some(seed) = alone() {
         return explore(seed, EACH).map(|_| ()).unwrap_or_else(|broken| panic!("{}", broken.text));
     }
-    let images = 300 * effort();
+    let images = sample(300) * effort();
     let (next, done, began) = (AtomicU64::new(0), AtomicU64::new(0), Instant::now());
     let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get().min(16));
     let first = first().unwrap_or(0);

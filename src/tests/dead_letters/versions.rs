@@ -17,6 +17,7 @@ use crate::format::{
 use crate::inspect::{Depth, VerifyStep, verify};
 use crate::segment::scan::Scan;
 use crate::storage::{Storage, Stores};
+use crate::tests::effort::some_of;
 use crate::tests::sim::{Call, SimStorage};
 
 pub(super) type Queue = Engine<SimStorage>;
@@ -118,7 +119,7 @@ fn is_dead_letter(number: u64) -> bool {
 fn cut_everywhere() {
     for stores in [Stores::ByMap, Stores::ByCall] {
         for at_calls in [true, false] {
-            for moment in 1.. {
+            for moment in some_of(1.., 2, at_calls.into()) {
                 let storage = disk(moment);
                 storage.set_stores(stores);
                 let queue = open(storage.clone());
@@ -130,7 +131,7 @@ fn cut_everywhere() {
                 history(&queue);
                 storage.disarm();
                 let Some(dead) = storage.frozen() else { break };
-                let images = (0..4).map(|seed| dead.power_cut(seed));
+                let images = some_of(0..4, 4, moment / 2).map(|seed| dead.power_cut(seed));
                 let images = images.chain([dead.power_cut_losing_all(), dead.process_kill()]);
                 for (image, left) in images.enumerate() {
                     let when = format!("{stores:?}, at calls: {at_calls}, {moment}, image {image}");

@@ -13,7 +13,7 @@ mod steps;
 
 use self::run::{Check, Run};
 use self::steps::Step;
-use crate::tests::effort::{alone, effort, first};
+use crate::tests::effort::{alone, effort, first, sample};
 use crate::tests::sim::Mutant;
 
 /// A planted bug that so many sequences do not find counts as overlooked.
@@ -56,7 +56,7 @@ fn agrees(seed: u64) -> Check {
 #[test]
 fn deliveries_are_what_a_naive_model_says() {
     let first = first().unwrap_or(0);
-    let seeds = alone().map_or(first..first + 300 * effort(), |seed| seed..seed + 1);
+    let seeds = alone().map_or(first..first + sample(300) * effort(), |seed| seed..seed + 1);
     for seed in seeds {
         if let Err(text) = agrees(seed) {
             let left = shrink(steps::draw(seed));

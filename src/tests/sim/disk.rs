@@ -78,6 +78,8 @@ impl Nameless {
 pub(super) struct Body {
     pub(super) len: usize,
     pub(super) durable_len: usize,
+    /// The most that `len` ever was: no page behind it was ever touched.
+    pub(super) longest: usize,
     pub(super) pages: Vec<Page>,
 }
 
@@ -93,12 +95,13 @@ impl Inode {
         };
         let pages = vec![page; capacity.div_ceil(PAGE)];
         let memory = HeapMemory::new(pages.len() * PAGE);
-        let body = Mutex::new(Body { len: 0, durable_len: 0, pages });
+        let body = Mutex::new(Body { len: 0, durable_len: 0, longest: 0, pages });
         Inode { id, failures: AtomicU64::new(0), memory, open: Arc::default(), body }
     }
 
     pub(super) fn allocated_bytes(&self) -> u64 {
-        let pages = self.body.lock().pages.iter().filter(|page| page.allocated).count();
+        let mut body = self.body.lock();
+        let pages = body.reached().iter().filter(|page| page.allocated).count();
         (pages * PAGE) as u64
     }
 
@@ -123,7 +126,7 @@ impl Inode {
         let len = if new_size { body.len } else { body.durable_len };
         let cut = Inode::new(self.id, body.pages.len() * PAGE);
         let mut left = cut.body.lock();
-        (left.len, left.durable_len) = (len, len);
+        (left.len, left.durable_len, left.longest) = (len, len, len);
         let pages = body.pages[..len.div_ceil(PAGE)].iter().zip(&mut left.pages);
         for (number, (page, left)) in pages.enumerate() {
             let mut image = page.after_power_cut(rng, mood.pages);
@@ -189,7 +192,7 @@ impl Inode {
     pub(super) fn sync(&self, works: bool) {
         self.snapshot();
         let mut body = self.body.lock();
-        for (number, page) in body.pages.iter_mut().enumerate() {
+        for (number, page) in body.reached().iter_mut().enumerate() {
             if works && std::mem::take(&mut page.dirty) {
                 page.durable = page.early.pop().unwrap_or_else(|| self.image(number));
                 page.early.clear();
@@ -242,6 +245,11 @@ impl Page {
 }
 
 impl Body {
+    /// The pages that the file has, or once had.
+    fn reached(&mut self) -> &mut [Page] {
+        &mut self.pages[..self.longest.div_ceil(PAGE)]
+    }
+
     /// Makes `content` the whole of the file, durably.
     pub(super) fn put(
         &mut self,
@@ -250,6 +258,7 @@ impl Body {
         allocated: impl Fn(usize) -> bool,
     ) {
         (self.len, self.durable_len) = (content.len(), content.len());
+        self.longest = content.len();
         for (number, (page, bytes)) in self.pages.iter_mut().zip(content.chunks(PAGE)).enumerate() {
             let mut image = [0; PAGE];
             image[..bytes.len()].copy_from_slice(bytes);
@@ -269,10 +278,11 @@ impl Body {
         if end > self.len {
             let fresh = inode.bytes(self.len, end - self.len);
             assert!(
-                fresh.iter().all(|byte| *byte == 0),
+                fresh.chunks(PAGE).all(|fresh| *fresh == [0; PAGE][..fresh.len()]),
                 "mmq stored behind the end of a file: SIGBUS"
             );
             self.len = end;
+            self.longest = self.longest.max(end);
         }
     }
 }
@@ -326,6 +336,8 @@ pub(super) struct State {
     pub(super) calls: u64,
     pub(super) freeze: Option<u64>,
     pub(super) frozen: Option<SimStorage>,
+    /// What each call from some moment on found.
+    pub(super) each_frozen: Option<Vec<SimStorage>>,
     pub(super) capacity: Option<u64>,
     /// Bytes that the files in the directory may take.
     pub(super) most: Option<u64>,
@@ -416,6 +428,7 @@ impl State {
             calls: 0,
             freeze: None,
             frozen: None,
+            each_frozen: None,
             most: None,
             most_taken: 0,
             rng: self.rng.clone(),
@@ -447,9 +460,14 @@ impl State {
     }
 
     pub(super) fn snapshot(&self) {
-        for inode in inodes([&self.names, &self.durable_names], &self.pending) {
-            inode.snapshot();
-        }
+        self.names.values().for_each(|inode| inode.snapshot());
+        // Most names are those on the disk.
+        let is_named = |(name, inode): &(&String, &Arc<Inode>)| {
+            self.names.get(*name).is_some_and(|named| Arc::ptr_eq(named, inode))
+        };
+        let others = self.durable_names.iter().filter(|named| !is_named(named));
+        others.for_each(|(_, inode)| inode.snapshot());
+        self.pending.iter().for_each(|change| change.inode.snapshot());
     }
 }
 

@@ -86,6 +86,10 @@ pub(super) fn enter(disk: &Mutex<State>, call: Call) -> (MutexGuard<'_, State>, 
         }
         left => left.map(|left| left - 1),
     };
+    if state.each_frozen.is_some() {
+        let killed = state.killed();
+        state.each_frozen.as_mut().map(|frozen| frozen.push(killed));
+    }
     let mut answer = Ok(());
     state.faults.retain_mut(|fault| {
         if fault.call != call || answer.is_err() {

@@ -101,6 +101,7 @@ impl SimStorage {
             calls: 0,
             freeze: None,
             frozen: None,
+            each_frozen: None,
             capacity: None,
             most: None,
             most_taken: 0,
@@ -253,6 +254,13 @@ impl SimStorage {
 
     pub(crate) fn frozen(&self) -> Option<SimStorage> {
         self.disk.lock().frozen.take()
+    }
+
+    /// Takes a `process_kill` right before each call that `work` makes.
+    pub(crate) fn freeze_at_each(&self, work: impl FnOnce()) -> Vec<SimStorage> {
+        self.disk.lock().each_frozen = Some(Vec::new());
+        work();
+        self.disk.lock().each_frozen.take().unwrap_or_default()
     }
 
     /// Makes the `nth` call of a kind from now on fail (the next is the first), and with `sticky`

@@ -11,6 +11,7 @@ use crate::error::GapCause;
 use crate::storage::Stores;
 use crate::tests::crash::examine::{Queue, consumer_of, open};
 use crate::tests::crash::model::content;
+use crate::tests::effort::some_of;
 use crate::tests::mutants::Mutant;
 use crate::tests::sim::SimStorage;
 
@@ -63,8 +64,8 @@ fn check(reported: &[Taken]) -> Result<(), String> {
     Ok(())
 }
 
-fn cuts(of: &SimStorage) -> Result<(), String> {
-    (0..25).try_for_each(|seed| {
+fn cuts(of: &SimStorage, number: u64) -> Result<(), String> {
+    some_of(0..25, 4, number).try_for_each(|seed| {
         check(&take_all(&open(of.power_cut(seed), &options()).unwrap()).unwrap())
     })
 }
@@ -81,7 +82,7 @@ fn behind_a_flush(stores: Stores) -> Result<(), String> {
         }
         assert!(queue.core.segments.list().has_drained());
         queue.core.flush_to(queue.core.committed_spot()).unwrap();
-        let reported = (0..25).try_for_each(|seed| {
+        let reported = some_of(0..25, 4, number).try_for_each(|seed| {
             let queue = open(queue.core.storage.power_cut(seed), &options()).unwrap();
             let reported = take_all(&queue).unwrap();
             match reported
@@ -93,7 +94,7 @@ fn behind_a_flush(stores: Stores) -> Result<(), String> {
                 _ => check(&reported),
             }
         });
-        reported.and_then(|()| cuts(&queue.core.storage))
+        reported.and_then(|()| cuts(&queue.core.storage, number))
     })
 }
 
@@ -106,7 +107,7 @@ fn within_a_flush() -> Result<(), String> {
         storage.freeze_at(1 + number / 20);
         queue.core.flush().unwrap();
         storage.disarm();
-        storage.frozen().map_or(Ok(()), |dead| cuts(&dead))
+        storage.frozen().map_or(Ok(()), |dead| cuts(&dead, number))
     })
 }
 
@@ -117,7 +118,7 @@ fn between_a_drop_and_its_note() -> Result<(), String> {
         let (queue, _) = with_a_batch(number, Stores::ByMap);
         queue.core.segments.drop_oldest(&queue.core.context()).unwrap();
         queue.core.flush_to(queue.core.committed_spot()).unwrap();
-        cuts(&queue.core.storage)
+        cuts(&queue.core.storage, number)
     })
 }
 

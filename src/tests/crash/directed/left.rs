@@ -14,6 +14,7 @@ use crate::format::{
 };
 use crate::tests::crash::examine::{Queue, next_of, open};
 use crate::tests::crash::model::{Check, content, ensure};
+use crate::tests::effort::some_of;
 use crate::tests::sim::{Call, Mutant, SimStorage};
 
 /// A new file can be neither completed nor removed, again and again: the limit holds.
@@ -90,19 +91,19 @@ fn an_opening_that_dies_behind_a_remount_changes_nothing_of_what_is_reported() {
         let left = queue.core.storage.mounted_again(seed);
         let whole = open(left.process_kill(), &options)?;
         let expected = (take_all(&whole)?, next_of(&whole), attempts(&whole)?);
-        for call in 1.. {
-            let image = left.process_kill();
-            image.freeze_at(call);
-            drop(open(image.clone(), &options)?);
-            let Some(dead) = image.frozen() else { break };
+        let image = left.process_kill();
+        let mut opened = Ok(());
+        let deaths = image.freeze_at_each(|| opened = open(image.clone(), &options).map(drop));
+        opened?;
+        most += deaths.len();
+        for call in some_of(0..deaths.len() as u64, 4, seed) {
             *images += 1;
-            let again = open(dead, &options)?;
+            let again = open(deaths[call as usize].clone(), &options)?;
             let seen = (take_all(&again)?, next_of(&again), attempts(&again)?);
             let differs =
                 || format!("{:?} and not {:?}", (seen.1, seen.2), (expected.1, expected.2));
             ensure!(seen == expected, "call {call}: {}", differs());
         }
-        most = most.max(*images);
         Ok(seed < 60)
     });
     assert!(most > 1000, "{most}");
@@ -314,7 +315,7 @@ fn an_opening_that_dies_takes_no_reservation_with_it() {
         for seed in 0..4 {
             let cut = dead.power_cut(seed);
             let shown = take_all(&open(cut.process_kill(), &options())?)?;
-            for nth in (1..).take_while(|_| !shown.is_empty()) {
+            for nth in some_of(1.., 3, number + seed).take_while(|_| !shown.is_empty()) {
                 let image = cut.process_kill();
                 image.freeze_at_store(nth);
                 let opened = open(image.clone(), &options());

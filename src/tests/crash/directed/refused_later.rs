@@ -10,6 +10,7 @@ use crate::engine::{Background, Engine, reading};
 use crate::storage::Stores;
 use crate::tests::crash::examine::{Queue, consumer_of, next_of, open};
 use crate::tests::crash::model::{Check, content, ensure};
+use crate::tests::effort::some_of;
 use crate::tests::sim::{Call, SimStorage};
 
 /// Power was cut, with messages that were not flushed.
@@ -29,43 +30,46 @@ fn cut(number: u64) -> Check<SimStorage> {
 }
 
 /// From the store `nth` on the disk refuses what the opening behind the power cut stores. Later it
-/// takes what is late, and the process dies at the call `at`. False when there is no such call.
-fn dies_within(number: u64, nth: u64, at: u64) -> Check<bool> {
-    let cut = cut(number)?;
+/// takes what is late, and the process dies at some call. Returns how many deaths were looked at.
+fn dies_within(cut: &SimStorage, number: u64, nth: u64) -> Check<u64> {
+    let cut = cut.process_kill();
     cut.fail_after(Call::Write, nth, Errno::NOSPC, true);
     let Ok(queue) = Engine::open_with(cut.clone(), &options(), Background::Calls) else {
-        return Ok(false);
+        return Ok(0);
     };
     let queue: Queue = Arc::new(queue);
     let before = next_of(&queue);
     cut.clear_faults();
-    cut.freeze_at(at);
-    // The first store writes what is late.
-    let consumer = consumer_of(&queue, "")?;
-    let _ = reading::next(&queue, &consumer, Read::Take);
-    let _ = queue.enqueue(b"behind");
-    cut.disarm();
-    let Some(dead) = cut.frozen() else { return Ok(false) };
-    let again = open(dead, &options())?;
-    let next = next_of(&again);
-    ensure!(next >= before, "{nth}, {at}: {next} is next, and {before} was");
-    let put = fine(again.enqueue(b"after it"))?;
-    let reported = take_all(&again)?;
-    let comes = reported.iter().flatten().any(|(seq, bytes)| *seq == put && bytes == b"after it");
-    ensure!(comes, "{nth}, {at}: {put} does not come, but {reported:?}");
-    Ok(true)
+    let mut taken = Ok(());
+    let deaths = cut.freeze_at_each(|| {
+        // The first store writes what is late.
+        taken = consumer_of(&queue, "").map(|consumer| {
+            let _ = reading::next(&queue, &consumer, Read::Take);
+            let _ = queue.enqueue(b"behind");
+        });
+    });
+    taken?;
+    let mut looked_at = 0;
+    for at in some_of(0..deaths.len().min(23) as u64, 4, number + nth) {
+        looked_at += 1;
+        let again = open(deaths[at as usize].clone(), &options())?;
+        let next = next_of(&again);
+        ensure!(next >= before, "{nth}, {at}: {next} is next, and {before} was");
+        let put = fine(again.enqueue(b"after it"))?;
+        let reported = take_all(&again)?;
+        let comes =
+            reported.iter().flatten().any(|(seq, bytes)| *seq == put && bytes == b"after it");
+        ensure!(comes, "{nth}, {at}: {put} does not come, but {reported:?}");
+    }
+    Ok(looked_at)
 }
 
 #[test]
 fn a_live_part_that_is_late_is_not_believed_in_part() {
     kept(|number, images| {
+        let cut = cut(number)?;
         for nth in 1..30 {
-            for at in 1..24 {
-                if !dies_within(number, nth, at)? {
-                    break;
-                }
-                *images += 1;
-            }
+            *images += dies_within(&cut, number, nth)?;
         }
         Ok(number < 7)
     });

@@ -5,9 +5,10 @@ use crate::consume::step::Read;
 use crate::engine::reading;
 use crate::format::SECTOR;
 use crate::options::{Options, Start};
-use crate::tests::crash::directed::{disk, fine, kept, kept_but_for, take_all_of};
+use crate::tests::crash::directed::{breaks, disk, fine, kept, take_all_of};
 use crate::tests::crash::examine::{consumer_of, next_of, open};
 use crate::tests::crash::model::{Check, content, ensure};
+use crate::tests::effort::some_of;
 use crate::tests::sim::{Mutant, SimStorage};
 
 const MESSAGES: u64 = 40;
@@ -87,31 +88,52 @@ fn damages(bytes: &[u8], at: usize) -> Vec<(&'static str, Vec<u8>)> {
     flipped.chain([("garbage", vec![0xa5; len]), ("zeros", vec![0; len])]).collect()
 }
 
-/// Damages `len` bytes at `at` in each way.
-fn is_damaged(storage: &SimStorage, victim: usize, at: usize, len: usize) -> Check {
+/// Damages `len` bytes at `at` in one of `few` ways, or in each.
+fn is_damaged(
+    storage: &SimStorage,
+    victim: usize,
+    (at, len): (usize, usize),
+    (few, shift): (u64, u64),
+) -> Check<u64> {
     let bytes = storage.read_file("index");
-    for (what, damaged) in damages(&bytes[at..at + len], at) {
+    let damages = damages(&bytes[at..at + len], at);
+    let mut images = 0;
+    for way in some_of(0..=damages.len() as u64, few, shift) {
+        images += 1;
         let image = storage.process_kill();
-        image.corrupt("index", at, &damaged);
-        check_all_comes(image, victim, &format!("{what}, {len} bytes at {at}"))?;
+        let what = match damages.get(way as usize) {
+            Some((what, damaged)) => {
+                image.corrupt("index", at, damaged);
+                what
+            }
+            None => {
+                image.make_unreadable("index", at..at + len);
+                "unreadable"
+            }
+        };
+        check_all_comes(image, victim, &format!("{what}: {len} bytes at {at}"))?;
     }
-    let image = storage.process_kill();
-    image.make_unreadable("index", at..at + len);
-    check_all_comes(image, victim, &format!("unreadable: {len} bytes at {at}"))
+    Ok(images)
 }
 
-/// One sector of a disk, which may be as long as a page.
+/// One sector of a disk, which may be as long as a page: those where a victim's places lie, and
+/// some of the others.
 #[test]
 fn a_damaged_sector_of_the_index_costs_no_consumer_a_message() {
     let victims = [69, 68, 5, 4, 0];
     let storages = victims.map(left);
+    let indexes = storages.each_ref().map(|storage| storage.read_file("index"));
     for len in [SECTOR, PAGE] {
         kept(|number, images| {
-            let (which, sector) = (number as usize % 5, number as usize / 5);
-            *images += 1;
-            is_damaged(&storages[which], victims[which], sector * len, len)?;
-            let used = storages[which].read_file("index").len();
-            Ok((sector + 1) * len < used || which != 4)
+            let (which, sector) = (number % 5, number / 5);
+            let (index, at) = (&indexes[which as usize], sector as usize * len);
+            let is_others = |other: &Vec<u8>| other[at..at + len] == index[at..at + len];
+            let has_its_places = indexes.iter().filter(|other| is_others(other)).count() == 1;
+            // There are up to six ways: each victim, and each sector, meets all that are left out.
+            let ways = (if has_its_places { 2 } else { 6 }, 5 * (sector + which));
+            let (storage, victim) = (&storages[which as usize], victims[which as usize]);
+            *images += is_damaged(storage, victim, (at, len), ways)?;
+            Ok(at + len < index.len() || which != 4)
         });
     }
 }
@@ -119,9 +141,10 @@ fn a_damaged_sector_of_the_index_costs_no_consumer_a_message() {
 /// The index ends at this page, or within the one before.
 #[test]
 fn an_index_that_was_cut_costs_no_consumer_a_message() {
+    let victims = [69, 5];
+    let storages = victims.map(left);
     kept(|number, images| {
-        let victim = [69, 5][number as usize % 2];
-        let storage = left(victim);
+        let (victim, storage) = (victims[number as usize % 2], &storages[number as usize % 2]);
         let bytes = storage.read_file("index");
         for len in [number as usize / 2 * PAGE + 100, number as usize / 2 * PAGE] {
             *images += 1;
@@ -136,28 +159,31 @@ fn an_index_that_was_cut_costs_no_consumer_a_message() {
 /// Power is cut while consumers are made: nothing shows of those that were not flushed.
 #[test]
 fn a_power_cut_is_not_taken_for_damage() {
+    let all: Vec<String> = (1..150).map(name).collect();
+    let history = |number: u64, images: &mut u64| {
+        let storage = SimStorage::new(number).with_file_capacity(128 << 10);
+        let queue = open(storage.clone(), &limits())?;
+        (1..62).try_for_each(|at| fine(queue.consumer(&name(2 * at))).map(drop))?;
+        fine(queue.core.flush())?;
+        storage.freeze_at_store(1 + number);
+        let made = (0..6).try_for_each(|at| queue.consumer(&name(63 + at)).map(drop));
+        storage.disarm();
+        fine(made)?;
+        let Some(dead) = storage.frozen() else { return Ok(false) };
+        for cut in some_of(0..30, 6, number) {
+            *images += 1;
+            let queue = open(dead.power_cut(cut), &limits())?;
+            let (names, files) = (queue.consumer_names(), queue.core.storage.file_names());
+            let is_one = |name: &String| all.contains(name);
+            ensure!(names.iter().all(is_one), "store {number}, cut {cut}: {names:?}");
+            let aside = files.iter().find(|name| name.ends_with(".damaged"));
+            ensure!(aside.is_none(), "store {number}, cut {cut}: {files:?}");
+        }
+        Ok(true)
+    };
+    let images = kept(history);
     for mutant in [Mutant::ConsumersNamedUnsynced, Mutant::LongNameNotSynced] {
-        kept_but_for(mutant, |number, images| {
-            let storage = SimStorage::new(number).with_file_capacity(128 << 10);
-            let queue = open(storage.clone(), &limits())?;
-            (1..62).try_for_each(|at| fine(queue.consumer(&name(2 * at))).map(drop))?;
-            fine(queue.core.flush())?;
-            storage.freeze_at_store(1 + number);
-            let made = (0..6).try_for_each(|at| queue.consumer(&name(63 + at)).map(drop));
-            storage.disarm();
-            fine(made)?;
-            let Some(dead) = storage.frozen() else { return Ok(false) };
-            for cut in 0..30 {
-                *images += 1;
-                let queue = open(dead.power_cut(cut), &limits())?;
-                let (names, files) = (queue.consumer_names(), queue.core.storage.file_names());
-                let is_one = |name: &String| (1..150).any(|at| *name == self::name(at));
-                ensure!(names.iter().all(is_one), "store {number}, cut {cut}: {names:?}");
-                let aside = files.iter().find(|name| name.ends_with(".damaged"));
-                ensure!(aside.is_none(), "store {number}, cut {cut}: {files:?}");
-            }
-            Ok(true)
-        });
+        breaks(mutant, images, history);
     }
 }
 

@@ -187,8 +187,8 @@ fn bugs_that_are_planted_for_jobs_are_found() {
     let bugs = [
         (Mutant::DeliveriesByProducers, 4),
         (Mutant::StorageWorkerCallsWakers, 1),
-        (Mutant::DeadLettersNotFlushed, 158),
-        (Mutant::CloseNotWaitedFor, 289),
+        (Mutant::DeadLettersNotFlushed, 267),
+        (Mutant::CloseNotWaitedFor, 470),
     ];
     let mut missed = Vec::new();
     for (mutant, known) in bugs {
