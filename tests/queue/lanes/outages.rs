@@ -1,5 +1,6 @@
-//! An agent whose link is down for ten minutes (150 seconds by default), and three times more
-//! while it catches up, and that is killed five times meanwhile. Time is counted in turns of a loop, ages in messages.
+//! An agent whose link is down for ten minutes (150 seconds by default), and three times more while
+//! it catches up, and that is killed five times meanwhile. Time is counted in turns of a loop, ages
+//! in messages.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
