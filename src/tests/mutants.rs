@@ -218,22 +218,22 @@ mutants! {
     DeadLettersNotFlushed => "a dead letter is never lost",
     /// The windows of a drained segment are looked at before its references (audit A3).
     WindowsLookedAtFirst => "P3: a segment that a message lends is not used again";
-        audit: "A3", LENT, 169,
+        audit: "A3", LENT, 463,
     /// Whether the queue is open is not asked again once the registry is locked (audit A6).
     RegistryAfterClose => "P7: nothing is written after the close";
         audit: "A6", CLOSED_MEANWHILE, 2,
     /// A waiter that cannot use the news keeps them (audit A9).
     NewsNotPassedOn => "P9: no wake-up is lost";
-        audit: "A9", NEWS_PASSED_ON, 47,
+        audit: "A9", NEWS_PASSED_ON, 102,
     /// Wakers are called with the flush lock held (audit A10).
     WokenUnderTheFlushLock => "P9: no lock is held while a caller's code runs";
         audit: "A10", WORLD, 18,
     /// A gap met behind a batch counts as reported (audit A11, B9).
     GapOfABatchNotReported => "P4: each missing number is reported";
-        audit: "A11, B9", WORLD, 2894,
+        audit: "A11, B9", WORLD, 849,
     /// The directory counts as synced while the sync is under way (audit B2).
     DirectorySyncSaidEarly => "P1: what is said to be durable is";
-        audit: "B2", REPORTED_DURABLE, 394,
+        audit: "B2", REPORTED_DURABLE, 1693,
     /// A sync of the index that fails does not poison the queue (audit B3).
     IndexSyncNotHeeded => "R6: the first sync that fails poisons the queue";
         audit: "B3", WORLD, 692,
@@ -262,7 +262,7 @@ mutants! {
         audit: "F3", FORWARD, 52,
     /// What the far side removed by its own rules counts as lost there.
     ForwardRemovedIsLost => "forward: what was removed there is not sent again";
-        audit: "F7", FORWARD, 252139,
+        audit: "F7", FORWARD, 1034487,
     /// A forwarder sends all that the far side takes, however slow the link is.
     ForwardAllAtOnce => "forward: no more is under way than the link takes in seconds";
         audit: "F5", FORWARD, 11,
