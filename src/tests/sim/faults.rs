@@ -88,7 +88,9 @@ pub(super) fn enter(disk: &Mutex<State>, call: Call) -> (MutexGuard<'_, State>, 
     };
     if state.each_frozen.is_some() {
         let killed = state.killed();
-        state.each_frozen.as_mut().map(|frozen| frozen.push(killed));
+        if let Some(frozen) = &mut state.each_frozen {
+            frozen.push(killed);
+        }
     }
     let mut answer = Ok(());
     state.faults.retain_mut(|fault| {
