@@ -5,7 +5,7 @@
 #include <pthread.h>
 
 #define HELD 40
-#define LATER 3000
+#define LATER 400
 
 static void *free_it(void *message) {
   CHECK(holds(mmq_message_data(message), 39, mmq_message_len(message)));

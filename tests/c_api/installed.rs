@@ -4,10 +4,9 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
 
 use crate::binary::declared;
-use crate::library::{exists, root, run, scratch};
+use crate::library::{cargo_rustc, exists, root, run, scratch, target, turn};
 
 /// The programs of `examples/`, by name.
 const EXAMPLES: [&str; 3] = ["hello", "producer_consumer", "recovery"];
@@ -22,27 +21,17 @@ fn without_chance(said: &str) -> Vec<String> {
     said.lines().map(line).collect()
 }
 
-/// Where cargo built these tests: it has built there most of what the installer needs.
-fn target() -> &'static Path {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("cargo's directory")
-}
-
-/// Runs cargo there with these words. One at a time: each puts its library where others have
-/// theirs.
-fn cargo(words: &[&str], more: &[&str]) {
-    static TURN: Mutex<()> = Mutex::new(());
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+/// The installer, which builds where it was built itself.
+fn installer() -> Command {
     let mut cargo = Command::new(env!("CARGO"));
-    // The gate builds without debug information, which some of these look for.
-    cargo.env_remove("CARGO_PROFILE_DEV_DEBUG");
-    cargo.current_dir(root()).args(words).arg("--target-dir").arg(target()).args(more);
-    run(&mut cargo);
+    cargo.current_dir(root()).args(["build", "--features", "install", "--bin", "mmq-install"]);
+    run(cargo.arg("--target-dir").arg(target()));
+    Command::new(target().join("debug/mmq-install"))
 }
 
-/// The README's command.
 fn install(prefix: &Path, more: &[&str]) {
-    let prefix = ["--", "--prefix", prefix.to_str().unwrap()];
-    cargo(&["run", "--features", "install", "--bin", "mmq-install"], &[&prefix, more].concat());
+    let _turn = turn();
+    run(installer().arg("--prefix").arg(prefix).args(more));
 }
 
 /// The names of sections of debug information in that file.
@@ -71,7 +60,15 @@ fn what_is_installed_is_small_unless_the_lines_of_the_source_are_asked_for() {
     for library in libraries("lines", &["--debug-lines"]) {
         assert!(debug_sections(&library).contains(&".debug_line".to_owned()));
     }
-    for library in libraries("debug", &["--debug"]) {
+    let prefix = place.path().join("debug");
+    let _turn = turn();
+    // The gate builds without debug information.
+    run(installer()
+        .arg("--prefix")
+        .arg(&prefix)
+        .arg("--debug")
+        .env_remove("CARGO_PROFILE_DEV_DEBUG"));
+    for library in ["lib/libmmq.so", "lib/libmmq.a"].map(|library| prefix.join(library)) {
         assert!(debug_sections(&library).contains(&".debug_info".to_owned()));
     }
 }
@@ -148,7 +145,9 @@ fn what_is_installed_builds_the_examples_through_pkg_config_and_cmake() {
     let pkg_config = moved.join("lib/pkgconfig");
 
     // The profile of these tests: `cargo test` has built them already.
-    cargo(&["build", "--profile", "test", "--examples"], &[]);
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.current_dir(root()).args(["build", "--profile", "test", "--examples", "--target-dir"]);
+    run(cargo.arg(target()));
     let expected = |name: &str| {
         without_chance(&run(&mut Command::new(target().join("debug/examples").join(name))))
     };
@@ -280,7 +279,8 @@ fn the_lines_for_cmake_in_the_documents_build_a_program() {
         let mut configure = Command::new("cmake");
         configure.arg("-S").arg(place.path()).arg("-B").arg(&build).arg("-DMMQ_PROFILE=dev");
         configure.arg(format!("-DFETCHCONTENT_SOURCE_DIR_MMQ={}", root().display()));
-        run(configure.arg(format!("-DMMQ_TARGET_DIR={}", scratch("library").display())));
+        run(configure.arg(format!("-DMMQ_TARGET_DIR={}", target().display())));
+        let _turn = turn();
         run(Command::new("cmake").arg("--build").arg(&build));
         assert!(run(&mut Command::new(build.join("program"))).contains("hello"));
     }
@@ -320,14 +320,10 @@ fn the_example_in_go_runs_with_what_is_installed() {
 #[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]
 #[test]
 fn a_program_runs_with_the_library_where_cargo_puts_it() {
-    let target = scratch("library");
-    let mut cargo = Command::new(env!("CARGO"));
-    run(cargo
-        .current_dir(root())
-        .args(["rustc", "--lib", "--features", "capi", "--crate-type", "cdylib", "--target-dir"])
-        .arg(&target));
+    let _turn = turn();
+    run(&mut cargo_rustc());
     let place = crate::support::tempdir().unwrap();
-    let (program, debug) = (place.path().join("program"), target.join("debug"));
+    let (program, debug) = (place.path().join("program"), target().join("debug"));
     let mut compile = Command::new("cc");
     compile
         .arg(root().join("examples/hello.c"))

@@ -1,10 +1,10 @@
-//! The library and the programs that use it: built once, in a directory of their own under
-//! `target/tmp`.
+//! The library and the programs that use it: built once, where cargo built these tests, and copied
+//! into a directory of their own under `target/tmp`.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::support::guard;
 
@@ -19,6 +19,17 @@ pub(crate) fn scratch(name: &str) -> PathBuf {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("c-api").join(name);
     std::fs::create_dir_all(&dir).expect("make a directory under target/tmp");
     dir
+}
+
+/// Where cargo built these tests: it has built there most of what the library needs.
+pub(crate) fn target() -> &'static Path {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("cargo's directory")
+}
+
+/// One build of the library at a time: each puts its files where others have theirs.
+pub(crate) fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub(crate) fn exists(tool: &str) -> bool {
@@ -51,6 +62,15 @@ pub(crate) fn run(command: &mut Command) -> String {
     stdout.into_owned()
 }
 
+/// The command of docs/guide.md that builds the shared library, unoptimised.
+pub(crate) fn cargo_rustc() -> Command {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.current_dir(root());
+    cargo.args(["rustc", "--lib", "--features", "capi", "--crate-type", "cdylib", "--target-dir"]);
+    cargo.arg(target());
+    cargo
+}
+
 /// A build of the library that C programs are linked against.
 #[derive(Debug)]
 pub(crate) struct Library {
@@ -60,22 +80,13 @@ pub(crate) struct Library {
 impl Library {
     /// Builds the shared library; `more` goes to rustc, for this crate alone.
     pub(crate) fn build(name: &str, more: &[&str]) -> Library {
-        let target = scratch("library");
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.current_dir(root()).args([
-            "rustc",
-            "--lib",
-            "--features",
-            "capi",
-            "--crate-type",
-            "cdylib",
-        ]);
-        run(cargo.arg("--target-dir").arg(&target).arg("--").args(more));
+        let _turn = turn();
+        run(cargo_rustc().arg("--").args(more));
         // Every build goes into the same file, so each is copied before the next.
         let dir = scratch(name);
         // A program of another run that still uses it keeps the file it has.
         let fresh = dir.join(format!("libmmq.so.{}", std::process::id()));
-        std::fs::copy(target.join("debug/libmmq.so"), &fresh).expect("the library was built");
+        std::fs::copy(target().join("debug/libmmq.so"), &fresh).expect("the library was built");
         std::fs::rename(fresh, dir.join("libmmq.so")).expect("in place");
         Library { dir }
     }
