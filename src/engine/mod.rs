@@ -14,7 +14,7 @@
 //! | `dead_letters` | | sets redelivery rules, moves rejected messages to another queue |
 //! | `delivery_worker` | | a thread that ends leases and delays and wakes futures |
 //! | `copy_queue` | | copies a closed queue to another directory |
-//! | `statistics`, `run_figures` | | computes the figures of a queue and its consumers |
+//! | `statistics` | | computes the figures of a queue and its consumers |
 //! | `held` | queues that this process has open | tells whether this process holds a lock |
 //! | `waited_for` | threads that carry dead letters | keeps closing threads from waiting for each other |
 

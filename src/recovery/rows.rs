@@ -303,8 +303,7 @@ fn open_ends<S: Storage>(
     let ends = [first, last.filter(|last| Some(*last) != first)].into_iter().flatten();
     let opened = ends.map(|(slot, header)| {
         let (opened, begins_so) = open_and_compare(storage, *slot, header).ok()?;
-        let is_it = begins_so;
-        (is_it && opened.allocated >= header.allocated).then_some(opened)
+        (begins_so && opened.allocated >= header.allocated).then_some(opened)
     });
     opened.collect()
 }

@@ -116,10 +116,9 @@ impl Geometry {
     /// backlog grows: a long backlog has few files, and a nearly empty queue reuses warm memory.
     /// While the backlog stays about the same, so does the length, and segments are reused.
     pub(crate) fn next_len(&self, present: u64, backlog: u64, need: u64) -> u64 {
-        let backlog_bound = backlog;
         let whole = SEGMENT_HEADER_LEN + need;
         let most = if whole > self.usual_len { self.most_len } else { self.usual_len };
-        let is_short = |length| 2 * length <= backlog_bound || length < whole;
+        let is_short = |length| 2 * length <= backlog || length < whole;
         let mut length = self.least_len;
         while length < most && is_short(length) {
             length *= 2;

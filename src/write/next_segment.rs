@@ -120,8 +120,7 @@ impl<F: StorageFile> Writer<F> {
                 Err(error) => return Err(error),
             }
         }
-        let is_behind_others = has_records;
-        let span = if is_behind_others { self.clock.later_span() } else { self.clock.new_span() };
+        let span = if has_records { self.clock.later_span() } else { self.clock.new_span() };
         state.segments.date_tail(&state.context(), &segment, span.created, span.until)?;
         self.clock.go_on(span);
         Ok(())
