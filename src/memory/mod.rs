@@ -11,10 +11,9 @@
 //! | `futex` | `Mutex`, `Condvar` | locks that work in a forked child |
 //! | `fork` | `ForkGuard`, `PerProcess` | detects a forked child, rebuilds values there |
 //! | `shared_extents` | | asks whether a file shares disk space with another |
-//! | `heap` | `HeapMemory`: memory for tests | |
 //!
-//! A **window** is a range of mapped bytes (in tests, of heap bytes). Each [`Window`] is a counted
-//! reference to one; dropping the last reference unmaps it.
+//! A **window** is a range of mapped bytes (in tests, of heap bytes: `tests/heap.rs`). Each
+//! [`Window`] is a counted reference to one; dropping the last reference unmaps it.
 //!
 //! Every build checks bounds. No check can see the queue's own rules, on which the `SAFETY`
 //! comments here rely:
@@ -40,8 +39,6 @@ mod copy_and_check;
 mod fork;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod futex;
-#[cfg(test)]
-mod heap;
 mod payload;
 mod references;
 #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -53,13 +50,13 @@ mod window;
 pub(crate) use fork::{ForkGuard, PerProcess};
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) use futex::{Condvar, Mutex, MutexGuard, is_waited_for};
-#[cfg(test)]
-pub(crate) use heap::HeapMemory;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
 pub(crate) use payload::Payload;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) use shared_extents::shares_extents;
+#[cfg(test)]
+pub(crate) use tests::heap::HeapMemory;
 pub(crate) use window::{CAN_DETACH, Window};
 
 /// The locks of `parking_lot` do not say.

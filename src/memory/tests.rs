@@ -1,5 +1,7 @@
 //! The unsafe core against plain oracles; run under Miri too.
 
+pub(super) mod heap;
+
 use std::fs::File;
 use std::io;
 use std::ptr;
@@ -220,22 +222,6 @@ fn whoever_sees_the_first_word_sees_the_whole_fragment() {
             assert_eq!(window.bytes(32, 100), [round as u8; 100]);
         });
     }
-}
-
-#[test]
-fn heap_memory_reads_and_writes_like_a_file_that_cannot_grow() {
-    let memory = HeapMemory::new(10);
-    assert_eq!(memory.len(), 10);
-    assert_eq!(
-        [memory.write(8, &[1, 2, 3]), memory.write(11, &[9]), memory.write(0, &[])],
-        [2, 0, 0]
-    );
-    let mut into = [7; 4];
-    assert_eq!((memory.read(7, &mut into), into), (3, [0, 1, 2, 7]));
-    assert_eq!((memory.read(10, &mut into), memory.read(usize::MAX, &mut into)), (0, 0));
-    let window = Window::heap(&memory, 8, 2);
-    window.copy_in(1, &[5]);
-    assert_eq!((memory.read(8, &mut into), &into[..2], window.len()), (2, &[1, 5][..], 2));
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::memory::Mutex;
 use crate::memory::references::References;
 
 #[cfg(test)]
-use super::heap::{HeapMemory, Stored};
+use super::tests::heap::{HeapMemory, Stored};
 
 /// The weight that a reference adds at once when it runs out of weight to share. It then creates
 /// references one by one without an atomic operation.

@@ -67,7 +67,6 @@
 //! | ffi/mmq_gap.rs | `NEXT` | Relaxed addition | by the addition | Numbers that differ. |
 //! | engine/mod.rs | `came` | any | any | Of the tests alone. |
 //! | state/space.rs | `looks_only_when_woken` | any | any | Of the tests alone. |
-//! | memory/heap.rs | `touched` | any | any | Of the tests alone. |
 
 pub(crate) mod padded;
 pub(crate) mod ranks;

@@ -5,7 +5,8 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::copy_and_check::{copy_bytes, outside};
+use crate::memory::Window;
+use crate::memory::copy_and_check::{copy_bytes, outside};
 
 /// Zeroed, page-aligned bytes that windows can be made on: the simulated storage's page cache.
 #[derive(Debug)]
@@ -23,7 +24,7 @@ const PAGE: usize = 4096;
 
 /// A store to these pages: they count as touched when this is dropped.
 #[derive(Debug)]
-pub(super) struct Stored<'a> {
+pub(in crate::memory) struct Stored<'a> {
     touched: &'a [AtomicBool],
 }
 
@@ -35,7 +36,7 @@ impl Drop for Stored<'_> {
     }
 }
 
-// SAFETY: plain bytes, which any thread may free, reached by the rules in `mod.rs`.
+// SAFETY: plain bytes, which any thread may free, reached by the rules in `memory/mod.rs`.
 unsafe impl Send for HeapMemory {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for HeapMemory {}
@@ -59,7 +60,7 @@ impl HeapMemory {
     }
 
     /// Notes a store to these bytes behind `base` when it is dropped.
-    pub(super) fn stored(&self, base: NonNull<u8>, bytes: Range<usize>) -> Stored<'_> {
+    pub(in crate::memory) fn stored(&self, base: NonNull<u8>, bytes: Range<usize>) -> Stored<'_> {
         let from = base.addr().get() - self.base.addr().get();
         let pages = (from + bytes.start) / PAGE..(from + bytes.end).div_ceil(PAGE);
         Stored { touched: self.touched.get(pages).unwrap_or_default() }
@@ -76,7 +77,7 @@ impl HeapMemory {
         self.len
     }
 
-    pub(super) fn at(&self, offset: usize, len: usize) -> NonNull<u8> {
+    pub(in crate::memory) fn at(&self, offset: usize, len: usize) -> NonNull<u8> {
         if len > self.len || offset > self.len - len {
             outside(offset, len, self.len);
         }
@@ -110,4 +111,20 @@ impl Drop for HeapMemory {
         // SAFETY: allocated in `new` with this layout. Each window holds an `Arc`, so none is left.
         unsafe { std::alloc::dealloc(self.allocated.as_ptr(), HeapMemory::layout(self.len)) }
     }
+}
+
+#[test]
+fn heap_memory_reads_and_writes_like_a_file_that_cannot_grow() {
+    let memory = HeapMemory::new(10);
+    assert_eq!(memory.len(), 10);
+    assert_eq!(
+        [memory.write(8, &[1, 2, 3]), memory.write(11, &[9]), memory.write(0, &[])],
+        [2, 0, 0]
+    );
+    let mut into = [7; 4];
+    assert_eq!((memory.read(7, &mut into), into), (3, [0, 1, 2, 7]));
+    assert_eq!((memory.read(10, &mut into), memory.read(usize::MAX, &mut into)), (0, 0));
+    let window = Window::heap(&memory, 8, 2);
+    window.copy_in(1, &[5]);
+    assert_eq!((memory.read(8, &mut into), &into[..2], window.len()), (2, &[1, 5][..], 2));
 }
