@@ -9,6 +9,7 @@
 
 mod disk;
 mod faults;
+mod inode;
 mod moments;
 mod storage;
 #[cfg(test)]
@@ -25,9 +26,10 @@ use rustix::io::Errno;
 use crate::storage::{CacheToken, Stores};
 
 pub(crate) use crate::tests::mutants::Mutant;
-use disk::{Inode, Mood, Names, PAGE, State};
+use disk::{Names, State};
 use faults::Fault;
 pub(crate) use faults::{Call, Gate};
+use inode::{Inode, Mood, PAGE};
 pub(crate) use moments::{before_store, forget_meanwhile, meanwhile, reached};
 pub(crate) use storage::{BESIDE, SimFile};
 

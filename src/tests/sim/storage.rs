@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
-use super::disk::{Inode, Nameless, PAGE, State};
+use super::disk::{Nameless, State};
 use super::faults::{Call, enter, enter_or_fail};
+use super::inode::{Inode, PAGE};
 use super::{SYNCS, SimStorage};
 use crate::error::SyncFailed;
 use crate::memory::Window;

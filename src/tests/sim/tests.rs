@@ -6,8 +6,8 @@ use std::panic::AssertUnwindSafe;
 use rustix::io::Errno;
 
 use super::SimStorage;
-use super::disk::{PAGE, SECTOR};
 use super::faults::Call;
+use super::inode::{PAGE, SECTOR};
 use super::storage::SimFile;
 use crate::memory::Window;
 use crate::storage::{Storage, StorageFile};
