@@ -11,21 +11,36 @@ pub(crate) fn effort() -> u64 {
     }
 }
 
-/// How much of a sweep runs: a quarter of `all` with an effort of 1, all of it from 4 on, as the
-/// gate has it.
-pub(crate) fn sample(all: u64) -> u64 {
-    all * effort().min(4) / 4
+/// Whether each sweep runs whole: with an effort of 4 and more, as the search has it. With less a
+/// sample of it runs.
+pub(crate) fn is_whole() -> bool {
+    effort() >= 4
 }
 
-/// Those of a sweep's places that come: all with an effort of 4 and more, with less one in `few`,
-/// and `shift` says which, so that sweeps within a sweep do not all take the same ones.
+/// Whether a place of a sweep comes: each if the sweep runs whole, else one in `few`.
+pub(crate) fn comes(place: u64, few: u64) -> bool {
+    is_whole() || place.is_multiple_of(few)
+}
+
+/// Those of a sweep's places that come. `shift` says which of each `few`, so that sweeps within a
+/// sweep do not all take the same ones.
 pub(crate) fn some_of(
     all: impl IntoIterator<Item = u64>,
     few: u64,
     shift: u64,
 ) -> impl Iterator<Item = u64> {
-    let few = if effort() < 4 { few } else { 1 };
-    all.into_iter().filter(move |place| (place + shift).is_multiple_of(few))
+    all.into_iter().filter(move |place| comes(place + shift, few))
+}
+
+/// How many of `all` turns run that do the same: a quarter for each unit of effort, up to all.
+pub(crate) fn sample(all: u64) -> u64 {
+    all * effort().min(4) / 4
+}
+
+/// How many rounds of something random: `few` for each unit of effort, `many` for each from an
+/// effort of 4 on.
+pub(crate) fn rounds(few: u64, many: u64) -> u64 {
+    effort() * if is_whole() { many } else { few }
 }
 
 /// The one seed that `MMQ_SEED=17` asks for.

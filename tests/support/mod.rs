@@ -26,7 +26,7 @@ mod system;
 pub(crate) use directory::{
     Mapped, copy_directory, disk, mapped, mapped_beside, names, open_files, segments,
 };
-pub(crate) use effort::{alone, effort, first, sample};
+pub(crate) use effort::{alone, comes, effort, first, is_whole, rounds, sample, some_of};
 pub(crate) use skip::skip;
 pub(crate) use system::{mounts_are_numbered, readable};
 
@@ -43,24 +43,6 @@ pub(crate) fn seed(test: &str) -> u64 {
     let seed = alone().unwrap_or_else(|| first().map_or(own, |first| mix(own ^ first)));
     println!("{test}: replay with MMQ_SEED={seed}");
     seed
-}
-
-/// Whether the case with this number, of so many, is in the sample of a sweep: [`sample`] of them
-/// spread evenly over all, and the first and the last.
-pub(crate) fn in_sample(number: usize, of: usize) -> bool {
-    let taken = sample(4) as usize;
-    number == 0 || number + 1 == of || number * taken / 4 != (number + 1) * taken / 4
-}
-
-/// Of how many cases one is in a sample.
-pub(crate) fn one_in() -> u64 {
-    4 / sample(4).max(1)
-}
-
-/// How many rounds of something random: `few` for each unit of effort, `many` from an effort of 4
-/// on, as the gate has it.
-pub(crate) fn rounds(few: u64, many: u64) -> u64 {
-    effort() * if effort() < 4 { few } else { many }
 }
 
 /// A number from the environment: what a test says to its own child.

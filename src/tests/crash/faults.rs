@@ -13,7 +13,7 @@ use crate::engine::reading;
 use crate::error::Error;
 use crate::options::Options;
 use crate::storage::Stores;
-use crate::tests::effort::{effort, sample};
+use crate::tests::effort::{is_whole, sample};
 use crate::tests::sim::{Call, SimStorage};
 
 const CALLS: [Call; 13] = [
@@ -354,7 +354,7 @@ fn all_rounds(calls: &[Call], stores: Stores) {
                 let refused = stores == Stores::ByCall && sticky && every.is_none();
                 // Any two of call, failure and flushes come together.
                 let comes = (number + failure + which).is_multiple_of(3);
-                if !comes && !refused && effort() < 4 {
+                if !comes && !refused && !is_whole() {
                     continue;
                 }
                 let one_of = match (refused, many) {

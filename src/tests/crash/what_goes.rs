@@ -16,7 +16,7 @@ use crate::index::image::IndexImage;
 use crate::options::OnFull;
 use crate::segment::geometry::LENGTH_HERE;
 use crate::storage::Stores;
-use crate::tests::effort::some_of;
+use crate::tests::effort::comes;
 use crate::tests::sim::{Call, Mutant, SimStorage};
 
 /// A sync failed; the process ends, and the next one flushes. What it says is durable outlives a
@@ -60,7 +60,7 @@ fn why_a_segment_was_evicted_is_known_before_it_goes() {
             if message < 12 {
                 fine(queue.core.flush())?;
             }
-            if some_of([message], 3, number).next().is_none() {
+            if !comes(message + number, 3) {
                 continue;
             }
             *images += 1;

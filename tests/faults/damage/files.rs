@@ -1,17 +1,19 @@
 //! Files that are removed, swapped, replaced, or in the company of others.
 
 use super::*;
-use crate::support::{in_sample, one_in};
+use crate::support::{comes, some_of};
 
 /// The segments with their numbers, or a sample of them with the first and the last.
-fn some_of<T>(segments: &[T]) -> impl Iterator<Item = (usize, &T)> {
-    segments.iter().enumerate().filter(|(number, _)| in_sample(*number, segments.len()))
+fn some_segments<T>(segments: &[T]) -> impl Iterator<Item = (usize, &T)> {
+    let is_end = |number| number == 0 || number + 1 == segments.len();
+    let all = segments.iter().enumerate();
+    all.filter(move |(number, _)| is_end(*number) || comes(*number as u64 + 1, 4))
 }
 
 #[test]
 fn a_removed_segment_costs_its_own_messages() {
     for base in bases() {
-        for (number, segment) in some_of(&base.live) {
+        for (number, segment) in some_segments(&base.live) {
             case(&base, &format!("{} removed", segment.name), |dir| {
                 fs::remove_file(dir.join(&segment.name)).unwrap();
                 damaged_segment(base.whole(number))
@@ -23,7 +25,7 @@ fn a_removed_segment_costs_its_own_messages() {
 #[test]
 fn two_segments_that_changed_names_cost_nothing() {
     for base in bases() {
-        for (number, other) in some_of(&base.live[1..]) {
+        for (number, other) in some_segments(&base.live[1..]) {
             let one = &base.live[number];
             case(&base, &format!("{} and {} swapped", one.name, other.name), |dir| {
                 fs::rename(dir.join(&one.name), dir.join("between")).unwrap();
@@ -80,7 +82,7 @@ fn a_segment_of_another_queue_costs_what_it_replaced_or_nothing_if_that_has_anot
 #[test]
 fn an_old_copy_of_a_segment_put_back_costs_what_it_lacks_and_delivers_nothing_stale() {
     for base in bases() {
-        for (number, segment) in some_of(&base.live) {
+        for (number, segment) in some_segments(&base.live) {
             for old in ["before recycling", "half way"] {
                 let copy = base.dir.path().join(old).join(&segment.name);
                 if copy.exists() {
@@ -123,8 +125,8 @@ fn an_index_removed_replaced_or_overwritten_costs_nothing() {
             damaged_index()
         });
         // Each of them in the first queue; the others have one in four, and each its own.
-        let every = if turn == 0 { 1 } else { one_in() as usize };
-        for (what, bytes) in replacements.into_iter().skip(turn % every).step_by(every) {
+        let has = |number: usize| turn == 0 || comes((number + 3 * turn) as u64, 4);
+        for (_, (what, bytes)) in (0..).zip(replacements).filter(|(number, _)| has(*number)) {
             case(&base, &format!("index {what}"), |dir| {
                 fs::write(dir.join("index"), &bytes).unwrap();
                 damaged_index()
@@ -156,7 +158,7 @@ fn what_is_damaged_is_kept_under_another_name() {
 #[test]
 fn a_directory_or_a_symbolic_link_in_place_of_a_segment_costs_that_segment() {
     for base in bases() {
-        for (number, segment) in some_of(&base.live) {
+        for (number, segment) in some_segments(&base.live) {
             case(&base, &format!("directory in place of {}", segment.name), |dir| {
                 fs::remove_file(dir.join(&segment.name)).unwrap();
                 fs::create_dir(dir.join(&segment.name)).unwrap();
@@ -272,7 +274,7 @@ fn what_is_left_of_one_file_is_still_a_queue() {
     for name in ["index", "segment-00000000"] {
         let whole = fs::read(made.path().join(name)).unwrap();
         let cuts = [1, 2, 7, 8, 9, 47, 100, 511, 513, 700, 1025, 1100, 5000];
-        for (turn, cut) in cuts.into_iter().enumerate() {
+        for (turn, cut) in (0..).zip(cuts) {
             let opens = |what: &str, damage: &dyn Fn(&mut [u8])| {
                 let dir = verdict::scratch();
                 let mut bytes = whole[..cut].to_vec();
@@ -285,8 +287,7 @@ fn what_is_left_of_one_file_is_still_a_queue() {
             opens("undamaged", &|_| ());
             // Of fewer than eight bytes the magic number's own are needed.
             // (In a sample each cut has two places, and each place two cuts or more.)
-            let every = one_in() as usize;
-            for at in (turn % every..8).step_by(every).filter(|_| cut >= 8) {
+            for at in some_of(0..8, 4, 3 * turn).filter(|_| cut >= 8).map(|at| at as usize) {
                 opens("one byte", &|bytes| bytes[at] ^= 0x55);
                 opens("two bytes", &|bytes| {
                     bytes[at] ^= 0x55;

@@ -1,7 +1,7 @@
 //! What a damaged queue must do, and where the damage is done.
 
 use super::*;
-use crate::support::{effort, rounds};
+use crate::support::{is_whole, rounds};
 
 /// What a reader takes out until nothing is left. Panics unless each number is reported once and
 /// in order, but for those it acknowledged before.
@@ -195,9 +195,9 @@ pub(crate) fn next_message(queue: &Queue) -> Option<(u64, Vec<u8>)> {
 /// Where a copy is damaged: in memory where that is possible, since each case is closed, and
 /// closing syncs; on the disk with an effort of 4.
 pub(crate) fn scratch() -> tempfile::TempDir {
-    let made = match effort() {
-        0..4 => crate::support::guard::tempdir_in_memory(),
-        _ => crate::support::tempdir(),
+    let made = match is_whole() {
+        false => crate::support::guard::tempdir_in_memory(),
+        true => crate::support::tempdir(),
     };
     made.unwrap()
 }
