@@ -2,6 +2,7 @@
 //! without meeting the fault.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use rustix::io::Errno;
 
@@ -27,7 +28,7 @@ const CALLS: [Call; 13] = [
     Call::Map,
     Call::Read,
     Call::Write,
-    Call::List,
+    Call::SetLen,
     Call::List,
     Call::Measure,
 ];
@@ -262,6 +263,11 @@ fn run(storage: &SimStorage, options: &Options, grows: bool, seen: &mut Seen) ->
             }
         }
         while round == 5 && seen.take(&queue)? {}
+        if let Some(age) = options.max_age {
+            // Segments end early, and in the end nothing is too old yet.
+            storage.advance_clock(age.as_millis() as u64 / 10);
+            queue.expire();
+        }
     }
     if let Err(error) = queue.close() {
         seen.failed(&queue, &error)?;
@@ -282,6 +288,9 @@ fn round(
     storage.set_stores(stores);
     let mut seen = Seen::default();
     storage.fail_after(call, nth, errno, sticky);
+    // Only the files of segments that end early are cut.
+    let age = (call == Call::SetLen).then_some(Duration::from_secs(60));
+    let options = &options.clone().max_age(age);
     // That takes time, and none of the other calls.
     let grows = !sticky && matches!(call, Call::Allocate | Call::Map | Call::Write);
     run(&storage, options, grows, &mut seen)?;
