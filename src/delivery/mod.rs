@@ -134,13 +134,16 @@ impl Delivery {
     /// Those of [`ack`](Self::ack), whose durability it has: the first one. The other deliveries
     /// are acknowledged all the same, except where the queue was closed or the consumer removed.
     pub fn ack_batch(deliveries: impl IntoIterator<Item = Delivery>) -> Result<()> {
+        // All are collected before the first loses its receiver: when the caller's iterator panics,
+        // they are dropped, and so given back.
+        Delivery::ack_all(deliveries.into_iter().collect())
+    }
+
+    fn ack_all(deliveries: Vec<Delivery>) -> Result<()> {
         let mut outcome = Ok(());
         let mut pending: Vec<(u64, DeliveryToken)> = Vec::new();
         let mut receiver: Option<(Arc<Engine<_>>, Arc<ConsumerState<_>>)> = None;
         let mut remote = Vec::new();
-        // All are collected before the first loses its receiver: when the caller's iterator panics,
-        // they are dropped, and so given back.
-        let deliveries: Vec<Delivery> = deliveries.into_iter().collect();
         for mut delivery in deliveries {
             let own = match delivery.receiver.take() {
                 Some(Receiver::Here(engine, consumer)) => (engine, consumer),

@@ -82,6 +82,9 @@ pub enum VerifyStep {
     },
 }
 
+/// Receives each step, and may end the verification.
+pub(crate) type OnStep<'a> = &'a mut dyn FnMut(VerifyStep) -> ControlFlow<()>;
+
 /// How much `verify` reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Depth {
@@ -91,11 +94,11 @@ pub(crate) enum Depth {
     Messages,
 }
 
-/// Checks the files, and passes each step to `each`, which may stop the verification.
+/// Checks the files, and passes each step to `each`.
 pub(crate) fn verify<S: Storage>(
     storage: &Arc<S>,
     depth: Depth,
-    each: impl FnMut(VerifyStep) -> ControlFlow<()>,
+    each: OnStep<'_>,
 ) -> Result<Verified> {
     let (picture, kept) = Picture::take(storage)?;
     let mut work = Verifying { verified: Verified::default(), each };
@@ -122,15 +125,12 @@ pub(crate) fn verify<S: Storage>(
 }
 
 /// The counts so far, and the receiver of the reports.
-struct Verifying<E> {
+struct Verifying<'a> {
     verified: Verified,
-    each: E,
+    each: OnStep<'a>,
 }
 
-impl<E> Verifying<E>
-where
-    E: FnMut(VerifyStep) -> ControlFlow<()>,
-{
+impl Verifying<'_> {
     fn report(&mut self, finding: Finding) -> ControlFlow<()> {
         self.verified.findings += 1;
         (self.each)(VerifyStep::Finding(finding))

@@ -14,7 +14,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::error::{Error, Gap, Result};
 use crate::format::Spot;
 use crate::inspect::{
-    self, Condition, Depth, Finding, Kept, Onlooker, Picture, Reported, Verified, VerifyStep,
+    self, Condition, Depth, Finding, Kept, OnStep, Onlooker, Picture, Reported, Verified,
+    VerifyStep,
 };
 use crate::message::Message;
 use crate::options::Start;
@@ -269,12 +270,7 @@ impl Inspector {
     ///
     /// As [`snapshot`](Self::snapshot). Damage is no error: see [`Verified::findings`].
     pub fn verify(&self, mut each: impl FnMut(Finding)) -> Result<Verified> {
-        self.verify_while(|step| {
-            if let VerifyStep::Finding(finding) = step {
-                each(finding);
-            }
-            ControlFlow::Continue(())
-        })
+        self.verify_to(Depth::Messages, &mut findings_alone(&mut each))
     }
 
     /// Checks as [`verify`](Self::verify) does, for a program that shows how far it has come, or
@@ -306,9 +302,9 @@ impl Inspector {
     /// As [`verify`](Self::verify).
     pub fn verify_while(
         &self,
-        each: impl FnMut(VerifyStep) -> ControlFlow<()>,
+        mut each: impl FnMut(VerifyStep) -> ControlFlow<()>,
     ) -> Result<Verified> {
-        inspect::verify(&self.storage, Depth::Messages, each)
+        self.verify_to(Depth::Messages, &mut each)
     }
 
     /// Checks as [`verify`](Self::verify) does, without reading the messages.
@@ -328,12 +324,21 @@ impl Inspector {
     ///
     /// As [`verify`](Self::verify).
     pub fn verify_headers(&self, mut each: impl FnMut(Finding)) -> Result<Verified> {
-        inspect::verify(&self.storage, Depth::Headers, |step| {
-            if let VerifyStep::Finding(finding) = step {
-                each(finding);
-            }
-            ControlFlow::Continue(())
-        })
+        self.verify_to(Depth::Headers, &mut findings_alone(&mut each))
+    }
+
+    fn verify_to(&self, depth: Depth, each: OnStep<'_>) -> Result<Verified> {
+        inspect::verify(&self.storage, depth, each)
+    }
+}
+
+/// Hands the findings to `each`, and never ends.
+fn findings_alone(each: &mut dyn FnMut(Finding)) -> impl FnMut(VerifyStep) -> ControlFlow<()> {
+    |step| {
+        if let VerifyStep::Finding(finding) = step {
+            each(finding);
+        }
+        ControlFlow::Continue(())
     }
 }
 

@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::Queue;
-use crate::engine::copy_queue::CopiedId;
+use crate::engine::copy_queue::{CopiedId, Watched};
 use crate::error::{Error, Result};
 use crate::events;
 use crate::storage::{FileStorage, Storage};
@@ -68,9 +68,13 @@ impl Queue {
         id: CopiedId,
         mut progress: impl FnMut(u64, u64) -> ControlFlow<()>,
     ) -> Result<()> {
+        self.copy_to_path(to.as_ref(), id, &mut progress)
+    }
+
+    fn copy_to_path(&self, to: &Path, id: CopiedId, progress: Watched<'_>) -> Result<()> {
         let _events = events::at_end();
-        let unfinished = Unfinished::begin(&self.engine.core.storage, to.as_ref())?;
-        self.engine.copy_to(&unfinished.storage, id, &mut progress)?;
+        let unfinished = Unfinished::begin(&self.engine.core.storage, to)?;
+        self.engine.copy_to(&unfinished.storage, id, progress)?;
         unfinished.finish()
     }
 }

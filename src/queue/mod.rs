@@ -93,7 +93,11 @@ impl Options {
     #[doc(alias = "NewMmapQueue")]
     #[doc(alias = "NewQueue")]
     pub fn open(&self, dir: impl AsRef<Path>) -> Result<Queue> {
-        let dir = dir.as_ref();
+        self.open_path(dir.as_ref())
+    }
+
+    /// Not generic: else each crate that opens a queue would compile the engine once more.
+    fn open_path(&self, dir: &Path) -> Result<Queue> {
         if dir.as_os_str().is_empty() {
             return Err(Error::InvalidArgument {
                 path: None,

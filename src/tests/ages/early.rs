@@ -228,7 +228,7 @@ fn who_looks_from_outside_while_a_file_is_cut_finds_nothing_wrong() {
 /// What is wrong with the files, and how many messages are in them.
 fn found_by_verify(storage: &Arc<SimStorage>) -> (Vec<String>, u64) {
     let mut found = Vec::new();
-    let verified = verify(storage, Depth::Messages, |step| {
+    let verified = verify(storage, Depth::Messages, &mut |step| {
         found.extend(match step {
             VerifyStep::Finding(finding) => Some(finding.what.clone()),
             VerifyStep::Read { .. } => None,

@@ -79,7 +79,7 @@ fn seen(storage: &SimStorage) -> Check<(Picture, Vec<String>)> {
     let storage = Arc::new(storage.clone());
     let (picture, _) = Picture::take(&storage).map_err(|error| error.to_string())?;
     let mut findings = Vec::new();
-    let verified = verify(&storage, Depth::Messages, |step| {
+    let verified = verify(&storage, Depth::Messages, &mut |step| {
         if let VerifyStep::Finding(finding) = step {
             findings.push(finding.to_string());
         }

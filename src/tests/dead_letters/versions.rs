@@ -252,14 +252,14 @@ fn an_index_that_is_made_anew_has_the_version_of_the_segments() {
         let left = storage.process_kill();
         damage(&left, &older);
         let mut findings = Vec::new();
-        let each = |step| {
+        let mut each = |step| {
             findings.extend(match step {
                 VerifyStep::Finding(finding) => Some((finding.file, finding.offset)),
                 _ => None,
             });
             ControlFlow::Continue(())
         };
-        let verified = verify(&Arc::new(left.clone()), Depth::Messages, each).unwrap();
+        let verified = verify(&Arc::new(left.clone()), Depth::Messages, &mut each).unwrap();
         let at = (what != "lost").then_some(0);
         assert_eq!(findings, [(INDEX_NAME.to_owned(), at)], "{what}");
         assert_eq!(verified.messages, 3, "{what}");
