@@ -1,6 +1,6 @@
 //! Who goes on, drawn from the seed.
 
-use super::{Core, QUIET, Run, Slot, WORKER};
+use super::{Core, LONGEST, QUIET, Run, Slot, WORKER};
 
 impl Core {
     /// Who goes on: any that is ready, `me` included; now and then one whose time is not over yet,
@@ -15,19 +15,22 @@ impl Core {
             })
             .min();
         if ready.iter().any(|at| !self.slots[*at].name.starts_with(WORKER)) {
-            self.quiet_since = None;
+            (self.quiet_since, self.alone_since) = (None, None);
         }
         if ready.is_empty()
             && let Some(quiet) = self.slots.iter().position(|slot| slot.run == Run::Quiet)
         {
-            // The workers' timers alone go on for ever.
-            let is_busy = |at: usize| match self.slots[at].run {
-                Run::Waiting { on, until: Some(_) } => {
-                    !self.slots[at].name.starts_with(WORKER) || on == slow_key(at)
-                }
+            // The workers' timers alone go on for ever, and their calls too, if each fails.
+            let others = |slot: &Slot| !slot.name.starts_with(WORKER);
+            let waits = |slot: &Slot| matches!(slot.run, Run::Waiting { until: Some(_), .. });
+            let at_disk = |at: usize| match self.slots[at].run {
+                Run::Waiting { on, until: Some(_) } => on == slow_key(at),
                 _ => false,
             };
-            if (0..self.slots.len()).any(is_busy) {
+            let alone = *self.alone_since.get_or_insert(self.now);
+            if self.slots.iter().any(|slot| others(slot) && waits(slot)) {
+                (self.quiet_since, self.alone_since) = (None, None);
+            } else if self.now < alone + LONGEST && (0..self.slots.len()).any(at_disk) {
                 self.quiet_since = None;
             } else if first.is_none()
                 || self.now >= *self.quiet_since.get_or_insert(self.now) + QUIET

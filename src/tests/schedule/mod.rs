@@ -47,6 +47,9 @@ pub(crate) const FOR_EVER: &str = "a thread goes on for ever without a step";
 const WORKER: &str = "mmq-";
 /// How long they are given before the rest is quiet.
 const QUIET: u64 = 40_000_000;
+/// How long their calls to the disk keep the rest from being quiet: a flush that always fails comes
+/// again at each timer.
+const LONGEST: u64 = 1_000_000_000;
 /// So long a thread may be without a processor at a [`turn`], by the schedule's clock.
 const AWAY: u64 = 500_000;
 /// Each step takes so long by the schedule's clock.
@@ -111,6 +114,8 @@ struct Core {
     now: u64,
     /// When only the storage worker was left to do anything.
     quiet_since: Option<u64>,
+    /// Since when nobody but the workers did anything.
+    alone_since: Option<u64>,
     switch_one_in: u64,
     by_rank: bool,
     slow: u64,
@@ -230,6 +235,7 @@ pub(crate) fn run(plan: Plan, body: impl FnOnce() + Send + 'static) -> Outcome {
             steps: 0,
             now: 0,
             quiet_since: None,
+            alone_since: None,
             switch_one_in: plan.switch_one_in,
             by_rank: plan.by_rank,
             slow: plan.slow,

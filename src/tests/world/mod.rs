@@ -326,6 +326,13 @@ fn whatever_interrupts_and_removals_do_the_promises_hold() {
     run::<World>(VISITED..JOBS);
 }
 
+/// Each flush by time fails, and the workers wait for the disk again and again.
+#[test]
+fn a_world_is_quiet_when_its_workers_only_fail() {
+    let played = World::draw(1_099_511_629_070).play(None);
+    assert!(played.is_ok(), "{}", played.err().map_or(String::new(), |broken| broken.text));
+}
+
 #[test]
 fn whatever_becomes_of_jobs_the_promises_hold() {
     run::<Jobs>(JOBS..u64::MAX);
