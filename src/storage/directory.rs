@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -170,16 +170,19 @@ impl FileStorage {
         let flags =
             access | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY | extra;
         let mode = self.mode.get().copied().unwrap_or(FILE_BITS);
-        let open = |flags| retry_on_intr(|| rustix::fs::openat(&self.directory, name, flags, mode));
+        let open = |flags| {
+            let file = retry_on_intr(|| rustix::fs::openat(&self.directory, name, flags, mode))?;
+            above_standard(file).map(File::from)
+        };
         // A file that it refuses would be left behind where it makes one: some file systems give it
         // to another owner.
         if self.looks_only || extra.contains(OFlags::CREATE) {
-            return Ok(open(flags)?.into());
+            return open(flags);
         }
         match open(flags | system::NO_ACCESS_TIME) {
             // Only the owner of the file may ask for it.
-            Err(Errno::PERM) => Ok(open(flags)?.into()),
-            opened => Ok(opened?.into()),
+            Err(Errno::PERM) => open(flags),
+            opened => opened,
         }
     }
 }
@@ -360,9 +363,15 @@ fn not_ours(why: &'static str) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, why)
 }
 
+/// Moves a descriptor above those of standard input, output and error. Where a program has closed
+/// one of these, whatever its code prints would go into a file of the queue.
+fn above_standard(file: OwnedFd) -> rustix::io::Result<OwnedFd> {
+    if file.as_raw_fd() > 2 { Ok(file) } else { rustix::io::fcntl_dupfd_cloexec(&file, 3) }
+}
+
 fn open_directory(at: impl AsFd, path: &Path) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    retry_on_intr(|| rustix::fs::openat(&at, path, flags, Mode::empty()))
+    above_standard(retry_on_intr(|| rustix::fs::openat(&at, path, flags, Mode::empty()))?)
 }
 
 fn permissions(mode: u32) -> Mode {

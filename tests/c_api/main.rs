@@ -156,6 +156,12 @@ fn a_message_outlives_later_reads_and_the_queue() {
 
 #[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]
 #[test]
+fn what_a_program_without_standard_streams_prints_goes_into_no_file() {
+    passes("tests/c/standard_closed.c");
+}
+
+#[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]
+#[test]
 fn eight_threads_share_a_queue() {
     passes("tests/c/threads.c");
 }

@@ -1,0 +1,58 @@
+/* A program that has closed its standard input, output and error: what its code prints goes into no file of a queue. */
+#define _POSIX_C_SOURCE 200809L
+#include "check.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#define MESSAGES 600
+
+static int are_closed(void) {
+  return fcntl(0, F_GETFD) == -1 && fcntl(1, F_GETFD) == -1 && fcntl(2, F_GETFD) == -1;
+}
+
+/* Makes the queue, or goes on with it, and says whether it left the three descriptors alone. */
+static int puts_in(unsigned long long from) {
+  static unsigned char bytes[900];
+  mmq_options *options = mmq_options_new();
+  mmq_queue *queue;
+  unsigned long long number;
+  int closed;
+  OK(mmq_options_set_arena_size(options, 65536));
+  OK(mmq_options_set_flush_every_ops(options, 1));
+  OK(mmq_open(path_of("standard"), options, &queue));
+  mmq_options_free(options);
+  closed = are_closed();
+  for (number = from; number < from + MESSAGES / 2; number++) {
+    fill(bytes, number, sizeof bytes);
+    OK(mmq_enqueue(queue, bytes, sizeof bytes, NULL));
+    closed = closed && are_closed();
+  }
+  OK(mmq_close(queue));
+  return closed;
+}
+
+int main(int argc, char **argv) {
+  mmq_queue *queue;
+  mmq_message *message;
+  unsigned long long number;
+  int descriptor, closed, saved[3];
+  BEGIN(argc, argv);
+  for (descriptor = 0; descriptor < 3; descriptor++) {
+    saved[descriptor] = fcntl(descriptor, F_DUPFD_CLOEXEC, 20);
+    close(descriptor);
+  }
+  closed = puts_in(0);
+  closed = puts_in(MESSAGES / 2) && closed;
+  for (descriptor = 0; descriptor < 3; descriptor++) dup2(saved[descriptor], descriptor);
+  CHECK(closed);
+  OK(mmq_open(path_of("standard"), NULL, &queue));
+  for (number = 0; number < MESSAGES; number++) {
+    OK(mmq_dequeue(queue, &message));
+    CHECK(mmq_message_seq(message) == number);
+    CHECK(holds(mmq_message_data(message), number, mmq_message_len(message)));
+    mmq_message_free(message);
+  }
+  OK(mmq_close(queue));
+  return 0;
+}
