@@ -2,11 +2,11 @@
 //! them.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::binary::declared;
-use crate::library::{cargo_rustc, exists, root, run, scratch, target, turn};
+use crate::library::{exists, root, run, target, turn};
 
 /// The programs of `examples/`, by name.
 const EXAMPLES: [&str; 3] = ["hello", "producer_consumer", "recovery"];
@@ -21,17 +21,25 @@ fn without_chance(said: &str) -> Vec<String> {
     said.lines().map(line).collect()
 }
 
-/// The installer, which builds where it was built itself.
+/// The installer, which builds where it was built itself, and with debug information if it is asked
+/// for (the gate builds without).
 fn installer() -> Command {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.current_dir(root()).args(["build", "--features", "install", "--bin", "mmq-install"]);
     run(cargo.arg("--target-dir").arg(target()));
-    Command::new(target().join("debug/mmq-install"))
+    let mut installer = Command::new(target().join("debug/mmq-install"));
+    installer.env_remove("CARGO_PROFILE_DEV_DEBUG");
+    installer
 }
 
 fn install(prefix: &Path, more: &[&str]) {
     let _turn = turn();
     run(installer().arg("--prefix").arg(prefix).args(more));
+}
+
+/// Both libraries of an installation.
+fn libraries(prefix: &Path) -> [PathBuf; 2] {
+    ["lib/libmmq.so", "lib/libmmq.a"].map(|library| prefix.join(library))
 }
 
 /// The names of sections of debug information in that file.
@@ -46,30 +54,15 @@ fn debug_sections(file: &Path) -> Vec<String> {
 #[test]
 fn what_is_installed_is_small_unless_the_lines_of_the_source_are_asked_for() {
     let place = crate::support::tempdir().unwrap();
-    let libraries = |build: &str, more: &[&str]| {
-        let prefix = place.path().join(build);
-        install(&prefix, more);
-        [prefix.join("lib/libmmq.so"), prefix.join("lib/libmmq.a")]
-    };
-    let small = libraries("small", &[]);
-    for (library, most) in small.iter().zip([1_650_000, 2_700_000]) {
+    install(place.path(), &[]);
+    for (library, most) in libraries(place.path()).iter().zip([1_650_000, 2_700_000]) {
         let bytes = std::fs::metadata(library).unwrap().len();
         assert!(bytes <= most, "{} has {bytes} bytes", library.display());
         assert_eq!(debug_sections(library), Vec::<String>::new());
     }
-    for library in libraries("lines", &["--debug-lines"]) {
+    install(place.path(), &["--debug-lines"]);
+    for library in libraries(place.path()) {
         assert!(debug_sections(&library).contains(&".debug_line".to_owned()));
-    }
-    let prefix = place.path().join("debug");
-    let _turn = turn();
-    // The gate builds without debug information.
-    run(installer()
-        .arg("--prefix")
-        .arg(&prefix)
-        .arg("--debug")
-        .env_remove("CARGO_PROFILE_DEV_DEBUG"));
-    for library in ["lib/libmmq.so", "lib/libmmq.a"].map(|library| prefix.join(library)) {
-        assert!(debug_sections(&library).contains(&".debug_info".to_owned()));
     }
 }
 
@@ -248,6 +241,9 @@ fn what_is_installed_with_forwarding_forwards_where_it_has_a_client() {
 
     install(&prefix, &["--debug"]);
     assert_eq!((forwarding(), named()), ([false, false], false));
+    for library in libraries(&prefix) {
+        assert!(debug_sections(&library).contains(&".debug_info".to_owned()));
+    }
 }
 
 /// The lines of the documents that build mmq within another CMake project, run with this directory
@@ -304,7 +300,7 @@ fn the_example_in_go_runs_with_what_is_installed() {
     go.arg(root().join("examples/cgo/main.go"));
     go.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig")).env("CGO_ENABLED", "1");
     go.env("CGO_LDFLAGS", format!("-Wl,-rpath,{}", prefix.join("lib").display()));
-    run(go.env("GOCACHE", scratch("go")).env("GOFLAGS", "-mod=mod").env("GOPROXY", "off"));
+    run(go.env("GOFLAGS", "-mod=mod").env("GOPROXY", "off"));
     let run_it = || run(Command::new(&program).arg(place.path().join("queue")));
     assert_eq!(run_it(), "0: hello\n1: world\n");
     assert_eq!(run_it(), "2: hello\n3: world\n");
@@ -314,24 +310,4 @@ fn the_example_in_go_runs_with_what_is_installed() {
     crate::flipped::make(&damaged, |number| format!("job number {number:08} of many").into());
     let lines = run(Command::new(&program).arg(&damaged));
     assert_eq!(lines.lines().count() as u64, crate::flipped::WHOLE + 2);
-}
-
-/// Without installing: cargo alone builds what a program links and runs with.
-#[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]
-#[test]
-fn a_program_runs_with_the_library_where_cargo_puts_it() {
-    let _turn = turn();
-    run(&mut cargo_rustc());
-    let place = crate::support::tempdir().unwrap();
-    let (program, debug) = (place.path().join("program"), target().join("debug"));
-    let mut compile = Command::new("cc");
-    compile
-        .arg(root().join("examples/hello.c"))
-        .arg("-I")
-        .arg(root().join("include"))
-        .arg("-o")
-        .arg(&program);
-    run(compile.arg("-L").arg(&debug).arg("-lmmq"));
-    let said = run(Command::new(program).env("LD_LIBRARY_PATH", &debug));
-    assert_eq!(said, "0: hello\n1: world\n");
 }

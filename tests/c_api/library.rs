@@ -62,15 +62,6 @@ pub(crate) fn run(command: &mut Command) -> String {
     stdout.into_owned()
 }
 
-/// The command of docs/guide.md that builds the shared library, unoptimised.
-pub(crate) fn cargo_rustc() -> Command {
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.current_dir(root());
-    cargo.args(["rustc", "--lib", "--features", "capi", "--crate-type", "cdylib", "--target-dir"]);
-    cargo.arg(target());
-    cargo
-}
-
 /// A build of the library that C programs are linked against.
 #[derive(Debug)]
 pub(crate) struct Library {
@@ -78,10 +69,14 @@ pub(crate) struct Library {
 }
 
 impl Library {
-    /// Builds the shared library; `more` goes to rustc, for this crate alone.
+    /// Builds the shared library as docs/guide.md does without the installer; `more` goes to rustc,
+    /// for this crate alone.
     pub(crate) fn build(name: &str, more: &[&str]) -> Library {
         let _turn = turn();
-        run(cargo_rustc().arg("--").args(more));
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.current_dir(root()).args(["rustc", "--lib", "--features", "capi"]);
+        cargo.args(["--crate-type", "cdylib", "--target-dir"]).arg(target());
+        run(cargo.arg("--").args(more));
         // Every build goes into the same file, so each is copied before the next.
         let dir = scratch(name);
         // A program of another run that still uses it keeps the file it has.
