@@ -170,19 +170,16 @@ impl FileStorage {
         let flags =
             access | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY | extra;
         let mode = self.mode.get().copied().unwrap_or(FILE_BITS);
-        let open = |flags| {
-            let file = retry_on_intr(|| rustix::fs::openat(&self.directory, name, flags, mode))?;
-            above_standard(file).map(File::from)
-        };
+        let open = |flags| retry_on_intr(|| rustix::fs::openat(&self.directory, name, flags, mode));
         // A file that it refuses would be left behind where it makes one: some file systems give it
         // to another owner.
         if self.looks_only || extra.contains(OFlags::CREATE) {
-            return open(flags);
+            return Ok(open(flags)?.into());
         }
         match open(flags | system::NO_ACCESS_TIME) {
             // Only the owner of the file may ask for it.
-            Err(Errno::PERM) => open(flags),
-            opened => opened,
+            Err(Errno::PERM) => Ok(open(flags)?.into()),
+            opened => Ok(opened?.into()),
         }
     }
 }
@@ -227,13 +224,15 @@ impl Storage for FileStorage {
     fn create(&self, name: &str) -> io::Result<DiskFile> {
         let mode = self.mode();
         let file = self.open_file(name, OFlags::CREATE | OFlags::EXCL)?;
-        if let Some(mode) = mode
-            && let Err(error) = change_mode(&file, mode, FILE_BITS)
-        {
+        let made = above_standard(file.into()).and_then(|file| {
+            mode.map_or(Ok(()), |mode| change_mode(&file, mode, FILE_BITS))?;
+            Ok(DiskFile::created(file.into(), self.overwrites))
+        });
+        made.map_err(|error| {
+            // The name must be free for the next try.
             let _ = self.remove(name);
-            return Err(error.into());
-        }
-        Ok(DiskFile::created(file, self.overwrites))
+            error.into()
+        })
     }
 
     fn open(&self, name: &str) -> io::Result<DiskFile> {
@@ -253,6 +252,7 @@ impl Storage for FileStorage {
             }
             Err(error) => return Err(error.into()),
         };
+        let file = File::from(above_standard(file.into())?);
         let stat = rustix::fs::fstat(&file)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err(not_ours("not a regular file"));

@@ -2,7 +2,9 @@
 #define _POSIX_C_SOURCE 200809L
 #include "check.h"
 
+#include <dirent.h>
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define MESSAGES 600
@@ -32,11 +34,43 @@ static int puts_in(unsigned long long from) {
   return closed;
 }
 
+static int files_in(const char *path) {
+  DIR *directory = opendir(path);
+  int files = 0;
+  if (directory == NULL) return -1;
+  while (readdir(directory) != NULL) files++;
+  closedir(directory);
+  return files;
+}
+
+/* Only the three descriptors are free: puts that need a new file fail, and leave none. Returns whether it was so. */
+static int runs_out(int some) {
+  static unsigned char bytes[60000];
+  struct rlimit most, less;
+  mmq_queue *queue;
+  int number, before, after, failed = 0, free_one;
+  OK(mmq_open(path_of("limited"), NULL, &queue));
+  free_one = fcntl(some, F_DUPFD, 3);
+  close(free_one);
+  getrlimit(RLIMIT_NOFILE, &most);
+  less = most;
+  less.rlim_cur = (rlim_t)free_one;
+  setrlimit(RLIMIT_NOFILE, &less);
+  for (number = 0; number < 4000 && !failed; number++) failed = mmq_enqueue(queue, bytes, sizeof bytes, NULL) != MMQ_OK;
+  before = files_in(path_of("limited"));
+  for (number = 0; number < 5; number++) failed = mmq_enqueue(queue, bytes, sizeof bytes, NULL) != MMQ_OK && failed;
+  after = files_in(path_of("limited"));
+  setrlimit(RLIMIT_NOFILE, &most);
+  OK(mmq_enqueue(queue, bytes, sizeof bytes, NULL));
+  OK(mmq_close(queue));
+  return failed && before > 2 && before == after;
+}
+
 int main(int argc, char **argv) {
   mmq_queue *queue;
   mmq_message *message;
   unsigned long long number;
-  int descriptor, closed, saved[3];
+  int descriptor, closed, ran_out, saved[3];
   BEGIN(argc, argv);
   for (descriptor = 0; descriptor < 3; descriptor++) {
     saved[descriptor] = fcntl(descriptor, F_DUPFD_CLOEXEC, 20);
@@ -44,8 +78,10 @@ int main(int argc, char **argv) {
   }
   closed = puts_in(0);
   closed = puts_in(MESSAGES / 2) && closed;
+  ran_out = runs_out(saved[0]);
   for (descriptor = 0; descriptor < 3; descriptor++) dup2(saved[descriptor], descriptor);
   CHECK(closed);
+  CHECK(ran_out);
   OK(mmq_open(path_of("standard"), NULL, &queue));
   for (number = 0; number < MESSAGES; number++) {
     OK(mmq_dequeue(queue, &message));
