@@ -27,5 +27,5 @@ mod verify;
 pub use finding::Finding;
 pub(crate) use onlooker::{Onlooker, Reported};
 pub(crate) use picture::{Condition, Kept, Picture};
-pub(crate) use verify::{Depth, OnStep, verify};
+pub(crate) use verify::{Depth, OnStep, findings_alone, verify};
 pub use verify::{Verified, VerifyStep};

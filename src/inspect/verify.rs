@@ -85,6 +85,18 @@ pub enum VerifyStep {
 /// Receives each step, and may end the verification.
 pub(crate) type OnStep<'a> = &'a mut dyn FnMut(VerifyStep) -> ControlFlow<()>;
 
+/// Hands the findings to `each`, and never ends.
+pub(crate) fn findings_alone(
+    each: &mut dyn FnMut(Finding),
+) -> impl FnMut(VerifyStep) -> ControlFlow<()> {
+    |step| {
+        if let VerifyStep::Finding(finding) = step {
+            each(finding);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
 /// How much `verify` reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Depth {

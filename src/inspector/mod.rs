@@ -270,7 +270,7 @@ impl Inspector {
     ///
     /// As [`snapshot`](Self::snapshot). Damage is no error: see [`Verified::findings`].
     pub fn verify(&self, mut each: impl FnMut(Finding)) -> Result<Verified> {
-        self.verify_to(Depth::Messages, &mut findings_alone(&mut each))
+        self.verify_to(Depth::Messages, &mut inspect::findings_alone(&mut each))
     }
 
     /// Checks as [`verify`](Self::verify) does, for a program that shows how far it has come, or
@@ -324,21 +324,12 @@ impl Inspector {
     ///
     /// As [`verify`](Self::verify).
     pub fn verify_headers(&self, mut each: impl FnMut(Finding)) -> Result<Verified> {
-        self.verify_to(Depth::Headers, &mut findings_alone(&mut each))
+        self.verify_to(Depth::Headers, &mut inspect::findings_alone(&mut each))
     }
 
+    /// Not generic: else each crate that verifies would compile the reading of all files once more.
     fn verify_to(&self, depth: Depth, each: OnStep<'_>) -> Result<Verified> {
         inspect::verify(&self.storage, depth, each)
-    }
-}
-
-/// Hands the findings to `each`, and never ends.
-fn findings_alone(each: &mut dyn FnMut(Finding)) -> impl FnMut(VerifyStep) -> ControlFlow<()> {
-    |step| {
-        if let VerifyStep::Finding(finding) = step {
-            each(finding);
-        }
-        ControlFlow::Continue(())
     }
 }
 
