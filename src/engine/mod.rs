@@ -169,7 +169,7 @@ impl<S: Storage> Engine<S> {
         );
         for row in found_consumers {
             // Count an attempt only for the death of a process, not for a close or a power cut.
-            let died_with = (ended == Ended::Killed).then(|| row.not_done());
+            let died_with = ended.counts_attempts().then(|| row.not_done());
             engine.core.index.end_attempts(row.row, &row.name, died_with);
             let consumer = engine.take_up(Some(row.row), &row.name, row.place, &row.acks)?;
             row.forward.iter().for_each(|slot| consumer.note_forwarded(slot));
@@ -382,6 +382,7 @@ fn state<S: Storage>(
         places_cached: recovered.places_cached,
         is_untouched: recovered.is_untouched,
         files_unsynced: recovered.files_unsynced,
+        sync_may_have_failed: recovered.sync_may_have_failed,
         oldest_seq: oldest_seq.max(evicted.end()).min(tail.seq),
         known_gaps: recovered.known_gaps,
         evicted,

@@ -29,7 +29,7 @@ pub use held_by::HeldBy;
 #[cfg(feature = "capi")]
 pub(crate) use in_full::InFull;
 use refused::refused_by;
-use text::{Absent, Doubt, Holder, Longest, Of, Passed, Since};
+use text::{Absent, Doubt, Holder, Longest, NotRead, Of, Passed, Since};
 
 /// The result of every call that can fail.
 ///
@@ -181,10 +181,11 @@ pub enum Error {
         /// The name of a file in it.
         file: String,
     },
-    /// A later version of mmq wrote the files. The call left them unchanged.
-    #[error("{}: format version {found} is not supported; this mmq supports versions up to {supported}", path.display())]
+    /// Another version of mmq wrote the files: a later one, or one from before the first release.
+    /// The call left them unchanged.
+    #[error("{}: format version {found} {}", path.display(), NotRead(*found, *supported))]
     UnsupportedFormat {
-        /// The file with the later version.
+        /// The file with that version.
         path: PathBuf,
         /// The version found.
         found: u32,

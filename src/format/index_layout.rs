@@ -64,7 +64,8 @@ pub(crate) const CHECKPOINT_LEN: usize = 192;
 
 /// Offsets in the live part, in bytes.
 pub(crate) mod live_at {
-    pub(crate) const CACHE_TOKEN: usize = 0;
+    pub(crate) const BOOT_TOKEN: usize = 0;
+    pub(crate) const FILE_TOKEN: usize = 8;
     pub(crate) const MOUNT_TOKEN: usize = 16;
     pub(crate) const LIVE_NONCE: usize = 24;
     pub(crate) const LIVE_SINCE: usize = 32;
@@ -164,8 +165,11 @@ pub(crate) fn decode_index_header(bytes: &[u8]) -> Result<[u8; 16], Invalid> {
     let bytes = bytes.get(..INDEX_HEADER_LEN).ok_or(Invalid::Damaged)?;
     let sum = checksum(0, &bytes[..header_at::INDEX_SUM]);
     let holds = LittleEndian::read_u32(&bytes[header_at::INDEX_SUM..]) == sum;
-    if LittleEndian::read_u64(&bytes[header_at::INDEX_MAGIC..]) != INDEX_MAGIC || !holds {
+    if LittleEndian::read_u64(&bytes[header_at::INDEX_MAGIC..]) != INDEX_MAGIC {
         return Err(Invalid::Damaged);
+    }
+    if !holds {
+        return Err(invalid_header(bytes));
     }
     Version::from_number(LittleEndian::read_u32(&bytes[header_at::VERSION..]))?;
     let mut queue_id = [0; 16];

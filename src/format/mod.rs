@@ -28,6 +28,8 @@ mod segment;
 #[cfg(test)]
 mod tests;
 
+use byteorder::{ByteOrder, LittleEndian};
+
 pub(crate) use attempts_row::*;
 pub(crate) use consumer_row::*;
 pub(crate) use figures_row::*;
@@ -40,7 +42,7 @@ pub(crate) use origin_row::*;
 pub(crate) use position::*;
 pub(crate) use segment::*;
 
-/// The newest version that this library reads and writes. A queue keeps version 1 until it stores
+/// The newest version that this library reads and writes. A queue keeps version 3 until it stores
 /// something that needs a higher one.
 ///
 /// ```
@@ -130,17 +132,17 @@ pub(crate) const SECTOR: usize = 512;
 pub(crate) enum Version {
     /// Everything that the other versions do not add.
     #[default]
-    Plain = 1,
+    Plain = 3,
     /// The queue may hold dead letters with their origins.
-    Origins = 2,
+    Origins = 4,
 }
 
 impl Version {
     /// The version with this number; an error when this library does not know it.
     pub(crate) fn from_number(number: u32) -> Result<Version, Invalid> {
         match number {
-            1 => Ok(Version::Plain),
-            2 => Ok(Version::Origins),
+            3 => Ok(Version::Plain),
+            4 => Ok(Version::Origins),
             other => Err(Invalid::Version(other)),
         }
     }
@@ -153,4 +155,20 @@ pub(crate) enum Invalid {
     Damaged,
     /// Intact, but of this unknown version.
     Version(u32),
+}
+
+/// Why a header whose checksum does not hold is invalid. The first files of the versions 1 and 2
+/// had a CRC32C there: these are intact, and of that version.
+#[cold]
+pub(crate) fn invalid_header(bytes: &[u8]) -> Invalid {
+    let (covered, sum) = bytes.split_at(bytes.len() - 4);
+    let shifted = |crc: u32| crc >> 1 ^ (crc & 1).wrapping_neg() & 0x82f6_3b78;
+    let crc = covered
+        .iter()
+        .fold(u32::MAX, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), |crc, _| shifted(crc)));
+    if sum == (!crc).to_le_bytes() {
+        Invalid::Version(LittleEndian::read_u32(&bytes[8..]))
+    } else {
+        Invalid::Damaged
+    }
 }

@@ -20,6 +20,7 @@ mod segment_at {
     pub(super) const LENGTH: usize = 72;
     pub(super) const ALLOCATED: usize = 80;
     pub(super) const SALT: usize = 88;
+    pub(super) const FILE: usize = 92;
     pub(super) const DISK: usize = 96;
     pub(super) const RESERVED: usize = 104;
     pub(super) const RETAINED_FROM: usize = 112;
@@ -62,6 +63,8 @@ pub(crate) struct SegmentHeader {
     pub(crate) allocated: u64,
     /// Bytes of disk space of the file.
     pub(crate) disk: u64,
+    /// The lower half of the file's identity: only the index's row has it.
+    pub(crate) file: u32,
     pub(crate) salt: u32,
 }
 
@@ -90,7 +93,7 @@ impl SegmentHeader {
 
     /// The header as the file has it: without the fields that only the index's row has.
     pub(crate) fn in_file(&self) -> SegmentHeader {
-        SegmentHeader { allocated: 0, disk: 0, ..*self }
+        SegmentHeader { allocated: 0, disk: 0, file: 0, ..*self }
     }
 
     /// The first of the numbers missing before the segment, or else the segment's first number.
@@ -172,6 +175,7 @@ impl SegmentHeader {
         let span = u32::try_from(self.until.saturating_sub(self.created)).unwrap_or(0);
         LittleEndian::write_u32(&mut bytes[at::SPAN..], span);
         LittleEndian::write_u32(&mut bytes[at::SALT..], self.salt);
+        LittleEndian::write_u32(&mut bytes[at::FILE..], self.file);
         let sum = checksum(0, &bytes[..at::HEADER_SUM]);
         LittleEndian::write_u32(&mut bytes[at::HEADER_SUM..], sum);
         holds!(
@@ -189,8 +193,11 @@ impl SegmentHeader {
         let u64_at = |offset: usize| LittleEndian::read_u64(&bytes[offset..]);
         let sum = checksum(0, &bytes[..at::HEADER_SUM]);
         let holds = LittleEndian::read_u32(&bytes[at::HEADER_SUM..]) == sum;
-        if u64_at(at::SEGMENT_MAGIC) != SEGMENT_MAGIC || !holds {
+        if u64_at(at::SEGMENT_MAGIC) != SEGMENT_MAGIC {
             return Err(Invalid::Damaged);
+        }
+        if !holds {
+            return Err(invalid_header(bytes));
         }
         let version = Version::from_number(LittleEndian::read_u32(&bytes[at::VERSION..]))?;
         let mut queue_id = [0; 16];
@@ -220,6 +227,7 @@ impl SegmentHeader {
             length: u64_at(at::LENGTH),
             allocated: u64_at(at::ALLOCATED),
             disk: u64_at(at::DISK),
+            file: LittleEndian::read_u32(&bytes[at::FILE..]),
             salt: LittleEndian::read_u32(&bytes[at::SALT..]),
         };
         let sound = header.length >= SEGMENT_HEADER_LEN + FRAGMENT_HEADER_LEN

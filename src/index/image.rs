@@ -313,8 +313,6 @@ fn read_live(bytes: &[u8], queue_id: &[u8; 16]) -> Live {
     let Some(bytes) = bytes.get(index_at::LIVE..index_at::LIVE + LIVE_LEN) else {
         return Live::default();
     };
-    let mut place = [0; 16];
-    place.copy_from_slice(&bytes[live_at::CACHE_TOKEN..live_at::CACHE_TOKEN + 16]);
     let key = format::tail_key(queue_id);
     let spot = |position: usize, seq: usize, check: usize| {
         let (position, seq) = (u64_at(bytes, position), u64_at(bytes, seq));
@@ -323,7 +321,11 @@ fn read_live(bytes: &[u8], queue_id: &[u8; 16]) -> Live {
             .then_some(Spot { position, seq })
     };
     Live {
-        token: CacheToken { place, mount: u64_at(bytes, live_at::MOUNT_TOKEN) },
+        token: CacheToken {
+            boot: u64_at(bytes, live_at::BOOT_TOKEN),
+            file: u64_at(bytes, live_at::FILE_TOKEN),
+            mount: u64_at(bytes, live_at::MOUNT_TOKEN),
+        },
         pid: u32_at(bytes, live_at::LIVE_PID),
         run: [live_at::RUN_A, live_at::RUN_B]
             .into_iter()

@@ -92,7 +92,7 @@ impl<S: Storage> Index<S> {
     /// that found bytes lost calls it: its repairs would hide the loss from the next opening if it
     /// died.
     pub(crate) fn forget_token(&self) {
-        self.sheet.copy_in(index_at::LIVE + live_at::CACHE_TOKEN, &[0; 24]);
+        self.sheet.copy_in(index_at::LIVE + live_at::BOOT_TOKEN, &[0; 24]);
     }
 
     /// Stores the live part of this run, under the storage's cache token.
@@ -111,7 +111,7 @@ impl<S: Storage> Index<S> {
         let old_mark = live.synced.map(|spot| self.set_synced(spot));
         if is_new {
             let now = if planted!(TokenFirst) { live.token.encode() } else { [0; 24] };
-            sheet.copy_in(at + live_at::CACHE_TOKEN, &now);
+            sheet.copy_in(at + live_at::BOOT_TOKEN, &now);
         }
         sheet.store_u64(at + live_at::LIVE_NONCE, self.nonce);
         sheet.store_u32(at + live_at::LIVE_PID, live.pid);
@@ -142,7 +142,7 @@ impl<S: Storage> Index<S> {
         if is_new && self.sheets.are_late() {
             return;
         }
-        sheet.copy_in(at + live_at::CACHE_TOKEN, &live.token.encode());
+        sheet.copy_in(at + live_at::BOOT_TOKEN, &live.token.encode());
     }
 
     /// Stores the holder's figures over the older of the two copies. Returns false if they could

@@ -145,7 +145,7 @@ fn live(token: CacheToken, number: u64) -> Live {
 
 #[test]
 fn under_the_token_of_a_run_the_live_part_says_nothing_of_another_run() {
-    let token = |byte| CacheToken { place: [byte; 16], mount: 1 };
+    let token = |byte| CacheToken { boot: byte, file: 2, mount: 1 };
     for next in [token(2), token(1)] {
         let is_new = next != token(1);
         // Under a new token, hence after a power cut, the numbers may be lower than before.
@@ -186,7 +186,7 @@ fn under_the_token_of_a_run_the_live_part_says_nothing_of_another_run() {
 
 #[test]
 fn a_damaged_part_of_the_live_part_costs_no_other() {
-    let life = CacheToken { place: [1; 16], mount: 1 };
+    let life = CacheToken { boot: 1, file: 2, mount: 1 };
     let (storage, index) = made(Stores::ByMap);
     index.begin_run(&live(life, 3), StoredOver::Doubted);
     index.set_synced(at(32, 4));
@@ -280,6 +280,7 @@ fn header(slot: u32) -> SegmentHeader {
         length: 65536,
         allocated: 65536,
         disk: 65536,
+        file: 0,
         salt: slot,
     }
 }

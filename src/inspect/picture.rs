@@ -289,7 +289,8 @@ fn try_in_use<S: Storage>(
     }
     let behind = IndexImage::read(&bytes, &queue_id);
     // An opening stores the token last: until then the live part belongs to the run before.
-    let is_true = image.live.token.place == storage.cache_token().place;
+    let token = storage.cache_token(&file.file);
+    let is_true = (image.live.token.boot, image.live.token.file) == (token.boot, token.file);
     if !is_true || behind.live.run != image.live.run || behind.live.token != image.live.token {
         return Ok(None);
     }
@@ -364,7 +365,7 @@ fn left<S: Storage>(storage: &Arc<S>) -> Result<(Picture, Arc<Overlay<S>>)> {
         ended => Condition::Left(ended),
     };
     let durable_seq = checkpoint.map_or(0, |checkpoint| checkpoint.seq);
-    let cut = recovered.ended == Ended::Cut;
+    let cut = matches!(recovered.ended, Ended::Cut | Ended::Unknown);
     let picture = Picture {
         condition,
         since: None,

@@ -258,7 +258,7 @@ impl Snapshot {
             Condition::Owned(pid) => (QueueState::Owned, Some(pid)),
             Condition::Left(Ended::InOrder) => (QueueState::Closed, None),
             Condition::Left(Ended::Killed) => (QueueState::Left, None),
-            Condition::Left(Ended::Cut) => (QueueState::Cut, None),
+            Condition::Left(Ended::Cut | Ended::Unknown) => (QueueState::Cut, None),
             Condition::Empty => (QueueState::Empty, None),
         };
         Ok(Snapshot {

@@ -1,10 +1,12 @@
 //! Decides how far an opening believes the index, and reads what depends on that.
 
-use crate::format::{Checkpoint, FLAG_BEGUN, Spot};
+use std::io::ErrorKind;
+
+use crate::format::{self, Checkpoint, FLAG_BEGUN, Spot};
 use crate::index::image::IndexImage;
 use crate::index::losses::Evicted;
 use crate::index::run::Run;
-use crate::storage::CacheToken;
+use crate::storage::{CacheToken, Storage};
 
 /// How the run before ended, as far as the files show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,6 +17,58 @@ pub(crate) enum Ended {
     Killed,
     /// Power may have been cut, or the index was lost.
     Cut,
+    /// Its process died or power was cut: the system does not tell which boot this is.
+    Unknown,
+}
+
+impl Ended {
+    /// Whether what was in flight counts a failed attempt. Where nothing tells a death from a power
+    /// cut it does: otherwise a message that kills its process would come again for ever.
+    pub(crate) fn counts_attempts(self) -> bool {
+        matches!(self, Ended::Killed | Ended::Unknown)
+    }
+}
+
+/// What may have become of the files since the last run stored its token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SinceRun {
+    /// They are the files that the run stored, in the same boot and mount.
+    Kept,
+    /// They are those files, in the same boot; the mount is another one or not known.
+    Mounted,
+    /// They are those files, in another boot. Every byte of them came from the disk.
+    Rebooted,
+    /// They are those files. Nothing shows whether the boot is another one.
+    Unknown,
+    /// A file is another one: the queue was copied, or a file was put back from a copy. The disk
+    /// may lack every byte of it, and it may be older than the rest.
+    Copied,
+}
+
+impl SinceRun {
+    pub(super) fn of<S: Storage>(storage: &S, image: &IndexImage, token: &CacheToken) -> SinceRun {
+        let stored = &image.live.token;
+        // The opening looks for missing files by itself.
+        let is_other = |slot: u32, noted: u32| match storage.identity(&format::segment_name(slot)) {
+            Ok(identity) => identity as u32 != noted,
+            Err(error) => error.kind() != ErrorKind::NotFound,
+        };
+        let are_same = stored.file == token.file && image.live.run.is_some();
+        if !are_same || image.segments.iter().any(|(slot, row)| is_other(*slot, row.file)) {
+            return SinceRun::Copied;
+        }
+        match stored.boot == token.boot {
+            _ if token.boot == 0 || stored.boot == 0 => SinceRun::Unknown,
+            true if stored.mount == token.mount && token.mount != 0 => SinceRun::Kept,
+            true => SinceRun::Mounted,
+            false => SinceRun::Rebooted,
+        }
+    }
+
+    /// Whether the files may show bytes of the last run that the disk does not have.
+    fn is_same_boot(self) -> bool {
+        matches!(self, SinceRun::Kept | SinceRun::Mounted)
+    }
 }
 
 /// What an opening believes of the index beyond the parts that survive a power cut.
@@ -24,7 +78,7 @@ pub(super) enum Belief {
     Cache,
     /// The queue was closed in order, and no run changed it since.
     CleanEnd,
-    /// Boot and directory are the same, the mount is another one or not known. In a container or
+    /// Boot and files are the same, the mount is another one or not known. In a container or
     /// another mount namespace no byte was lost. If the file system failed and was mounted again,
     /// every byte that was not synced may be lost.
     Mount,
@@ -33,32 +87,33 @@ pub(super) enum Belief {
 }
 
 impl Belief {
-    /// How far the index may be believed, by its own marks and by the storage's cache token.
-    pub(super) fn in_index(image: &IndexImage, token: &CacheToken) -> Belief {
-        let is_same_place = image.live.run.is_some() && image.live.token.place == token.place;
+    /// How far the index may be believed, by its own marks and by what became of the files.
+    pub(super) fn in_index(image: &IndexImage, since: SinceRun) -> Belief {
         // A run that began after a clean end may evict messages before it withdraws the mark.
         let gave_up_since = |checkpoint: &Checkpoint| {
             let evicted = image.live.run.map(|run| run.evicted.end());
-            is_same_place && evicted.is_some_and(|end| end > Evicted::of(checkpoint).end())
+            since.is_same_boot() && evicted.is_some_and(|end| end > Evicted::of(checkpoint).end())
         };
         match clean_end(image) {
-            _ if is_same_place && image.live.token.is(token) => Belief::Cache,
+            _ if since == SinceRun::Kept => Belief::Cache,
             Some(end) if !gave_up_since(&end) => Belief::CleanEnd,
-            _ if is_same_place => Belief::Mount,
+            _ if since == SinceRun::Mounted => Belief::Mount,
             _ => Belief::Disk,
         }
     }
 
     /// How the run before ended. After a clean end another run may have begun and not changed the
     /// queue: it only delivered messages. That run has died if its process id is still there with
-    /// the same boot and directory, seen from this mount or another one: in a container a job may
-    /// end every run so.
-    pub(super) fn ended(self, image: &IndexImage, token: &CacheToken) -> Ended {
+    /// the same boot and files, seen from this mount or another one: in a container a job may end
+    /// every run so.
+    pub(super) fn ended(self, image: &IndexImage, since: SinceRun) -> Ended {
         let has_holder = image.live.run.is_some() && image.live.pid != 0;
-        let died = has_holder && image.live.token.place == token.place;
         match self {
+            Belief::Disk | Belief::CleanEnd if has_holder && since == SinceRun::Unknown => {
+                Ended::Unknown
+            }
             Belief::Disk => Ended::Cut,
-            Belief::CleanEnd if died => Ended::Killed,
+            Belief::CleanEnd if has_holder && since.is_same_boot() => Ended::Killed,
             Belief::CleanEnd => Ended::InOrder,
             _ if has_holder => Ended::Killed,
             _ => Ended::InOrder,

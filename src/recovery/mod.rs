@@ -77,6 +77,8 @@ pub(crate) struct Recovered<S: Storage> {
     pub(crate) is_untouched: bool,
     /// The disk may lack any of the files that were found: no run has synced them in this place.
     pub(crate) files_unsynced: bool,
+    /// The run before may have failed to sync them, which leaves their pages clean.
+    pub(crate) sync_may_have_failed: bool,
 }
 
 /// Recovers the queue in `storage`. The caller holds the storage's lock.
@@ -100,7 +102,7 @@ fn recover_by<S: Storage>(
     options: &Options,
 ) -> Result<Option<Recovered<S>>> {
     let nonce = random_u64(storage);
-    let mut gathered = load_rows(storage, &read.image, read.queue_id, read.belief)?;
+    let mut gathered = load_rows(storage, &read.image, read.queue_id, read.since, read.belief)?;
     if !gathered.from_index {
         leave_one_file_of_each(storage, &mut gathered.rows)?;
     }

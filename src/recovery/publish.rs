@@ -12,9 +12,9 @@ use crate::index::image::Live;
 use crate::index::run::{Next, Run};
 use crate::index::{RowsAre, StoredOver};
 use crate::options::Options;
-use crate::recovery::belief::{Belief, clean_end, evicted, reservation};
+use crate::recovery::belief::{Belief, SinceRun, clean_end, evicted, reservation};
 use crate::recovery::read_index::Known;
-use crate::recovery::{Ended, PlacedTail, Recovered};
+use crate::recovery::{PlacedTail, Recovered};
 use crate::segment::{Found, Row};
 use crate::storage::{Storage, StorageFile};
 
@@ -48,6 +48,7 @@ pub(super) fn publish<S: Storage>(
     let changing = if known.rows_from_index { 0 } else { FLAG_CHANGING };
     let begun = if clean_end(&known.image).is_some() { 0 } else { FLAG_BEGUN };
     let is_unsynced = is_unsynced_here(&known);
+    let sync_may_have_failed = was_unsynced(&known) && known.image.live.pid != 0;
     let unsynced = if is_unsynced { FLAG_UNSYNCED_FILES } else { 0 };
     let flags = changing | begun | unsynced;
     // The run record keeps its statement about a segment until that segment is durable.
@@ -57,15 +58,15 @@ pub(super) fn publish<S: Storage>(
     }
     let is_believed = matches!(known.belief, Belief::Cache | Belief::Mount);
     let live = Live {
-        token: known.token,
+        token: storage.cache_token(known.index.file()),
         pid: std::process::id(),
         run: Some(Run { flags, next_life, reservation, evicted, next: stated_next }),
         tail: Some(spot),
         synced: Some(mark_at(durable, next)),
     };
     let over = if is_believed { StoredOver::Believed } else { StoredOver::Doubted };
-    let ended = known.belief.ended(&known.image, &known.token);
-    if ended != Ended::Killed && !planted!(CutTakenForDeath) {
+    let ended = known.belief.ended(&known.image, known.since);
+    if !ended.counts_attempts() && !planted!(CutTakenForDeath) {
         // Done before this opening's end can look to the next one like the crash of a run with
         // messages in flight.
         for consumer in &known.image.consumers {
@@ -105,6 +106,7 @@ pub(super) fn publish<S: Storage>(
         places_cached: !was_closed || is_untouched,
         is_untouched,
         files_unsynced: is_unsynced,
+        sync_may_have_failed,
         consumers: known.image.consumers,
         index: known.index,
     })
@@ -188,14 +190,16 @@ fn is_untouched<S: Storage>(known: &Known<S>, tail: Spot, reservation: u64) -> b
         && (tail, reservation) == (Spot::default(), 0)
 }
 
-/// Whether no run has synced the files in this place. The durable mark says what was on the disk of
-/// the place where it was stored: a copy of the directory may exist only in the page cache. (After
-/// a reboot the place counts as another one, too.)
+/// Whether no run has synced these files. The durable mark says what was on the disk where it was
+/// stored: a copy may exist only in the page cache.
 fn is_unsynced_here<S: Storage>(known: &Known<S>) -> bool {
-    let live = &known.image.live;
-    let run = live.run.filter(|_| live.token.place == known.token.place);
     let is_new = known.made_anew && known.rows.is_empty();
-    !is_new && run.is_none_or(|run| run.flags & FLAG_UNSYNCED_FILES != 0)
+    !is_new && (known.since == SinceRun::Copied || was_unsynced(known))
+}
+
+/// Whether the run before did not sync the files that were not synced when it began.
+fn was_unsynced<S: Storage>(known: &Known<S>) -> bool {
+    known.image.live.run.is_some_and(|run| run.flags & FLAG_UNSYNCED_FILES != 0)
 }
 
 /// The spot up to which every record is known to be on the disk.

@@ -8,11 +8,11 @@ use crate::format::{INDEX_NAME, INDEX_NEW_NAME, Invalid, Spot};
 use crate::index::image::IndexImage;
 use crate::index::run::Run;
 use crate::index::{Index, IndexFile, write_index};
-use crate::recovery::belief::Belief;
+use crate::recovery::belief::{Belief, SinceRun};
 use crate::recovery::foreign::{is_left, refuse_foreign, unsupported};
 use crate::recovery::rows::{Gathered, Rows};
 use crate::segment::{Opened, Row, quarantine};
-use crate::storage::{CacheToken, Storage, StorageFile};
+use crate::storage::{Storage, StorageFile};
 
 /// The index file and its content, before the opening writes anything.
 pub(super) struct ReadIndex<S: Storage> {
@@ -22,7 +22,7 @@ pub(super) struct ReadIndex<S: Storage> {
     pub(super) queue_id: Option<[u8; 16]>,
     /// The file was read whole, so this opening may continue to write to it.
     pub(super) may_adopt: bool,
-    pub(super) token: CacheToken,
+    pub(super) since: SinceRun,
     pub(super) belief: Belief,
 }
 
@@ -53,24 +53,24 @@ pub(super) fn read_index<S: Storage>(storage: &S) -> Result<ReadIndex<S>> {
     if let Some(IndexFile { header: Err(Invalid::Version(found)), .. }) = file {
         return Err(unsupported(storage, INDEX_NAME, found));
     }
-    let token = storage.cache_token();
     let known = file.as_ref().and_then(|file| Some((file, file.queue_id()?)));
     let Some((known, queue_id)) = known else {
-        let (image, belief) = (IndexImage::default(), Belief::Disk);
-        return Ok(ReadIndex { file, image, queue_id: None, may_adopt: false, token, belief });
+        let (image, belief, since) = (IndexImage::default(), Belief::Disk, SinceRun::Copied);
+        return Ok(ReadIndex { file, image, queue_id: None, may_adopt: false, since, belief });
     };
     let image = IndexImage::read(&known.bytes, &queue_id);
     let may_adopt = !known.unreadable && image.lost.is_empty();
-    let belief = if may_adopt { Belief::in_index(&image, &token) } else { Belief::Disk };
+    let since = SinceRun::of(storage, &image, &storage.cache_token(&known.file));
+    let belief = if may_adopt { Belief::in_index(&image, since) } else { Belief::Disk };
     let queue_id = Some(queue_id);
-    Ok(ReadIndex { file, image, queue_id, may_adopt, token, belief })
+    Ok(ReadIndex { file, image, queue_id, may_adopt, since, belief })
 }
 
 /// The opening's knowledge once there is an index to write to.
 pub(super) struct Known<S: Storage> {
     pub(super) index: Index<S>,
     pub(super) image: IndexImage,
-    pub(super) token: CacheToken,
+    pub(super) since: SinceRun,
     pub(super) belief: Belief,
     /// The run record, if the opening believed it before the walk.
     pub(super) cached: Option<Run>,
@@ -90,7 +90,7 @@ pub(super) fn take_up_index<S: Storage>(
     read: ReadIndex<S>,
     gathered: Gathered<S::File>,
 ) -> Result<Known<S>> {
-    let ReadIndex { file, mut image, queue_id: known_id, may_adopt, token, belief } = read;
+    let ReadIndex { file, mut image, queue_id: known_id, may_adopt, since, belief } = read;
     let Gathered { rows, from_index: rows_from_index, opened } = gathered;
     let queue_id = rows.queue_id.or(known_id).unwrap_or_else(|| storage.random());
     let made_anew = !may_adopt || known_id != Some(queue_id);
@@ -128,7 +128,7 @@ pub(super) fn take_up_index<S: Storage>(
     index.note_version(rows.version.max(image.version));
     let belief = if made_anew { Belief::Disk } else { belief };
     let cached = belief.of_cache(&image);
-    Ok(Known { index, image, token, belief, cached, rows, opened, rows_from_index, made_anew })
+    Ok(Known { index, image, since, belief, cached, rows, opened, rows_from_index, made_anew })
 }
 
 /// The bytes of a new index of the queue `queue_id`, with all that is valid in the `old` one,

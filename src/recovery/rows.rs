@@ -8,7 +8,7 @@ use crate::format::{
     self, FLAG_CHANGING, SEGMENT_HEADER_LEN, SegmentHeader, SegmentState, Version,
 };
 use crate::index::image::IndexImage;
-use crate::recovery::belief::{Belief, first_retained};
+use crate::recovery::belief::{Belief, SinceRun, first_retained};
 use crate::recovery::headers::{Headers, is_blank, put_header_back, state_in_files};
 use crate::segment::{Opened, Row, open_and_compare, quarantine, read_header};
 use crate::storage::{Storage, StorageFile};
@@ -29,9 +29,12 @@ pub(super) fn load_rows<S: Storage>(
     storage: &S,
     image: &IndexImage,
     known_id: Option<[u8; 16]>,
+    since: SinceRun,
     belief: Belief,
 ) -> Result<Gathered<S::File>> {
+    // The rows of a copy name the files that were copied.
     let may_believe = !image.segments.is_empty()
+        && since != SinceRun::Copied
         && belief.is_trusted()
         && belief.of_cache(image).is_none_or(|run| run.flags & FLAG_CHANGING == 0)
         && !image.segments_damaged
@@ -235,9 +238,10 @@ fn of_two_queues<S: Storage>(storage: &S, others: &[(u32, SegmentHeader)]) -> Er
     Error::io("open", storage.path().join(name), source)
 }
 
-/// Asks the file system how many bytes of disk the segment takes.
+/// Asks the file system which file the segment is, and how many bytes of disk it takes.
 fn measure<S: Storage>(storage: &S, row: &mut Row) {
     let file = storage.open(&format::segment_name(row.slot));
+    row.header.file = file.as_ref().map_or(0, |file| file.identity() as u32);
     note_taken(row, file.and_then(|file| file.found_disk_bytes()));
 }
 

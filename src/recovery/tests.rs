@@ -18,6 +18,7 @@ use crate::index::IndexFile;
 use crate::index::image::Live;
 use crate::index::run::Run;
 use crate::options::Options;
+use crate::recovery::belief::SinceRun;
 use crate::recovery::rows::Gathered;
 use crate::tests::sim::{Call, SimStorage};
 
@@ -57,7 +58,7 @@ fn adopted(storage: &SimStorage) -> Index<SimStorage> {
 
 fn gathered(storage: &SimStorage, belief: Belief) -> Gathered<<SimStorage as Storage>::File> {
     let (image, id) = image(storage);
-    load_rows(storage, &image, Some(id), belief).unwrap()
+    load_rows(storage, &image, Some(id), SinceRun::Kept, belief).unwrap()
 }
 
 fn live(storage: &SimStorage) -> Vec<Row> {
@@ -91,7 +92,7 @@ fn damage(storage: &SimStorage, number: u8) {
 #[test]
 fn what_is_believed_follows_from_the_boot_the_mount_and_the_mark_of_a_clean_end() {
     let killed = killed(3);
-    let belief = |storage: &SimStorage| Belief::in_index(&image(storage).0, &storage.cache_token());
+    let belief = |storage: &SimStorage| read_index(storage).unwrap().belief;
     assert_eq!(belief(&killed), Belief::Cache);
     assert_eq!(belief(&killed.seen_elsewhere()), Belief::Mount);
     assert_eq!(belief(&killed.copied()), Belief::Disk);
@@ -150,7 +151,7 @@ fn rows_that_files_contradict_are_not_believed() {
     }
     let (mut image, id) = image(&good);
     image.live.run.as_mut().unwrap().flags |= FLAG_CHANGING;
-    assert!(!load_rows(&good, &image, Some(id), Belief::Cache).unwrap().from_index);
+    assert!(!load_rows(&good, &image, Some(id), SinceRun::Kept, Belief::Cache).unwrap().from_index);
 }
 
 fn header(life: u64, base: u64) -> SegmentHeader {

@@ -74,7 +74,7 @@ impl<F: StorageFile> List<F> {
                 Ok(Arc::new(Segment {
                     slot,
                     seed: header.seed(),
-                    header,
+                    header: SegmentHeader { file: file.identity() as u32, ..header },
                     file,
                     allocated: AtomicU64::new(allocated),
                     fresh_from: SEGMENT_HEADER_LEN,
@@ -158,6 +158,7 @@ impl<F: StorageFile> List<F> {
             length: self.next_len(context.pool.geometry(), &plan),
             allocated: 0,
             disk: 0,
+            file: 0,
             salt: self.names.salts.draw(context.storage),
         })
     }

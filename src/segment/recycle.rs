@@ -230,7 +230,7 @@ impl<F: StorageFile> List<F> {
             let segment = Segment {
                 slot: row.slot,
                 seed: header.seed(),
-                header: *header,
+                header: SegmentHeader { file: row.header.file, ..*header },
                 file,
                 allocated: AtomicU64::new(allocated),
                 fresh_from,

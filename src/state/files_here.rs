@@ -48,7 +48,12 @@ impl<S: Storage> State<S> {
             }
             from = row.header.base + 1;
             match opened {
-                Ok(segment) => self.index.heed(&segment.name(), || segment.file.sync())?,
+                Ok(segment) => {
+                    if self.sync_may_have_failed {
+                        self.store_again_up_to(&segment, 0, self.found_tail.position)?;
+                    }
+                    self.index.heed(&segment.name(), || segment.file.sync())?;
+                }
                 // Damage has lost the file, or it was reclaimed: there is nothing to sync.
                 Err(Lost::Gone) => {}
                 Err(Lost::Io(error)) => {

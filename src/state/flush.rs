@@ -437,8 +437,19 @@ impl<S: Storage> State<S> {
             return Ok(());
         }
         let header = &segment.header;
-        let offset = |position: u64| segment.offset(position.clamp(header.base, header.end()));
-        let (start, end) = (offset(stretch.from.position), offset(found_to));
+        let from = stretch.from.position.clamp(header.base, header.end());
+        self.store_again_up_to(segment, segment.offset(from), found_to)
+    }
+
+    /// Stores a segment's bytes again from a file offset up to a position.
+    pub(super) fn store_again_up_to(
+        &self,
+        segment: &Segment<S::File>,
+        start: u64,
+        position: u64,
+    ) -> Result<()> {
+        let header = &segment.header;
+        let end = segment.offset(position.clamp(header.base, header.end()));
         holds!(start <= end, "what was found in a segment is stored again, {start} to {end}");
         store_again(&segment.file, start, end.min(segment.allocated()))
             .map_err(|error| Error::io("write", self.storage.path().join(segment.name()), error))

@@ -13,7 +13,7 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, RawM
 use rustix::io::{Errno, retry_on_intr};
 
 use super::file::{DiskFile, Overwrites};
-use super::{CacheToken, Listed, Storage, system};
+use super::{CacheToken, Listed, Storage, StorageFile, system};
 use crate::error::SyncFailed;
 use crate::format::{INDEX_NAME, segment_slot};
 
@@ -324,9 +324,12 @@ impl Storage for FileStorage {
         system::holder(&self.directory)
     }
 
-    fn cache_token(&self) -> CacheToken {
-        system::cache_token(&self.directory)
-            .unwrap_or_else(|| CacheToken { place: self.random(), mount: 0 })
+    fn cache_token(&self, index: &DiskFile) -> CacheToken {
+        system::cache_token(&self.directory, index.identity())
+    }
+
+    fn identity(&self, name: &str) -> io::Result<u64> {
+        system::identity(&self.directory, name)
     }
 
     fn free_bytes(&self) -> io::Result<u64> {

@@ -97,6 +97,10 @@ impl StorageFile for DiskFile {
         Ok(u64::try_from(rustix::fs::fstat(&self.file)?.st_size).unwrap_or(0))
     }
 
+    fn identity(&self) -> u64 {
+        system::identity(&self.file, "").unwrap_or(0)
+    }
+
     fn found_len(&self) -> io::Result<u64> {
         self.found.map_or_else(|| self.len(), |found| Ok(found.len))
     }

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::AtFlags;
 use rustix::io::{Errno, retry_on_intr};
@@ -74,26 +74,44 @@ fn boot_id() -> Option<&'static [u8]> {
     BOOT.get().map(Vec::as_slice)
 }
 
-/// Returns `None` when the boot cannot be identified; then recovery trusts no cached byte.
-pub(super) fn cache_token(directory: &OwnedFd) -> Option<CacheToken> {
+/// Returns the token of the queue in this directory whose index has this identity. Where the kernel
+/// hides the boot (a /proc with `subset=pid`), no other mark of it is safe: on a device without a
+/// clock every boot begins at the same time.
+pub(super) fn cache_token(directory: &OwnedFd, index: u64) -> CacheToken {
     // The kernel never reuses a STATX_MNT_ID_UNIQUE (Linux 6.8) in a boot. It does reuse plain
     // mount ids after umount and mount, so they prove nothing.
     const UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
-    let boot = boot_id()?;
-    let stat =
-        retry_on_intr(|| statx(directory, c"", AtFlags::EMPTY_PATH, StatxFlags::INO | UNIQUE))
-            .ok()?;
+    let asked =
+        retry_on_intr(|| statx(directory, c"", AtFlags::EMPTY_PATH, StatxFlags::INO | UNIQUE));
+    let (Ok(stat), Ok(system)) = (asked, retry_on_intr(|| rustix::fs::fstatfs(directory))) else {
+        return CacheToken::default();
+    };
     let is_unique = StatxFlags::from_bits_retain(stat.stx_mask).contains(UNIQUE);
-    let numbers = [u64::from(stat.stx_dev_major), u64::from(stat.stx_dev_minor), stat.stx_ino];
-    let bytes = numbers.iter().flat_map(|number| number.to_le_bytes()).chain(boot.iter().copied());
-    // FNV-1a with 128 bits.
-    let hash = bytes.fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128, |hash, byte| {
-        (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
-    });
-    Some(CacheToken {
-        place: hash.to_le_bytes(),
+    let system = format!("{}:{} {:?}", stat.stx_dev_major, stat.stx_dev_minor, system.f_fsid);
+    let place = |boot: &[u8]| hash(&[boot, system.as_bytes()].concat());
+    CacheToken {
+        boot: boot_id().map_or(0, place),
+        file: hash(&[stat.stx_ino.to_le_bytes(), index.to_le_bytes()].concat()),
         mount: if is_unique { stat.stx_mnt_id } else { 0 },
-    })
+    }
+}
+
+/// Returns a hash of inode and time of birth: a removed file's inode is soon given to another one.
+/// Where the file system keeps no time of birth, the inode has to do.
+pub(super) fn identity(at: impl AsFd, name: &str) -> io::Result<u64> {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW;
+    let stat = retry_on_intr(|| statx(&at, name, flags, StatxFlags::INO | StatxFlags::BTIME))?;
+    let born = stat.stx_btime;
+    let numbers = [stat.stx_ino, born.tv_sec as u64, born.tv_nsec.into()];
+    Ok(hash(&numbers.map(u64::to_le_bytes).concat()))
+}
+
+/// FNV-1a with 64 bits; never zero.
+fn hash(bytes: &[u8]) -> u64 {
+    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    hash.max(1)
 }
 
 /// Returns the process that holds the lock of the directory, from the kernel's list. Does not try

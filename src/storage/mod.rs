@@ -34,6 +34,8 @@ use std::path::Path;
 pub(crate) use directory::CLOCK;
 pub(crate) use directory::FileStorage;
 
+use byteorder::{ByteOrder, LittleEndian};
+
 use crate::error::SyncFailed;
 use crate::format::SECTOR;
 use crate::memory::Window;
@@ -45,29 +47,25 @@ pub(crate) struct Listed {
     pub(crate) is_file: bool,
 }
 
-/// Identifies how long the system keeps cached bytes: while the storage returns the same token, no
-/// cached byte can have been lost.
+/// Identifies the index file, and how long the system keeps cached bytes of it: while the storage
+/// returns the same token, no cached byte can have been lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct CacheToken {
-    /// A hash of boot, device and inode of the directory: no other boot or directory has it.
-    pub(crate) place: [u8; 16],
+    /// A hash of the boot and the file system. Zero when the boot cannot be identified.
+    pub(crate) boot: u64,
+    /// A hash of the directory and the index's [identity](StorageFile::identity): a copy has
+    /// another one.
+    pub(crate) file: u64,
     /// The mount through which the process sees the directory: a number that the kernel never
     /// reuses in a boot. Zero when it is unknown.
     pub(crate) mount: u64,
 }
 
 impl CacheToken {
-    /// Returns whether the files still show every byte that a process stored under the `other`
-    /// token.
-    pub(crate) fn is(&self, other: &CacheToken) -> bool {
-        let is_mount = self.mount == other.mount && self.mount != 0;
-        self.place == other.place && is_mount
-    }
-
     pub(crate) fn encode(&self) -> [u8; 24] {
         let mut bytes = [0; 24];
-        bytes[..16].copy_from_slice(&self.place);
-        bytes[16..].copy_from_slice(&self.mount.to_le_bytes());
+        let words = [self.boot, self.file, self.mount];
+        LittleEndian::write_u64_into(&words, &mut bytes);
         bytes
     }
 }
@@ -110,8 +108,11 @@ pub(crate) trait Storage: std::fmt::Debug + Send + Sync + Sized + 'static {
     /// Returns the process that holds the lock, without taking it; `None` when no process does; 0
     /// for a process that has no id here.
     fn holder(&self) -> Option<u32>;
-    /// Returns a token that changes whenever unsynced cached bytes may have been lost.
-    fn cache_token(&self) -> CacheToken;
+    /// Returns a token that changes whenever unsynced cached bytes may have been lost, or `index`
+    /// is another file.
+    fn cache_token(&self, index: &Self::File) -> CacheToken;
+    /// Returns the [identity](StorageFile::identity) of the file of that name.
+    fn identity(&self, name: &str) -> io::Result<u64>;
     fn free_bytes(&self) -> io::Result<u64>;
     fn random(&self) -> [u8; 16];
     /// Returns the time of day in milliseconds since 1970.
@@ -121,6 +122,9 @@ pub(crate) trait Storage: std::fmt::Debug + Send + Sync + Sized + 'static {
 /// An open file of a [`Storage`].
 pub(crate) trait StorageFile: std::fmt::Debug + Send + Sync + 'static {
     fn len(&self) -> io::Result<u64>;
+    /// Identifies the file among all that its file system ever has: a copy, and a file put back
+    /// from one, has another identity.
+    fn identity(&self) -> u64;
     /// Returns the length that the file had when it was opened. The caller knows that nobody has
     /// changed it since: then this saves a call.
     fn found_len(&self) -> io::Result<u64> {

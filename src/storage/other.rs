@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -46,8 +46,16 @@ pub(super) fn has_own_extents(_file: &File, _offset: u64) -> bool {
 
 pub(super) fn unshare(_file: &File, _len: u64) {}
 
-pub(super) fn cache_token(_directory: &OwnedFd) -> Option<CacheToken> {
-    None
+pub(super) fn cache_token(_directory: &OwnedFd, _index: u64) -> CacheToken {
+    CacheToken::default()
+}
+
+pub(super) fn identity(at: impl AsFd, name: &str) -> io::Result<u64> {
+    let stat = match name {
+        "" => rustix::fs::fstat(at)?,
+        name => rustix::fs::statat(at, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)?,
+    };
+    Ok(stat.st_ino as u64)
 }
 
 /// Always returns `None`: a queue in use looks like one whose process died.

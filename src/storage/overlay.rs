@@ -195,8 +195,13 @@ impl<S: Storage> Storage for Overlay<S> {
         self.below.holder()
     }
 
-    fn cache_token(&self) -> CacheToken {
-        self.below.cache_token()
+    fn cache_token(&self, index: &Self::File) -> CacheToken {
+        let below = index.0.below.as_ref();
+        below.map_or_else(CacheToken::default, |file| self.below.cache_token(file))
+    }
+
+    fn identity(&self, name: &str) -> io::Result<u64> {
+        Ok(self.open(name)?.identity())
     }
 
     fn free_bytes(&self) -> io::Result<u64> {
@@ -222,6 +227,10 @@ impl<S: Storage> Storage for Overlay<S> {
 impl<F: StorageFile> StorageFile for OverlayFile<F> {
     fn len(&self) -> io::Result<u64> {
         Ok(self.0.changed.lock().len)
+    }
+
+    fn identity(&self) -> u64 {
+        self.0.below.as_ref().map_or(0, StorageFile::identity)
     }
 
     fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {

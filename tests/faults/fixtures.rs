@@ -180,6 +180,26 @@ fn what_was_written_is_read() {
     assert!(others.is_empty(), "{others}");
 }
 
+/// Files of version 1 with its first checksums: they are older, not damaged.
+#[test]
+fn an_older_format_is_refused_and_not_touched() {
+    for without in [None, Some("index")] {
+        let home = crate::support::tempdir().unwrap();
+        let dir = home.path().join("queue");
+        copy_directory(&fixtures().join("older"), &dir);
+        without.map_or(Ok(()), |name| fs::remove_file(dir.join(name))).unwrap();
+        let before = names(&dir);
+        let refused = Queue::open(&dir).unwrap_err();
+        assert!(matches!(refused, Error::UnsupportedFormat { found: 1, .. }), "{refused}");
+        assert!(refused.to_string().contains("older than the first release"), "{refused}");
+        assert!(matches!(
+            mmq::Inspector::open(&dir).and_then(|inspector| inspector.snapshot()),
+            Err(Error::UnsupportedFormat { found: 1, .. })
+        ));
+        assert_eq!(names(&dir), before);
+    }
+}
+
 /// The checksum of a table, or of a payload of at most 4 KiB: no code of the library's.
 fn checksum(seed: u32, bytes: &[u8]) -> u32 {
     assert!(bytes.len() <= 4096);
@@ -248,7 +268,7 @@ fn the_bytes_lie_where_the_page_says() {
     let header = Part::of(&index, row("Index file `index`", "INDEX_HEADER").0, "Index header");
     assert_eq!(
         (header.field("INDEX_MAGIC"), header.number("VERSION")),
-        (b"mmqindex".as_slice(), 1)
+        (b"mmqindex".as_slice(), 3)
     );
     header.check("INDEX_SUM", &[]);
     let id = header.field("QUEUE_ID");
@@ -280,7 +300,7 @@ fn look_at_segments(dir: &Path, index: &[u8], id: &[u8], tail: u64) {
         let segment = Part::of(file, 0, "Segment file `segment-NNNNNNNN`");
         assert_eq!(
             (segment.field("SEGMENT_MAGIC"), segment.number("VERSION")),
-            (b"mmqsegmt".as_slice(), 1)
+            (b"mmqsegmt".as_slice(), 3)
         );
         assert_eq!((segment.field("QUEUE_ID"), segment.number("STATE")), (id, 1));
         segment.check("HEADER_SUM", &[]);
@@ -343,7 +363,7 @@ fn origins_lie_where_the_page_says() {
     let dir = fixtures().join(DEAD_LETTERS);
     let index = fs::read(dir.join("index")).unwrap();
     let header = Part::of(&index, 0, "Index header");
-    assert_eq!(header.number("VERSION"), 2);
+    assert_eq!(header.number("VERSION"), 4);
     header.check("INDEX_SUM", &[]);
     let live = Part::of(&index, row("Index file `index`", "LIVE").0, "Live part");
     let tail = live.number("TAIL_POSITION");
@@ -372,7 +392,7 @@ fn origins_lie_where_the_page_says() {
         }
     }
     // The first dead letter began a segment of its own.
-    assert_eq!(versions, [1, 2, 2]);
+    assert_eq!(versions, [3, 4, 4]);
     let most = u64::from(u32::MAX);
     let wanted = [
         (1, 1, 1_000_000_007, 5, "a dead letter"),
@@ -393,7 +413,7 @@ fn a_later_version_is_refused_and_no_byte_is_changed() {
         copy_directory(&fixtures().join("worked"), &dir);
         let mut bytes = fs::read(dir.join(file)).unwrap();
         let (at, len) = row(heading, "VERSION");
-        bytes[at..at + len].copy_from_slice(&3u32.to_le_bytes());
+        bytes[at..at + len].copy_from_slice(&5u32.to_le_bytes());
         let (at, len) = row(heading, name);
         let sum = checksum(0, &bytes[..at]);
         bytes[at..at + len].copy_from_slice(&sum.to_le_bytes());
@@ -403,7 +423,7 @@ fn a_later_version_is_refused_and_no_byte_is_changed() {
         };
         let before = all(&dir);
         match options().open(&dir) {
-            Err(Error::UnsupportedFormat { path, found: 3, supported: 2 }) => {
+            Err(Error::UnsupportedFormat { path, found: 5, supported: 4 }) => {
                 assert_eq!(path, dir.join(file))
             }
             other => panic!("{file}: {other:?}"),

@@ -166,6 +166,10 @@ impl From<Error> for Failure {
             Error::NotFound { .. } => (ExitStatus::Missing, "no_queue", "; `mmq put` makes one"),
             Error::NotAQueue { .. } => (ExitStatus::Missing, "not_a_queue", ""),
             Error::MessageTooLarge { .. } => (ExitStatus::Refused, "too_large", ""),
+            Error::UnsupportedFormat { found, supported, .. } if found < supported => {
+                let advice = "; `mmq dump` of the mmq that wrote it, and `mmq load` of this one";
+                (ExitStatus::Refused, "older_format", advice)
+            }
             Error::UnsupportedFormat { .. } => {
                 (ExitStatus::Refused, "later_format", "; use the mmq that wrote it, or a later one")
             }

@@ -4,9 +4,9 @@ use super::{header, hex};
 use crate::format::*;
 use crate::memory::checksum;
 
-/// The bytes of format version 2 that differ from version 1.
+/// The bytes of format version 4 that differ from version 3.
 #[test]
-fn the_bytes_of_version_2_are_these() {
+fn the_bytes_of_version_4_are_these() {
     let origin =
         Origin { queue_id: *b"fedcba9876543210", seq: 0x0102_0304_0506, attempts: 7, sum: 0 };
     let bytes = origin.encode();
@@ -27,7 +27,7 @@ fn the_bytes_of_version_2_are_these() {
     assert_eq!(words.bytes()[13], 1 | 64);
     assert_eq!(Fragment::decode(words, header().seed(), 64), Some((fragment, header_sum)));
     let later = SegmentHeader { version: Version::Origins, ..header() };
-    assert_eq!(hex(&later.encode()[8..12]), "02000000");
+    assert_eq!(hex(&later.encode()[8..12]), "04000000");
     assert_eq!(SegmentHeader::decode(&later.encode()), Ok(later));
     assert_eq!(later.seed(), header().seed());
     let id = [7; 16];

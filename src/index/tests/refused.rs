@@ -17,7 +17,7 @@ use crate::tests::crash::holds_but_for;
 use crate::tests::sim::{Call, Mutant, SimStorage, forget_meanwhile, meanwhile};
 
 const ID: [u8; 16] = *b"0123456789abcdef";
-const TOKEN: CacheToken = CacheToken { place: [3; 16], mount: 4 };
+const TOKEN: CacheToken = CacheToken { boot: 3, file: 5, mount: 4 };
 
 /// Bytes are stored by calls.
 fn begun() -> (SimStorage, Index<SimStorage>) {

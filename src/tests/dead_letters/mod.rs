@@ -187,7 +187,7 @@ fn seen_from_outside(closed: &Closed, dir: &Path) {
     let bytes: usize = closed.put.iter().map(|(bytes, _)| bytes.len()).sum();
     let verified = inspector.verify(|finding| panic!("{finding}")).unwrap();
     assert_eq!((verified.messages, verified.bytes), (number as u64, bytes as u64));
-    assert_eq!(inspector.snapshot().unwrap().format, 2);
+    assert_eq!(inspector.snapshot().unwrap().format, 4);
 }
 
 #[test]
@@ -300,7 +300,7 @@ fn a_dead_letter_that_no_queue_of_that_size_holds_is_refused_as_too_long() {
         other => panic!("{other:?}"),
     }
     // Nothing was stored, and no version was raised.
-    assert_eq!(engine.core.index.version() as u32, 1);
+    assert_eq!(engine.core.index.version() as u32, 3);
     for number in 0..3 {
         put_dead_letter(&engine, number, longest);
         let consumer = engine.default_consumer().unwrap();

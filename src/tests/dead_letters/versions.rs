@@ -185,9 +185,9 @@ fn a_dead_letter_begins_a_segment_where_the_tails_is_older() {
     takes_all(&queue, is_dead_letter, durable, "after a power cut");
 }
 
-/// What never held a dead letter says version 1 everywhere, whatever was done to it.
+/// What never held a dead letter says version 3 everywhere, whatever was done to it.
 #[test]
-fn a_queue_without_dead_letters_keeps_version_1() {
+fn a_queue_without_dead_letters_keeps_version_3() {
     let storage = disk(2);
     let queue = open(storage.clone());
     for number in 0..40 {

@@ -93,6 +93,9 @@ pub(super) struct State {
     pub(super) stores: Stores,
     pub(super) rng: Rng,
     pub(super) life: CacheToken,
+    pub(super) seed: u64,
+    /// How often the disk was copied.
+    pub(super) copies: u64,
     pub(super) now: u64,
     pub(super) next_inode: u64,
     pub(super) nameless: Vec<Nameless>,
@@ -201,7 +204,8 @@ impl State {
             change.apply(&mut names);
         }
         let mut state = self.with([&names, &names], &[], |inode| inode.cut(&mut rng, &mood));
-        state.life = CacheToken { place: rng.bytes(), mount: 1 };
+        state.life =
+            CacheToken { boot: u128::from_le_bytes(rng.bytes()) as u64, file: 0, mount: 1 };
         state.rng = rng;
         SimStorage::over(state)
     }

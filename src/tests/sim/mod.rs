@@ -108,7 +108,9 @@ impl SimStorage {
             most: None,
             most_taken: 0,
             file_capacity: 256 << 10,
-            life: CacheToken { place: rng.bytes(), mount: 1 },
+            life: CacheToken { boot: u128::from_le_bytes(rng.bytes()) as u64, file: 0, mount: 1 },
+            seed,
+            copies: 0,
             stores: Stores::ByMap,
             rng,
             now: 1_700_000_000_000,
@@ -222,8 +224,14 @@ impl SimStorage {
     /// As [`process_kill`](Self::process_kill), in another directory.
     pub(crate) fn copied(&self) -> SimStorage {
         let killed = self.process_kill();
-        killed.disk.lock().life.place[0] ^= 1;
+        killed.disk.lock().copies += 1;
         killed
+    }
+
+    /// Where the system does not say which boot this is.
+    pub(crate) fn without_boot(self) -> SimStorage {
+        self.disk.lock().life.boot = 0;
+        self
     }
 
     /// As a power cut, but the file system alone failed and was mounted again in the same boot.

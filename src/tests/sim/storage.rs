@@ -139,8 +139,13 @@ impl Storage for SimStorage {
         self.disk.lock().holder.map(|_| std::process::id())
     }
 
-    fn cache_token(&self) -> CacheToken {
-        self.disk.lock().life
+    fn cache_token(&self, index: &SimFile) -> CacheToken {
+        CacheToken { file: index.identity(), ..self.disk.lock().life }
+    }
+
+    fn identity(&self, name: &str) -> io::Result<u64> {
+        let state = self.disk.lock();
+        Ok(identity(&*state.find(name)?, &state))
     }
 
     fn free_bytes(&self) -> io::Result<u64> {
@@ -249,7 +254,16 @@ impl Drop for SimFile {
     }
 }
 
+/// Another disk, and a copy of this one, has other files under the same numbers.
+fn identity(inode: &Inode, state: &State) -> u64 {
+    (state.seed << 32 | inode.id << 8 | state.copies).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16
+}
+
 impl StorageFile for SimFile {
+    fn identity(&self) -> u64 {
+        identity(&self.inode, &self.disk.lock())
+    }
+
     fn len(&self) -> io::Result<u64> {
         drop(enter_or_fail(&self.disk, Call::Measure)?);
         Ok(self.inode.body.lock().len as u64)

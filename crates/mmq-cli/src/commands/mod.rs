@@ -86,8 +86,8 @@ const COMMANDS: [Entry; 23] = [
 
 /// The version of the tool, and of the files that it reads and writes.
 const VERSION: &str =
-    concat!(env!("CARGO_PKG_VERSION"), " (reads and writes file formats 1 and 2)");
-const _: () = assert!(mmq::FORMAT_VERSION == 2, "the text above names the format");
+    concat!(env!("CARGO_PKG_VERSION"), " (reads and writes file formats 3 and 4)");
+const _: () = assert!(mmq::FORMAT_VERSION == 4, "the text above names the format");
 
 /// What `mmq` alone prints.
 const EXAMPLES: &str = "\

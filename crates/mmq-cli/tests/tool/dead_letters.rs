@@ -51,11 +51,11 @@ fn origins_are_shown_with_json_and_are_no_part_of_a_message() {
 fn stat_says_the_format_and_verify_knows_it() {
     let home = crate::support::tempdir().unwrap();
     let dir = queue(home.path());
-    assert_eq!(stat(&dir)["format"], 2);
+    assert_eq!(stat(&dir)["format"], 4);
     ends(on("verify", &dir, &[]), 0);
     let plain = home.path().join("plain");
     check(given(on("put", &plain, &[]), b"a message\n"), 0);
-    assert_eq!(stat(&plain)["format"], 1);
+    assert_eq!(stat(&plain)["format"], 3);
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn a_copy_keeps_origins_and_a_load_does_not() {
     let (copy, loaded) = (home.path().join("copy"), home.path().join("loaded"));
     ends(on("copy", &dir, &[copy.to_str().unwrap()]), 0);
     assert_eq!(origins(&json("cat", &copy, &[])), wanted());
-    assert_eq!(stat(&copy)["format"], 2);
+    assert_eq!(stat(&copy)["format"], 4);
     let dump = ends(on("dump", &dir, &[]), 0).stdout;
     let lines = String::from_utf8(dump.clone()).unwrap();
     let lines: Vec<Value> =
@@ -74,5 +74,5 @@ fn a_copy_keeps_origins_and_a_load_does_not() {
     check(given(on("load", &loaded, &[]), &dump), 0);
     let lines = json("cat", &loaded, &[]);
     assert_eq!((origins(&lines), lens(&lines)), (Vec::new(), vec![23, 13, 10, 10, 0, 9000, 4]));
-    assert_eq!(stat(&loaded)["format"], 1);
+    assert_eq!(stat(&loaded)["format"], 3);
 }

@@ -261,7 +261,7 @@ fn files_of_a_later_version_are_refused() {
     numbers(dir.path(), 3);
     let index = dir.path().join("index");
     let mut bytes = std::fs::read(&index).unwrap();
-    bytes[8] = 3;
+    bytes[8] = mmq::FORMAT_VERSION as u8 + 1;
     let sum = checksum(&bytes[..60]);
     bytes[60..64].copy_from_slice(&sum.to_le_bytes());
     std::fs::write(&index, bytes).unwrap();

@@ -305,7 +305,7 @@ fn a_later_format_is_refused() {
     let q = dir.path().join("q");
     small(&q);
     change(&q.join("segment-00000000"), |bytes| {
-        bytes[8] = 3;
+        bytes[8] = mmq::FORMAT_VERSION as u8 + 1;
         let sum = crate::owning::checksum(&bytes[..HEADER - 4]);
         bytes[HEADER - 4..HEADER].copy_from_slice(&sum.to_le_bytes());
     });

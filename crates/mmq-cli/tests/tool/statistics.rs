@@ -36,7 +36,7 @@ fn the_figures_are_those_of_the_queue() {
         ("bytes", stats.bytes),
         ("segments", stats.segments),
         ("spare_segments", stats.spare_segments),
-        ("format", 1),
+        ("format", 3),
     ] {
         assert_eq!(number(&figures[name]), value, "{name}");
     }

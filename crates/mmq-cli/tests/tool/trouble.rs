@@ -53,10 +53,10 @@ fn filled(dir: &Path, first: u64) {
     queue.close().unwrap();
 }
 
-/// Makes the file one of format 3: `at` is where the checksum of the bytes before it stands.
+/// Makes the file one of a later format: `at` is where the checksum of the bytes before it stands.
 fn make_later(file: &Path, at: usize) {
     let mut bytes = fs::read(file).unwrap();
-    bytes[8] = 3;
+    bytes[8] = mmq::FORMAT_VERSION as u8 + 1;
     let sum = checksum(&bytes[..at]);
     bytes[at..at + 4].copy_from_slice(&sum.to_le_bytes());
     fs::write(file, bytes).unwrap();
@@ -67,7 +67,7 @@ fn a_later_format_is_refused_by_all_that_look() {
     let dir = crate::support::tempdir().unwrap();
     filled(dir.path(), 0);
     make_later(&dir.path().join("index"), 60);
-    let words = ["format version 3", "use the mmq that wrote it"];
+    let words = ["format version 5", "use the mmq that wrote it"];
     refused(dir.path(), 6, "later_format", &words);
     let output = ends(on("stat", dir.path(), &["--prometheus"]), 6);
     let metrics = String::from_utf8(output.stdout).unwrap();

@@ -5,6 +5,7 @@ mod drained;
 mod left;
 mod lives;
 mod mounts;
+mod put_back;
 mod refused;
 mod refused_later;
 mod salvaged;
