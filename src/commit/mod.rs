@@ -160,7 +160,7 @@ impl<S: Storage> Core<S> {
     /// Makes everything durable: messages, then consumer positions.
     pub(crate) fn flush(&self) -> Result<()> {
         self.check_writable()?;
-        self.check_directory()?;
+        self.check_names()?;
         let target = self.committed_spot();
         self.flush_to(target)?;
         self.wake_owed();
@@ -175,7 +175,7 @@ impl<S: Storage> Core<S> {
 
     /// Flushes for futures that wait for it, in the storage worker.
     pub(crate) fn flush_for_tasks(&self) -> Result<()> {
-        self.check_directory()?;
+        self.check_names()?;
         self.flush_on_time()
     }
 
@@ -202,7 +202,7 @@ impl<S: Storage> Core<S> {
         // The queue is closed, so `check_writable` would reject this flush. Still report a failed
         // sync.
         self.index.poison.check()?;
-        self.check_directory()?;
+        self.check_names()?;
         let target = self.committed_spot();
         if planted!(CheckpointBeforeData) {
             let _ = self.write_clean_end(target);

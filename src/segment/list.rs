@@ -288,6 +288,11 @@ impl<F: StorageFile> List<F> {
         }
     }
 
+    /// Returns whether the segment of this life holds messages that a consumer may still need.
+    pub(crate) fn is_live(&self, life: u64) -> bool {
+        self.live.iter().any(|row| row.header.life == life)
+    }
+
     /// Returns the live segment that holds `position`, or the first one behind it.
     pub(crate) fn at(&self, position: u64) -> Option<Row> {
         let index = self.live.partition_point(|row| row.header.end() <= position);

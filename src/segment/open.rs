@@ -108,10 +108,7 @@ impl<F: StorageFile> List<F> {
             return Ok(open);
         }
         let segment = open_life(storage, row.slot, &row.header)?.segment_of(row);
-        holds!(
-            self.live.iter().any(|live| live.header.life == life),
-            "the segment of life {life}, which is opened, is live"
-        );
+        holds!(self.is_live(life), "the segment of life {life}, which is opened, is live");
         check!(let (allocated, length) = (segment.allocated(), segment.header.length));
         holds!(allocated <= length, "of the file {allocated} bytes are used, of {length} at most");
         self.open.retain(|(_, open)| open.strong_count() > 0);

@@ -4,18 +4,39 @@ use std::io;
 use std::sync::atomic::Ordering;
 
 use crate::error::{Error, Result, SyncFailed};
-use crate::format::segment_name;
-use crate::segment::{Lost, Unsynced};
+use crate::format::{INDEX_NAME, segment_name};
+use crate::segment::{Lost, Segment, Unsynced};
 use crate::state::State;
 use crate::storage::{Storage, StorageFile};
 
+fn gone(why: &'static str) -> Result<(), SyncFailed> {
+    Err(SyncFailed(io::Error::new(io::ErrorKind::NotFound, why)))
+}
+
 impl<S: Storage> State<S> {
-    /// Rejects a flush, and poisons the queue, when its directory was removed: no later process
-    /// could open the queue, so nothing in it can become durable.
-    pub(crate) fn check_directory(&self) -> Result<()> {
-        let gone =
-            || SyncFailed(io::Error::new(io::ErrorKind::NotFound, "the directory was removed"));
-        self.index.heed("", || if self.storage.is_removed() { Err(gone()) } else { Ok(()) })
+    /// Rejects a flush, and poisons the queue, when somebody removed its directory or its index: no
+    /// later process could open the queue, so nothing in it can become durable.
+    pub(crate) fn check_names(&self) -> Result<()> {
+        if self.storage.is_removed() {
+            return self.index.heed("", || gone("the directory was removed"));
+        }
+        if self.index.file().is_removed() {
+            return self.index.heed(INDEX_NAME, || gone("the file was removed"));
+        }
+        Ok(())
+    }
+
+    /// Syncs the file of a segment. Fails, and poisons the queue, if the file has lost its name
+    /// while the segment holds messages.
+    pub(super) fn sync_segment(&self, segment: &Segment<S::File>) -> Result<()> {
+        self.index.heed(&segment.name(), || {
+            segment.file.sync()?;
+            // The queue itself removes a file only once its segment is not live any more.
+            if segment.file.is_removed() && self.segments.list().is_live(segment.header.life) {
+                return gone("the file was removed");
+            }
+            Ok(())
+        })
     }
 
     /// Syncs the directory, so that file names are durable: a power cut could otherwise remove a
@@ -52,7 +73,7 @@ impl<S: Storage> State<S> {
                     if self.sync_may_have_failed {
                         self.store_again_up_to(&segment, 0, self.found_tail.position)?;
                     }
-                    self.index.heed(&segment.name(), || segment.file.sync())?;
+                    self.sync_segment(&segment)?;
                 }
                 // Damage has lost the file, or it was reclaimed: there is nothing to sync.
                 Err(Lost::Gone) => {}

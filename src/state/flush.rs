@@ -375,7 +375,7 @@ impl<S: Storage> State<S> {
     /// reaches into it; then the directory.
     fn sync_data(&self, stretch: &Stretch) -> Result<()> {
         let Stretch { from, to } = *stretch;
-        self.check_directory()?;
+        self.check_names()?;
         let (mut at, end) = {
             let list = self.segments.list();
             let last = list.live.back().map_or(0, |row| row.header.base);
@@ -413,7 +413,7 @@ impl<S: Storage> State<S> {
             if planted!(SegmentSyncNotHeeded) {
                 let _ = segment.file.sync();
             } else {
-                self.index.heed(&segment.name(), || segment.file.sync())?;
+                self.sync_segment(&segment)?;
             }
             if is_full {
                 let context = self.context();

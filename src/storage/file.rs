@@ -101,6 +101,10 @@ impl StorageFile for DiskFile {
         system::identity(&self.file, "").unwrap_or(0)
     }
 
+    fn is_removed(&self) -> bool {
+        rustix::fs::fstat(&self.file).is_ok_and(|stat| stat.st_nlink == 0)
+    }
+
     fn found_len(&self) -> io::Result<u64> {
         self.found.map_or_else(|| self.len(), |found| Ok(found.len))
     }

@@ -125,6 +125,8 @@ pub(crate) trait StorageFile: std::fmt::Debug + Send + Sync + 'static {
     /// Identifies the file among all that its file system ever has: a copy, and a file put back
     /// from one, has another identity.
     fn identity(&self) -> u64;
+    /// Returns whether the file has lost its name, so that no later process can open it.
+    fn is_removed(&self) -> bool;
     /// Returns the length that the file had when it was opened. The caller knows that nobody has
     /// changed it since: then this saves a call.
     fn found_len(&self) -> io::Result<u64> {

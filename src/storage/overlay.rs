@@ -233,6 +233,10 @@ impl<F: StorageFile> StorageFile for OverlayFile<F> {
         self.0.below.as_ref().map_or(0, StorageFile::identity)
     }
 
+    fn is_removed(&self) -> bool {
+        false
+    }
+
     fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
         let end = offset.checked_add(len).ok_or(ErrorKind::InvalidInput)?;
         let mut changed = self.0.changed.lock();

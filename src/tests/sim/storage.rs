@@ -264,6 +264,10 @@ impl StorageFile for SimFile {
         identity(&self.inode, &self.disk.lock())
     }
 
+    fn is_removed(&self) -> bool {
+        self.disk.lock().names.values().all(|inode| inode.id != self.inode.id)
+    }
+
     fn len(&self) -> io::Result<u64> {
         drop(enter_or_fail(&self.disk, Call::Measure)?);
         Ok(self.inode.body.lock().len as u64)

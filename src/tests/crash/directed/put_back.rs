@@ -5,10 +5,12 @@ use rustix::io::Errno;
 
 use super::{disk, options, take_all};
 use crate::consume::redelivery_state::Rules;
-use crate::engine::reading;
+use crate::consume::step::Read;
+use crate::engine::reading::{self, AsMessage};
 use crate::format::{INDEX_NAME, SEGMENT_HEADER_LEN, segment_name};
+use crate::read::Check;
 use crate::storage::{Storage, StorageFile};
-use crate::tests::crash::examine::{Queue, open};
+use crate::tests::crash::examine::{Queue, consumer_of, open};
 use crate::tests::crash::model::content;
 use crate::tests::sim::{Call, SimStorage};
 
@@ -122,6 +124,44 @@ fn a_copy_whose_sync_failed_is_stored_again_before_the_next_one() {
         queue.core.flush().unwrap();
         assert_eq!(after_a_cut(&queue.core.storage), ((0..30).collect(), 0), "sync {nth}");
     }
+}
+
+/// A cleaner of old files removes some below an open queue: a flush does not call durable what no
+/// later process can find.
+#[test]
+fn a_flush_fails_once_its_files_are_removed() {
+    let segment = segment_name(0);
+    let names = [INDEX_NAME, &segment];
+    for (name, each) in names.into_iter().flat_map(|name| [(name, None), (name, Some(1))]) {
+        let queue = open(disk(4), &options().flush_every_ops(each)).unwrap();
+        put(&queue, 0..3);
+        queue.core.flush().unwrap();
+        queue.core.storage.remove_file(name);
+        let stored = queue.enqueue(&content(3, LEN));
+        let flushed = queue.core.flush();
+        assert!(stored.is_err() || flushed.is_err(), "{name}, {each:?}");
+        let error = flushed.unwrap_err().to_string();
+        assert!(error.contains("removed") && error.contains(name), "{error}");
+        assert!(queue.close().is_err(), "{name}, {each:?}");
+    }
+}
+
+/// The queue's own removals are none of these.
+#[test]
+fn a_queue_may_remove_a_segment_while_a_flush_syncs_it() {
+    let queue = open(disk(5), &options()).unwrap();
+    queue.default_consumer().unwrap();
+    for number in 0..200 {
+        queue.enqueue(&content(number, LEN)).unwrap();
+        let consumer = consumer_of(&queue, "").unwrap();
+        let locked = consumer.locked.lock();
+        let step = consumer.step(locked, &queue.core, Read::Take, Check::Now, AsMessage, None);
+        assert!(step.outcome.unwrap().is_some());
+        queue.core.flush().unwrap();
+        queue.core.drain_passed();
+        queue.core.reclaim().unwrap();
+    }
+    queue.close().unwrap();
 }
 
 /// Where the system does not say which boot this is, a message that kills its process still comes
