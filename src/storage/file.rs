@@ -118,7 +118,9 @@ impl StorageFile for DiskFile {
     fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
         let end = offset.checked_add(len).ok_or(ErrorKind::InvalidInput)?;
         let old_len = self.len()?;
-        within_file_limit(old_len, end)?;
+        if end > old_len {
+            within_file_limit(end)?;
+        }
         if len == 0 {
             return Ok(());
         }
@@ -131,7 +133,9 @@ impl StorageFile for DiskFile {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        within_file_limit(self.len()?, len)?;
+        if len > self.len()? {
+            within_file_limit(len)?;
+        }
         self.file.set_len(len)
     }
 
@@ -167,6 +171,7 @@ impl StorageFile for DiskFile {
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        within_file_limit(offset + buf.len() as u64)?;
         self.file.write_all_at(buf, offset)
     }
 
@@ -174,6 +179,7 @@ impl StorageFile for DiskFile {
     fn write_zeros_at(&self, offset: u64, len: u64) -> io::Result<()> {
         use super::ZEROS_LEN;
         const MOST: u64 = 128;
+        within_file_limit(offset + len)?;
         let zeros = [0; ZEROS_LEN];
         let mut pieces = [IoSlice::new(&zeros); MOST as usize + 1];
         let mut done = 0;
@@ -216,10 +222,12 @@ impl StorageFile for DiskFile {
     }
 }
 
-/// Growing a file beyond RLIMIT_FSIZE would kill the process with SIGXFSZ instead of failing.
-fn within_file_limit(old_len: u64, end: u64) -> io::Result<()> {
+/// Writing at or behind RLIMIT_FSIZE, also within a file, or growing a file beyond it would kill
+/// the process with SIGXFSZ instead of failing. Asks each time, because the program may change the
+/// limit at any time. (No store through a mapping raises the signal.)
+fn within_file_limit(end: u64) -> io::Result<()> {
     match rustix::process::getrlimit(rustix::process::Resource::Fsize).current {
-        Some(limit) if end > limit && end > old_len => Err(Errno::FBIG.into()),
+        Some(limit) if end > limit => Err(Errno::FBIG.into()),
         _ => Ok(()),
     }
 }

@@ -1,6 +1,7 @@
 //! Promise P5: a full disk is an error, not a death. Small file systems are mounted for it, which
 //! root alone may do; what cannot be mounted here is skipped with the reason printed.
 
+mod file_limit;
 mod no_inode;
 mod small_disk;
 mod sparse;
