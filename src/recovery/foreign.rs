@@ -42,10 +42,9 @@ pub(crate) fn refuse_foreign<S: Storage>(storage: &S) -> Result<()> {
     listed.retain(|listed| !listed.name.starts_with('.') && listed.name != "lost+found");
     listed.retain(|listed| !is_socket(listed));
     for listed in &listed {
-        let is_ours = listed.is_file
-            && is_ours(storage, &listed.name)
-                .map_err(|error| Error::io("open", storage.path().join(&listed.name), error))?;
-        if is_ours {
+        let is_ours = is_ours(storage, listed);
+        let failed = |error| Error::io("open", storage.path().join(&listed.name), error);
+        if is_ours.map_err(failed)? {
             return Ok(());
         }
     }
@@ -111,11 +110,12 @@ impl Named {
 }
 
 /// Whether the file of this name is mmq's by the rules of this module.
-fn is_ours<S: Storage>(storage: &S, name: &str) -> io::Result<bool> {
+fn is_ours<S: Storage>(storage: &S, listed: &Listed) -> io::Result<bool> {
+    let name = &*listed.name;
     let (magic, lens) = match Named::of(name) {
         Named::Index => (INDEX_MAGIC, index_at::END as u64..=u64::MAX),
         Named::Segment => (SEGMENT_MAGIC, PAGE..=MAX_SEGMENT_LEN),
-        Named::Quarantined => return Ok(true),
+        Named::Quarantined => return Ok(listed.is_file),
         Named::NewIndex => return is_new_index(storage),
         Named::Otherwise => return Ok(false),
     };

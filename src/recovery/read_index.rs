@@ -44,7 +44,7 @@ pub(super) fn read_index<S: Storage>(storage: &S) -> Result<ReadIndex<S>> {
     }
     let file = match found {
         Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-            // The name belongs to a directory, a link or a device.
+            // The name belongs to a directory or a device.
             let _ = quarantine(storage, INDEX_NAME);
             None
         }

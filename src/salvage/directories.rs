@@ -89,7 +89,7 @@ pub(super) fn add(directories: &mut Vec<Directory>, path: &Path) -> Result<()> {
 impl Directory {
     fn open(dir: &Path, path: &Path) -> Result<Directory> {
         let storage =
-            FileStorage::open_to_look(dir).map_err(|error| Error::io("open", path, error))?;
+            FileStorage::open_to_salvage(dir).map_err(|error| Error::io("open", path, error))?;
         let file = IndexFile::read(&storage).ok().flatten();
         if let Some(IndexFile { header: Err(Invalid::Version(found)), .. }) = file {
             return Err(later(dir.join(INDEX_NAME), found));

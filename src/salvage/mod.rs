@@ -48,7 +48,8 @@ use merge::Merge;
 /// copy, or computes the checksum seed from the messages.
 ///
 /// A salvage takes no lock and writes nothing: it can read a copy, a read-only mount and a queue
-/// that another process is using. It keeps no table of messages in memory.
+/// that another process is using. It keeps no table of messages in memory. Segment files may be
+/// symbolic links.
 ///
 /// ```
 /// # fn main() -> mmq::Result<()> {

@@ -15,7 +15,7 @@ use rustix::io::{Errno, retry_on_intr};
 use super::file::{DiskFile, Overwrites};
 use super::{CacheToken, Listed, Storage, StorageFile, system};
 use crate::error::SyncFailed;
-use crate::format::{INDEX_NAME, segment_slot};
+use crate::format::{INDEX_NAME, SEGMENT_PREFIX, segment_slot};
 
 /// The permission bits of files; the queue's own process must be able to read and write.
 const FILE_BITS: Mode = Mode::from_raw_mode(0o666);
@@ -31,6 +31,8 @@ pub(crate) struct FileStorage {
     overwrites: Overwrites,
     /// Whether to open files only for reading.
     looks_only: bool,
+    /// Whether to read segment files at the other end of symbolic links, too.
+    follows_links: bool,
     /// The permission bits of new files, once known (see [`mode`](Self::mode)).
     mode: OnceLock<Mode>,
     /// The parents of the queue's directory and of the directories created above it, until a sync
@@ -50,6 +52,7 @@ impl FileStorage {
             directory,
             overwrites,
             looks_only: false,
+            follows_links: false,
             mode: OnceLock::new(),
             unsynced_parents: Mutex::default(),
             made_parents: false,
@@ -60,6 +63,12 @@ impl FileStorage {
     pub(crate) fn open_to_look(path: &Path) -> io::Result<FileStorage> {
         let storage = FileStorage::open(path)?;
         Ok(FileStorage { looks_only: true, ..storage })
+    }
+
+    /// Opens the existing directory only to read its files, also at the other end of links.
+    pub(crate) fn open_to_salvage(path: &Path) -> io::Result<FileStorage> {
+        let storage = FileStorage::open_to_look(path)?;
+        Ok(FileStorage { follows_links: true, ..storage })
     }
 
     /// Opens the directory, and creates it with every missing parent when it does not exist. The
@@ -171,6 +180,12 @@ impl FileStorage {
             access | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY | extra;
         let mode = self.mode.get().copied().unwrap_or(FILE_BITS);
         let open = |flags| retry_on_intr(|| rustix::fs::openat(&self.directory, name, flags, mode));
+        // Of a link that leads nowhere the second call tells.
+        if self.follows_links
+            && let Ok(file) = open(flags - OFlags::NOFOLLOW)
+        {
+            return Ok(file.into());
+        }
         // A file that it refuses would be left behind where it makes one: some file systems give it
         // to another owner.
         if self.looks_only || extra.contains(OFlags::CREATE) {
@@ -216,7 +231,10 @@ impl Storage for FileStorage {
                 }
                 known => known,
             };
-            listed.push(Listed { name: name.into_owned(), is_file: kind == FileType::RegularFile });
+            let is_followed = self.follows_links && name.starts_with(SEGMENT_PREFIX);
+            let is_file =
+                kind == FileType::RegularFile || (is_followed && kind == FileType::Symlink);
+            listed.push(Listed { name: name.into_owned(), is_file });
         }
         Ok(listed)
     }
@@ -238,17 +256,14 @@ impl Storage for FileStorage {
     fn open(&self, name: &str) -> io::Result<DiskFile> {
         let file = match self.open_file(name, OFlags::empty()) {
             Ok(file) => file,
-            // The errors for a symbolic link (MLINK on FreeBSD), a directory, a socket and a device
-            // without a driver.
-            Err(
-                Errno::LOOP
-                | Errno::MLINK
-                | Errno::ISDIR
-                | Errno::NXIO
-                | Errno::NODEV
-                | Errno::OPNOTSUPP,
-            ) => {
+            // The errors for a directory, a socket and a device without a driver.
+            Err(Errno::ISDIR | Errno::NXIO | Errno::NODEV | Errno::OPNOTSUPP) => {
                 return Err(not_ours("not a regular file"));
+            }
+            // (MLINK on FreeBSD.) A link is not damage: the bytes may be whole at its other end.
+            Err(Errno::LOOP | Errno::MLINK) => {
+                let why = "is a symbolic link: put the file itself in its place";
+                return Err(io::Error::new(ErrorKind::Unsupported, why));
             }
             Err(error) => return Err(error.into()),
         };

@@ -10,7 +10,7 @@
 //! | `sheet` | the bytes of the index file | stores them through a mapping or by write calls |
 //!
 //! The queue uses the disk only through [`Storage`] and [`StorageFile`], so that tests can use a
-//! simulated disk instead. Names are single path components; nothing here follows a symbolic link
+//! simulated disk instead. Names are single path components; only a salvage follows a symbolic link
 //! below the directory.
 
 mod directory;
@@ -80,8 +80,8 @@ pub(crate) trait Storage: std::fmt::Debug + Send + Sync + Sized + 'static {
     /// Creates a new file for reading and writing; fails when the name exists. Sets NOCOW while the
     /// file is empty, where the filesystem knows it.
     fn create(&self, name: &str) -> io::Result<Self::File>;
-    /// Opens an existing regular file (never follows a symbolic link; anything but a regular file
-    /// is ErrorKind::InvalidData).
+    /// Opens an existing regular file (a symbolic link is ErrorKind::Unsupported, anything else but
+    /// a regular file ErrorKind::InvalidData).
     fn open(&self, name: &str) -> io::Result<Self::File>;
     /// Allocates space for the holes of an open file, if this storage may write. A sparse copy has
     /// holes, and on a full disk a mapped store into one, or on tmpfs a load, would kill the

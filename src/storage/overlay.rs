@@ -161,7 +161,7 @@ impl<S: Storage> Storage for Overlay<S> {
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let file = match self.open(from) {
-            // A directory, a link or a device: the caller may rename it, but not read it.
+            // A directory or a device: the caller may rename it, but not read it.
             Err(error) if error.kind() == ErrorKind::InvalidData => OverlayFile::empty(Some(from)),
             opened => opened?,
         };

@@ -156,7 +156,7 @@ fn what_is_damaged_is_kept_under_another_name() {
 }
 
 #[test]
-fn a_directory_or_a_symbolic_link_in_place_of_a_segment_costs_that_segment() {
+fn a_directory_in_place_of_a_segment_costs_that_segment() {
     for base in bases() {
         for (number, segment) in some_segments(&base.live) {
             case(&base, &format!("directory in place of {}", segment.name), |dir| {
@@ -164,47 +164,89 @@ fn a_directory_or_a_symbolic_link_in_place_of_a_segment_costs_that_segment() {
                 fs::create_dir(dir.join(&segment.name)).unwrap();
                 damaged_segment(base.whole(number))
             });
-            // On the file system where the case is, so that it can be moved.
-            let aside = verdict::scratch();
-            let target = aside.path().join("target");
-            case(&base, &format!("symbolic link in place of {}", segment.name), |dir| {
-                fs::rename(dir.join(&segment.name), &target).unwrap();
-                symlink(&target, dir.join(&segment.name)).unwrap();
-                damaged_segment(base.whole(number))
-            });
-            let untouched = fs::read(base.files().join(&segment.name)).unwrap();
-            assert!(
-                fs::read(&target).unwrap() == untouched,
-                "the link was followed and its target written"
-            );
         }
     }
 }
 
 #[test]
-fn a_directory_or_a_symbolic_link_in_place_of_the_index_costs_nothing_or_is_named() {
+fn a_directory_in_place_of_the_index_costs_nothing() {
     let [base, ..] = bases();
-    for link in [false, true] {
-        let copy = crate::support::tempdir().unwrap();
-        let (dir, target) = (copy.path().join("queue"), copy.path().join("target"));
-        copy_directory(&base.files(), &dir);
-        fs::rename(dir.join("index"), &target).unwrap();
-        if link {
-            symlink(&target, dir.join("index")).unwrap();
-        } else {
-            fs::create_dir(dir.join("index")).unwrap();
+    case(&base, "directory in place of the index", |dir| {
+        fs::remove_file(dir.join("index")).unwrap();
+        fs::create_dir(dir.join("index")).unwrap();
+        damaged_index()
+    });
+}
+
+/// Whoever moves files to another disk and leaves links loses nothing: an error names the first one
+/// that is met, and a salvage reads them all.
+#[test]
+fn symbolic_links_of_the_files_are_an_error_that_says_so_and_cost_nothing() {
+    let messages = Messages::new(9, &[0..=400, 0..=4000]);
+    let aside = crate::support::tempdir().unwrap();
+    let (dir, moved) = (aside.path().join("queue"), aside.path().join("moved"));
+    let options = Options::new().arena_size(4096).max_bytes(4 << 20);
+    let queue = options.clone().open(&dir).unwrap();
+    crate::support::fill_queue(&queue, &messages, 0, 1000);
+    queue.close().unwrap();
+    fs::create_dir(&moved).unwrap();
+    let before = names(&dir);
+    let tell = |name: &String, error: Error| {
+        let error = error.to_string();
+        assert!(error.contains(name) && error.contains("is a symbolic link"), "{error}");
+        assert_eq!(names(&dir), before, "nothing is set aside");
+    };
+    let links = |names: &[&String]| {
+        for name in names {
+            fs::rename(dir.join(name), moved.join(name)).unwrap();
+            symlink(moved.join(name), dir.join(name)).unwrap();
         }
-        if let Err(error) = base.options.clone().open(&dir) {
-            assert!(error.to_string().contains("index"), "{error}");
-        } else {
-            judge(&base, &dir, &damaged_index(), true);
+        let salvaged: Vec<_> = mmq::Salvage::of([&dir]).messages().unwrap().collect();
+        for (seq, salvaged) in (0..).zip(&salvaged) {
+            let mmq::Salvaged::Message { message, .. } = salvaged else { panic!("{salvaged:?}") };
+            messages.check(seq, message);
         }
-        let untouched = fs::read(base.files().join("index")).unwrap();
-        assert!(
-            fs::read(&target).unwrap() == untouched,
-            "the link was followed and its target written"
-        );
+        assert_eq!(salvaged.len(), 1000);
+    };
+    let put_back = |names: &[&String]| {
+        for name in names {
+            fs::rename(moved.join(name), dir.join(name)).unwrap();
+        }
+    };
+    // The index, the segment of the tail, all of them: refused, also by whoever only looks.
+    let all: Vec<_> = before.iter().collect();
+    for (linked, named) in
+        [(&all[..1], all[0]), (&all[all.len() - 1..], all[all.len() - 1]), (&all[..], all[0])]
+    {
+        links(linked);
+        tell(named, options.clone().open(&dir).map(drop).unwrap_err());
+        if linked.contains(&all[0]) {
+            tell(named, mmq::Inspector::open(&dir).and_then(|it| it.snapshot()).unwrap_err());
+        }
+        put_back(linked);
     }
+    // One in the middle: the reader comes to it and stays before it.
+    links(&all[2..3]);
+    let queue = options.open(&dir).unwrap();
+    let mut read = 0;
+    let error = loop {
+        match queue.dequeue() {
+            Ok(message) => assert_eq!(message.map(|message| message.seq()), Some(read)),
+            Err(error) => break error,
+        }
+        read += 1;
+    };
+    tell(all[2], error);
+    // With nothing at its other end a salvage names it.
+    fs::rename(&moved, aside.path().join("elsewhere")).unwrap();
+    let mut salvaged = mmq::Salvage::of([&dir]).messages().unwrap();
+    salvaged.by_ref().for_each(drop);
+    let report = salvaged.into_report();
+    let told = report.files.iter().find(|file| file.path.ends_with(all[2])).unwrap();
+    assert!(told.damage[0].contains("is a symbolic link"), "{told:?}");
+    fs::rename(aside.path().join("elsewhere"), &moved).unwrap();
+    put_back(&all[2..3]);
+    drain_exactly(&queue, &messages, read, 1000);
 }
 
 #[test]

@@ -284,14 +284,18 @@ fn a_directory_that_is_no_queue_is_refused_and_left_alone() {
             assert_eq!(tree(dir.path()), before, "{made:?}");
         }
     }
-    // A name that is not text, a link.
+    // A name that is not text.
     let dir = crate::support::tempdir().unwrap();
     fs::write(dir.path().join(OsStr::from_bytes(b"\xff\xfe")), "x").unwrap();
     assert!(matches!(Queue::open(dir.path()), Err(Error::NotAQueue { .. })));
-    let dir = crate::support::tempdir().unwrap();
-    symlink("/etc/hostname", dir.path().join("index")).unwrap();
-    assert!(matches!(Queue::open(dir.path()), Err(Error::NotAQueue { .. })));
-    assert!(fs::symlink_metadata(dir.path().join("index")).unwrap().is_symlink());
+    // A link, whatever it leads to.
+    for name in ["index", "segment-00000000"] {
+        let dir = crate::support::tempdir().unwrap();
+        symlink("/etc/hostname", dir.path().join(name)).unwrap();
+        let error = Queue::open(dir.path()).map(drop).unwrap_err().to_string();
+        assert!(error.contains(name) && error.contains("symbolic link"), "{error}");
+        assert!(fs::symlink_metadata(dir.path().join(name)).unwrap().is_symlink());
+    }
 }
 
 #[test]

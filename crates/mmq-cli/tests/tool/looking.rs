@@ -15,12 +15,13 @@ use serde_json::Value;
 use crate::run::{Running, check, ends, given, mmq, on, said};
 use crate::support::{copy_directory, eventually, itself, within};
 
-/// Bytes and times of every file.
+/// Bytes and times of every file. (A directory has none.)
 pub(crate) fn files(dir: &Path) -> BTreeMap<String, (Vec<u8>, SystemTime)> {
     let listed = fs::read_dir(dir).unwrap().map(Result::unwrap);
     let listed = listed.map(|file| {
-        let name = file.file_name().into_string().unwrap();
-        (name, (fs::read(file.path()).unwrap(), file.metadata().unwrap().modified().unwrap()))
+        let (name, about) = (file.file_name().into_string().unwrap(), file.metadata().unwrap());
+        let bytes = if about.is_dir() { Vec::new() } else { fs::read(file.path()).unwrap() };
+        (name, (bytes, about.modified().unwrap()))
     });
     listed.collect()
 }
