@@ -432,7 +432,8 @@ typedef struct mmq_lanes mmq_lanes;
 
 /**
  * A message that was taken or peeked at. Its bytes are lent in place where possible. Free it with
- * mmq_message_free.
+ * mmq_message_free. (If the system has no memory for a copy of such bytes when the queue closes,
+ * the queue stays locked until the message is freed.)
  */
 typedef struct mmq_message mmq_message;
 

@@ -11,10 +11,11 @@ use crate::memory::Window;
 ///
 /// The queue lends the bytes in place where they lie in one piece in mapped memory that may be
 /// kept, and copies them otherwise; the two look alike. A lent message pins its arena, never a
-/// lock: any call may be made while messages are held, and they outlive the queue. They do not
-/// outlive a `fork`: a child may drop a message, and must not read it. A queue with a memory cap
-/// lends from `cap - 2` arenas at most and copies from then on, so holding messages for long costs
-/// copies, not memory.
+/// lock: any call may be made while messages are held, and they outlive the queue. (If the system
+/// has no memory for their own copy, the closed queue stays locked until they are dropped.) They do
+/// not outlive a `fork`: a child may drop a message, and must not read it. A queue with a memory
+/// cap lends from `cap - 2` arenas at most and copies from then on, so holding messages for long
+/// costs copies, not memory.
 ///
 /// ```
 /// # fn main() -> mmq::Result<()> {

@@ -1,10 +1,13 @@
-//! The queues that this process has open.
+//! The queues that this process has open, and what keeps each of them locked.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::commit::Core;
 use crate::memory::PerProcess;
+use crate::storage::Storage;
 
 /// The opening times of the queues that this process has open. A lock holder's pid alone does not
 /// identify this process: a process in another container may have the same pid.
@@ -36,6 +39,23 @@ impl Drop for OpenHere {
         let mut held = open_here();
         if let Some(at) = held.iter().position(|held| *held == since) {
             held.swap_remove(at);
+        }
+    }
+}
+
+/// Keeps a queue locked after its run, and unlocks it when dropped: at the end of the close, or
+/// with the last message that still shares a file ([`Window::detach`](crate::memory::Window)).
+pub(super) struct Lock<S: Storage> {
+    pub(super) core: Arc<Core<S>>,
+    pub(super) open_here: Option<OpenHere>,
+}
+
+impl<S: Storage> Drop for Lock<S> {
+    fn drop(&mut self) {
+        // A forked child shares the lock with the parent, which may still need it.
+        if !self.core.forked() {
+            drop(self.open_here.take());
+            self.core.storage.unlock();
         }
     }
 }

@@ -15,7 +15,7 @@
 //! | `delivery_worker` | | a thread that ends leases and delays and wakes futures |
 //! | `copy_queue` | | copies a closed queue to another directory |
 //! | `statistics` | | computes the figures of a queue and its consumers |
-//! | `held` | queues that this process has open | tells whether this process holds a lock |
+//! | `held` | queues that this process has open, `Lock` | tells whether this process holds a lock; unlocks |
 //! | `waited_for` | threads that carry dead letters | keeps closing threads from waiting for each other |
 
 pub(crate) mod ahead;
@@ -39,7 +39,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use consumer_table::Consumers;
-use held::{OpenHere, is_open_here};
+use held::{Lock, OpenHere, is_open_here};
 use waited_for::{WaitedFor, may_wait};
 
 use crate::commit::Core;
@@ -109,7 +109,8 @@ impl<S: Storage> Engine<S> {
         options.validate(&path)?;
         if !storage.try_lock().map_err(|error| Error::io("lock", &path, error))? {
             let (pid, since) = crate::index::holder(&storage);
-            let here = pid == std::process::id() && since.is_some_and(is_open_here);
+            // A queue whose close is over, but for messages, has no process id.
+            let here = [0, std::process::id()].contains(&pid) && since.is_some_and(is_open_here);
             return Err(Error::Locked { path, pid, here, since });
         }
         let recovered = recover(&storage, options);
@@ -285,7 +286,6 @@ impl<S: Storage> Engine<S> {
         core.end_run();
         core.writer.lock().release();
         core.segments.close_files();
-        core.pool.detach();
         if flushed.is_ok() || planted!(HolderGoesUnflushed) {
             core.index.set_pid(0);
         }
@@ -293,10 +293,13 @@ impl<S: Storage> Engine<S> {
         flushed.and(reclaimed)
     }
 
-    /// Unlocks the queue after its run, so that others can open it.
+    /// Unlocks the queue after its run, so that others can open it. A message that still shares a
+    /// file keeps it locked.
     fn give_up(&self) {
-        drop(self.open_here.lock().take());
-        self.core.storage.unlock();
+        let open_here = self.open_here.lock().take();
+        let lock: Arc<dyn Send + Sync> = Arc::new(Lock { core: Arc::clone(&self.core), open_here });
+        self.core.pool.detach(&lock);
+        drop(lock);
         self.core.tasks.wake_all();
     }
 }
@@ -335,6 +338,10 @@ impl<S: Storage> Drop for CloseIsOver<'_, S> {
             // Also after a panic: otherwise no process could open the queue while a handle of it
             // lives.
             self.engine.give_up();
+        } else {
+            // Calls of the run may go on, and messages may share a file: the queue stays locked as
+            // long as this process lives.
+            std::mem::forget(Arc::clone(&self.engine.core));
         }
         let mut closing = self.engine.closing.lock();
         (closing.is_over, closing.failed) = (true, self.failed.take());

@@ -78,7 +78,10 @@ pub(super) struct Holder {
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Holder { pid: 0, .. } => Ok(()),
+            Holder { pid: 0, here: false } => Ok(()),
+            Holder { pid: 0, here: true } => {
+                f.write_str(" in this process, which is closing it or holds a message of it")
+            }
             Holder { pid, here: false } => write!(f, " in process {pid}"),
             Holder { pid, here: true } => write!(f, " in process {pid}, this one,"),
         }

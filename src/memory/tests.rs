@@ -427,7 +427,7 @@ fn pages_mapped_anew_are_clean_and_keep_their_bytes() {
         to_read < 8 && (to_store > 0 || !looks),
         "{to_read} faults to read, {to_store} to store"
     );
-    window.detach(len);
+    window.detach(len, &(Arc::new(()) as Arc<dyn Send + Sync>));
     window.map_clean(0, len);
     let private = Window::private(len).unwrap();
     private.copy_in(0, &bytes);

@@ -4,8 +4,7 @@ use std::fmt;
 use std::fs::File;
 use std::io;
 use std::ptr::NonNull;
-#[cfg(test)]
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 #[cfg(target_os = "linux")]
 use memmap2::UncheckedAdvice;
@@ -38,6 +37,9 @@ struct Mapping {
     /// Whether the memory is a file's pages: not private, and not detached.
     is_shared: Mutex<bool>,
     memory: Memory,
+    /// What keeps the queue locked as long as a closed queue's window shares its file. Dropped
+    /// behind `memory`: first the mapping goes, then the lock.
+    lock: OnceLock<Arc<dyn Send + Sync>>,
 }
 
 #[cfg_attr(
@@ -134,6 +136,7 @@ impl Window {
             writable: true,
             is_shared: Mutex::new(matches!(memory, Memory::File(_))),
             memory,
+            lock: OnceLock::new(),
         });
         Window { base, len, mapping: NonNull::from(Box::leak(mapping)), weight: 1 }
     }
@@ -243,13 +246,20 @@ impl Window {
 
     /// Detaches the window from its file: the window keeps its bytes, now private, at the same
     /// address. Bytes from `valid` on, which no reader ever lent, become zero. Afterwards another
-    /// owner may write or truncate the file. Where the system cannot do that, nothing changes.
-    pub(crate) fn detach(&self, valid: usize) {
+    /// owner may write or truncate the file. Where the system cannot do that (memory, mappings),
+    /// the window shares the file until its last reference is dropped, and keeps `lock` until then.
+    pub(crate) fn detach(&self, valid: usize, lock: &Arc<dyn Send + Sync>) {
+        if !self.try_detach(valid) {
+            let _ = self.mapping().lock.set(Arc::clone(lock));
+        }
+    }
+
+    fn try_detach(&self, valid: usize) -> bool {
         #[cfg(target_os = "linux")]
         if self.map().is_some() {
             use rustix::mm::{MremapFlags, mremap_fixed};
             let Ok(mut copy) = MmapOptions::new().len(self.len).map_anon() else {
-                return;
+                return false;
             };
             holds!(valid <= self.len, "of a window of {} bytes {valid} are kept", self.len);
             copy[..valid].copy_from_slice(self.bytes(0, valid));
@@ -267,14 +277,16 @@ impl Window {
                     self.base.as_ptr().cast(),
                 )
             };
-            if moved.is_ok() {
-                // The pages of `copy` lie in this window now, and its mapping unmaps them.
-                std::mem::forget(copy);
-                *is_shared = false;
+            if moved.is_err() {
+                return false;
             }
+            // The pages of `copy` lie in this window now, and its mapping unmaps them.
+            std::mem::forget(copy);
+            *is_shared = false;
         }
         #[cfg(not(target_os = "linux"))]
         let _ = valid;
+        true
     }
 }
 

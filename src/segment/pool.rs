@@ -16,6 +16,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, Range};
+use std::sync::Arc;
 
 use crate::memory::{self, Window};
 use crate::segment::geometry::Geometry;
@@ -245,12 +246,13 @@ impl Pool {
     }
 
     /// Unmaps every window. A window still in use becomes a private copy at the same address, so
-    /// that from now on another process may open, change or remove the files.
-    pub(crate) fn detach(&self) {
+    /// that from now on another process may open, change or remove the files. One that cannot
+    /// become that keeps `lock`.
+    pub(crate) fn detach(&self, lock: &Arc<dyn Send + Sync>) {
         for (key, mapped) in std::mem::take(&mut self.windows.lock().mapped) {
             if mapped.is_in_use() {
                 let valid = mapped.allocated.saturating_sub(key.1 * self.geometry.window_len);
-                mapped.window.detach(valid.min(mapped.window.len() as u64) as usize);
+                mapped.window.detach(valid.min(mapped.window.len() as u64) as usize, lock);
             }
         }
     }

@@ -16,7 +16,7 @@ use crate::memory::checksum::checksum;
 use crate::message::Message;
 use crate::options::Options;
 use crate::segment::pool::User;
-use crate::storage::Stores;
+use crate::storage::{FileStorage, Storage, Stores};
 use crate::tests::sim::{Call, SimStorage, meanwhile};
 
 fn options() -> Options {
@@ -278,4 +278,21 @@ fn an_opening_its_first_reader_and_its_first_writer_open_each_file_once() {
     // lies at the tail, up to the end of the file (two reads). With a limit, other files are
     // listed, too.
     assert_eq!(made, [3, 5, 2]);
+}
+
+/// A panic in the middle of a close, by a fault of the library: nobody knows which calls still use
+/// the files, so no other owner may, although every handle is gone.
+#[test]
+fn a_panic_in_a_close_leaves_the_queue_locked() {
+    let dir = crate::tests::guard::tempdir().unwrap();
+    let storage = || FileStorage::create(dir.path(), None).unwrap();
+    let engine = Engine::open_without_workers(storage(), &Options::new()).unwrap();
+    engine.enqueue(b"kept").unwrap();
+    let held = reading::next(&engine, &engine.consumer("").unwrap(), Read::Take).unwrap();
+    meanwhile("while a thread leads a flush", || std::panic::resume_unwind(Box::new("a fault")));
+    let closing = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| engine.close()));
+    assert!(closing.is_err());
+    drop(engine);
+    assert!(!storage().try_lock().unwrap());
+    assert!(held.is_some_and(|held| &held[..] == b"kept"));
 }

@@ -215,6 +215,45 @@ fn a_message_outlives_its_queue_and_the_directory() {
     }
 }
 
+/// Where a closed queue gets no memory for its own copy of a message, nobody else may use the file.
+#[cfg(target_os = "linux")]
+#[test]
+fn without_memory_for_a_copy_a_held_message_keeps_the_closed_queue_locked() {
+    let dir = crate::support::tempdir().unwrap();
+    let mut child = crate::support::itself("fifo::the_child_that_closes_without_memory");
+    let output = child.env("MMQ_TEST_DIR", dir.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("it was locked"), "{output:?}");
+}
+
+/// Not a test of its own.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_child_that_closes_without_memory() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let Some(dir) = std::env::var_os("MMQ_TEST_DIR") else { return };
+    let options = Options::new().arena_size(8 << 20);
+    let queue = options.open(&dir).unwrap();
+    queue.enqueue_batch(["first", "second"]).unwrap();
+    let held = [queue.dequeue().unwrap().unwrap(), queue.dequeue().unwrap().unwrap()];
+    let before = getrlimit(Resource::As);
+    let mapped = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = mapped.split(' ').next().unwrap().parse().unwrap();
+    let limit = pages * rustix::param::page_size() as u64 + (1 << 20);
+    setrlimit(Resource::As, rustix::process::Rlimit { current: Some(limit), ..before }).unwrap();
+    let closed = queue.close();
+    setrlimit(Resource::As, before).unwrap();
+    closed.unwrap();
+    for message in held {
+        let error = options.open(&dir).map(drop).expect_err("a message of it is held");
+        assert!(matches!(error, Error::Locked { here: true, .. }), "{error}");
+        assert!(error.to_string().contains("holds a message of it"), "{error}");
+        assert!(["first", "second"].contains(&message.as_str().unwrap()));
+    }
+    options.open(&dir).unwrap().close().unwrap();
+    println!("it was locked");
+}
+
 #[test]
 fn a_held_message_keeps_its_bytes_while_its_space_is_used_again() {
     let (_dir, queue) = new_queue(&small());
