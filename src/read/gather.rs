@@ -237,7 +237,7 @@ impl<S: Storage> Chain<'_, S> {
         let allocated = || self.segment.allocated();
         let granted =
             self.state.pool.get(file, header.life, 0, header.length, allocated, User::Copier);
-        granted.ok().flatten().map(|granted| granted.window)
+        granted.map(|granted| granted.window)
     }
 
     /// Moves to the next segment. Returns false when it is lost, and with it a piece of the record.

@@ -244,6 +244,26 @@ fn a_record_in_several_pieces_is_gathered_once_and_its_scratch_trimmed() {
     assert_eq!(take(&queue, &mut cursor), Ok(Some((3, put[3].clone()))));
 }
 
+/// The file system has no shared mappings, or the process may not have more of them.
+#[test]
+fn where_nothing_is_mapped_messages_go_in_and_out_by_calls() {
+    for errno in [rustix::io::Errno::NODEV, rustix::io::Errno::NOMEM, rustix::io::Errno::AGAIN] {
+        let (storage, queue) = open(&small(), 64 << 10);
+        let mut put = put(&queue, [100, 9000, 0]);
+        queue.core.pool.detach(&(std::sync::Arc::new(()) as std::sync::Arc<dyn Send + Sync>));
+        storage.fail_after(Call::Map, 1, errno, true);
+        for len in [100, 9000, 70_000] {
+            put.push(payload(put.len() as u64, len));
+            queue.enqueue(put.last().unwrap()).unwrap();
+        }
+        let mut cursor = cursor(&queue);
+        for (seq, bytes) in (0..).zip(put) {
+            assert_eq!(take(&queue, &mut cursor), Ok(Some((seq, bytes))), "{errno}");
+        }
+        storage.clear_faults();
+    }
+}
+
 #[test]
 fn with_short_windows_a_backlog_is_read_ahead_and_its_buffer_used_again() {
     let options = Options::new().arena_size(4096).max_mapped_arenas(4).max_bytes(512 << 10);

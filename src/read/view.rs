@@ -181,11 +181,11 @@ impl View {
             return Ok(Needs::Nothing);
         }
         let (life, length) = (segment.header.life, segment.header.length);
-        let granted = state
-            .pool
-            .get(&segment.file, life, offset, length, || segment.allocated(), User::Reader)
-            .map_err(|error| failed("map", state, segment, error))?;
-        if let Some(granted) = granted {
+        let allocated = || segment.allocated();
+        let pool = &state.pool;
+        if let Some(granted) =
+            pool.get(&segment.file, life, offset, length, allocated, User::Reader)
+        {
             self.base = zero.wrapping_add(granted.start);
             self.end = end(&granted.window, self.base);
             self.backing = if granted.lending { Backing::Lendable } else { Backing::CopyOnly };
@@ -200,7 +200,7 @@ impl View {
     }
 
     /// Reads the visible bytes at `position` into the cursor's own buffer. Mapping and unmapping
-    /// short windows would cost ten times as much.
+    /// short windows would cost ten times as much. Without memory for the buffer, shows nothing.
     fn read_ahead<S: Storage>(
         &mut self,
         state: &State<S>,
@@ -210,10 +210,8 @@ impl View {
     ) -> Result<()> {
         self.clear();
         let end = segment.header.end().min(limit).min(segment.allocated_end());
-        let buffer = match self.buffer.take() {
-            Some(buffer) => buffer,
-            None => Window::private(READ_AHEAD)
-                .map_err(|error| Error::io("map", state.storage.path(), error))?,
+        let Some(buffer) = self.buffer.take().or_else(|| Window::private(READ_AHEAD).ok()) else {
+            return Ok(());
         };
         let len = end.saturating_sub(position).min(buffer.len() as u64) as usize;
         let offset = segment.offset(position);

@@ -96,10 +96,11 @@ impl Pool {
     }
 
     /// Returns a window of the segment `life` that covers `offset`, and maps one if needed; `None`
-    /// when the cap leaves no room. `file_len` is the segment's full length. `allocated` returns
-    /// how many bytes of the file are allocated; `get` calls it under the pool's lock, so a growth
-    /// that it misses arrives by [`grown`](Self::grown) afterwards. Also returns whether a reader
-    /// may lend messages from the window.
+    /// when the cap leaves no room or the system does not map it (a file system without shared
+    /// mappings, no memory, too many mappings). `file_len` is the segment's full length.
+    /// `allocated` returns how many bytes of the file are allocated; `get` calls it under the
+    /// pool's lock, so a growth that it misses arrives by [`grown`](Self::grown) afterwards. Also
+    /// returns whether a reader may lend messages from the window.
     pub(crate) fn get<F: StorageFile>(
         &self,
         file: &F,
@@ -108,7 +109,7 @@ impl Pool {
         file_len: u64,
         allocated: impl Fn() -> u64,
         user: User,
-    ) -> std::io::Result<Option<Granted>> {
+    ) -> Option<Granted> {
         let mut windows = self.windows.lock();
         let windows = &mut *windows;
         windows.clock += 1;
@@ -116,11 +117,8 @@ impl Pool {
         let key = match windows.having(life, offset, unit, user) {
             Some(key) => key,
             None => {
-                let room = windows.make_room(&self.geometry, offset, file_len, user);
-                let Some((start, len)) = room else {
-                    return Ok(None);
-                };
-                let window = file.map(start, len as usize)?;
+                let (start, len) = windows.make_room(&self.geometry, offset, file_len, user)?;
+                let window = file.map(start, len as usize).ok()?;
                 let key = (life, start / unit, len);
                 windows.mapped.insert(key, Mapped::new(window));
                 key
@@ -129,9 +127,7 @@ impl Pool {
         let may_lend =
             user == User::Reader && memory::CAN_DETACH && windows.may_lend(&key, &self.geometry);
         let clock = windows.clock;
-        let Some(mapped) = windows.mapped.get_mut(&key) else {
-            return Ok(None);
-        };
+        let mapped = windows.mapped.get_mut(&key)?;
         mapped.last_used = clock;
         mapped.allocated = mapped.allocated.max(allocated());
         if may_lend {
@@ -148,7 +144,7 @@ impl Pool {
             mapped.allocated
         );
         check!(windows.check(&self.geometry));
-        Ok(Some(Granted { window, start: key.1 * unit, lending: may_lend }))
+        Some(Granted { window, start: key.1 * unit, lending: may_lend })
     }
 
     /// Notes that the segment's file is now allocated up to `allocated`. Called before the writer

@@ -165,7 +165,6 @@ fn a_segment_is_not_used_again_while_a_message_of_it_is_lent_however_late_its_wi
         let granted = core
             .pool
             .get(&segment.file, life, 0, length, || segment.allocated(), User::Reader)
-            .unwrap()
             .unwrap();
         assert!(granted.lending);
         let mut window = granted.window;

@@ -218,7 +218,7 @@ impl<F: StorageFile> Writer<F> {
         if call::prefers_call(state, &segment, offset, total - FRAGMENT_HEADER_LEN, whole) {
             self.requests.next_segment(state, &segment, offset, position + total);
         } else {
-            self.tail.take_window(state, &segment, position, total)?;
+            self.tail.take_window(state, &segment, position, total);
         }
         let mut chain = 0;
         self.place(state, payload.len(), batch, |writer, piece, range| {

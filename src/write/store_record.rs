@@ -113,7 +113,7 @@ impl<F: StorageFile> Writer<F> {
         let total = header.total_len();
         let preferred = piece.prefers_call(state, whole);
         if preferred.is_none() && self.tail.window_at(*position, total).is_none() {
-            self.tail.take_window(state, segment, *position, total)?;
+            self.tail.take_window(state, segment, *position, total);
         }
         let seeded = piece.seeded();
         let seal = &mut self.seal;

@@ -220,28 +220,25 @@ impl<F: StorageFile> Tail<F> {
         segment: &Arc<Segment<F>>,
         position: u64,
         total: u64,
-    ) -> Result<()> {
+    ) {
         self.quick = None;
         // Where every record is synced, a write call is faster than a store. The sync then writes
         // the bytes of the call, not each large folio that a store made dirty; and the store would
         // fault in again each page that the last sync cleaned.
         if state.durable_only || segment.file.stores() == Stores::ByCall {
-            return Ok(());
+            return;
         }
         let offset = segment.offset(position);
-        let granted = state
-            .pool
-            .get(
-                &segment.file,
-                segment.header.life,
-                offset,
-                segment.header.length,
-                || segment.allocated(),
-                User::Writer,
-            )
-            .map_err(|error| Error::io("map", state.storage.path().join(segment.name()), error))?;
+        let granted = state.pool.get(
+            &segment.file,
+            segment.header.life,
+            offset,
+            segment.header.length,
+            || segment.allocated(),
+            User::Writer,
+        );
         let Some(Granted { window, start: first, .. }) = granted else {
-            return Ok(());
+            return;
         };
         let end = (first + window.len() as u64).min(segment.allocated());
         let mut usable = end.min(offset + STRIDE);
@@ -280,6 +277,5 @@ impl<F: StorageFile> Tail<F> {
         self.quick =
             Some(Quick { window, start, end, longest, seed: segment.seed, base: header.base });
         check!(self.check(state.committed().spot()));
-        Ok(())
     }
 }

@@ -93,7 +93,7 @@ fn the_windows_of_a_spare_go_over_to_its_next_life() {
         let mut list = bench.segments.list();
         let row = *list.live.iter().find(|row| row.header.life == life).unwrap();
         let segment = list.open(&bench.storage, &row).unwrap();
-        drop(bench.pool.get(&segment.file, life, 0, LEN, || LEN, User::Reader).unwrap().unwrap());
+        drop(bench.pool.get(&segment.file, life, 0, LEN, || LEN, User::Reader).unwrap());
         bench.pool.mapped_bytes()
     };
     assert_eq!(look(1), LEN);
@@ -139,8 +139,7 @@ fn a_segment_that_somebody_has_open_is_removed_and_never_used_again() {
         let segment = bench.append(1).unwrap();
         bench.append_all(1);
         let life = segment.header.life;
-        let window =
-            bench.pool.get(&segment.file, life, 0, LEN, || LEN, User::Reader).unwrap().unwrap();
+        let window = bench.pool.get(&segment.file, life, 0, LEN, || LEN, User::Reader).unwrap();
         let _lent = lent.then_some(window);
         let _open = (!lent).then_some(segment);
         bench.pass(1);
@@ -162,7 +161,7 @@ fn what_a_reader_lends_while_a_segment_is_looked_at_is_never_used_again() {
     meanwhile("before a drained segment's readers are looked at", move || {
         let life = segment.header.life;
         let window = reader.pool.get(&segment.file, life, 0, LEN, || LEN, User::Reader);
-        into.set(window.unwrap());
+        into.set(window);
     });
     bench.reclaim().unwrap();
     assert!(lent.take().is_some());
