@@ -27,12 +27,13 @@ use crate::threads::worker::ThreadBody;
 pub(crate) type Release<S> = Arc<dyn Fn(&Core<S>) + Send + Sync>;
 
 /// When dropped, at the end of the worker's thread, wakes the threads that wait for it, so that
-/// they do the work themselves.
+/// they do the work themselves. No drained segment waits for it any more.
 pub(crate) struct Leaving<'a, S: Storage>(pub(crate) &'a Core<S>);
 
 impl<S: Storage> Drop for Leaving<'_, S> {
     fn drop(&mut self) {
         self.0.storage_worker.leave_producers();
+        self.0.segments.list().is_watched = false;
         let durable = self.0.durable.lock();
         self.0.segment_synced.notify_all();
         drop(durable);

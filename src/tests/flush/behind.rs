@@ -170,13 +170,12 @@ fn a_flush_that_cannot_be_made_now_is_reported_to_a_producer_that_waits_and_may_
 /// A subscriber's panic ends the storage worker's thread: what it would have done the calls do.
 #[test]
 fn when_the_thread_has_ended_nobody_waits_for_what_it_would_have_done() {
-    let storage = disk();
-    let queue = open(
-        &storage,
-        &options().flush_every(std::time::Duration::from_secs(3600)),
-        Background::Workers,
-    );
+    let _ = options();
+    let options = Options::new().arena_size(4096).flush_every(Duration::from_secs(3600));
+    let queue = open(&disk(), &options, Background::Workers);
+    queue.consumer("").unwrap();
     assert!(queue.core.storage_worker.request(|_| {}));
+    queue.core.segments.list().is_watched = true;
     drop(crate::commit::storage_worker::Leaving(&queue.core));
     assert!(
         !queue.core.storage_worker.request(|wanted| wanted.flush = true)
@@ -185,5 +184,7 @@ fn when_the_thread_has_ended_nobody_waits_for_what_it_would_have_done() {
     for _ in 0..8 {
         queue.enqueue(&[1; LEN]).unwrap();
     }
+    take_all(&queue);
+    assert!(!queue.core.segments.list().has_drained(), "what was read is reclaimed at once");
     queue.close().unwrap();
 }
