@@ -68,7 +68,7 @@ pub(crate) struct ConsumerRow {
 /// Name of a consumer whose own name cannot be read.
 pub(crate) const UNREADABLE: &str = "unreadable-consumer";
 /// The row of a consumer that has none yet.
-const NO_ROW: u32 = u32::MAX;
+pub(crate) const NO_ROW: u32 = u32::MAX;
 
 impl ConsumerRow {
     /// A consumer whose row is unreadable.

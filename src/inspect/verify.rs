@@ -17,7 +17,7 @@ use crate::format::{
     place_at,
 };
 use crate::index::IndexFile;
-use crate::index::image::{ConsumerRow, IndexImage, u32_at, u64_at};
+use crate::index::image::{ConsumerRow, IndexImage, NO_ROW, u32_at, u64_at};
 use crate::index::run::Run;
 use crate::segment::Row;
 use crate::storage::Storage;
@@ -283,6 +283,10 @@ fn index_findings_now<S: Storage>(storage: &S, picture: &Picture) -> Result<Vec<
     if !picture.live.is_empty() {
         parts::missing(bytes, &image).into_iter().for_each(|(at, what)| find(Some(at), what));
     }
+    if bytes.len() >= index_at::END && image.lost.iter().any(|lost| lost.row == NO_ROW) {
+        let what = "rows of consumers are missing; the next opening makes one, unreadable-consumer";
+        find(Some(bytes.len()), what.to_owned());
+    }
     let tail = index_at::LIVE + live_at::TAIL_SEQ;
     if image.live.tail.is_none() && !is_blank(tail, 24) {
         find(Some(tail), "the stored end of the queue is inconsistent".to_owned());
@@ -314,6 +318,7 @@ fn row_findings(
 ) {
     let part = |at: usize, len: usize| bytes.get(at..at + len).unwrap_or(&[]);
     let is_blank = |at: usize, len: usize| part(at, len).iter().all(|byte| *byte == 0);
+    let mut consumer = 0;
     for extent in &image.extents {
         let rows = extent.rows;
         let start = extent.offset as usize;
@@ -329,9 +334,8 @@ fn row_findings(
                 }
                 ExtentKind::Consumers => {
                     let parts = ConsumerAt::new(row, rows);
-                    let is_first = start == index_at::CONSUMERS && row == 0;
-                    let which = if is_first { Which::Default } else { Which::Named };
-                    consumer_findings(bytes, start, parts, which, id, find);
+                    consumer_findings(bytes, start, parts, (consumer, image), id, find);
+                    consumer += 1;
                 }
                 ExtentKind::Acks => {
                     let slots = [at, at + ACKS_ROW_LEN / 2];
@@ -377,32 +381,28 @@ fn acks_hold(
     })
 }
 
-/// The owner of a row. (Only the extent's first row can be the default consumer's.)
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Which {
-    Default,
-    Named,
-}
-
-/// Findings in a consumer's name and places, in an extent that begins at `start`.
+/// Findings in the name and the places of the consumer in `row`, in an extent that begins at
+/// `start`.
 fn consumer_findings(
     bytes: &[u8],
     start: usize,
     parts: ConsumerAt,
-    which: Which,
+    (row, image): (u32, &IndexImage),
     id: &[u8; 16],
     find: &mut impl FnMut(Option<usize>, String),
 ) {
     let part = |at: usize, len: usize| bytes.get(at..at + len).unwrap_or(&[]);
     let is_blank = |at: usize, len: usize| part(at, len).iter().all(|byte| *byte == 0);
-    let is_default = which == Which::Default;
+    // Only the first row is the default consumer's.
+    let is_default = row == 0;
     let name_at = start + parts.name;
     let said = format::decode_name(part(name_at, NAME_ROW_LEN)).unwrap_or("");
     if !is_default && said.is_empty() {
-        if !is_blank(name_at, NAME_ROW_LEN) {
+        let is_lost = image.lost.iter().any(|lost| lost.row == row);
+        if is_lost || !is_blank(name_at, NAME_ROW_LEN) {
             find(Some(name_at), "the name of this consumer is damaged".to_owned());
         }
-        // The row is free. It may have old places.
+        // Otherwise the row is free. It may have old places.
         return;
     }
     let seed = Place::seed(id, said.as_bytes());

@@ -442,3 +442,35 @@ fn looks_at_a_queue_at_full_speed_are_never_wrong() {
     assert!(busy <= looks / 20, "{busy} of {looks} looks found the queue changing too quickly");
     assert!(read > 0);
 }
+
+/// A consumer that the next opening cannot name, in the first extent of rows or in an added one.
+#[test]
+fn an_index_that_lost_a_consumer_is_found_damaged() {
+    let dir = crate::support::tempdir().unwrap();
+    let name = |number| format!("consumer {number} with a name of more than thirty-five bytes");
+    let queue = Queue::open(dir.path()).unwrap();
+    (0..70).for_each(|number| drop(queue.consumer(&name(number)).unwrap()));
+    queue.close().unwrap();
+    assert_eq!(verify(dir.path()).1, []);
+    let index = dir.path().join("index");
+    let whole = fs::read(&index).unwrap();
+    let offset = |number| {
+        let name = name(number);
+        whole.windows(name.len()).position(|found| found == name.as_bytes()).unwrap() - 1
+    };
+    let zeroed = [5, 69].map(|number| {
+        let (at, mut bytes) = (offset(number), whole.clone());
+        bytes[at..at + 256].fill(0);
+        (at, bytes)
+    });
+    let cut = [offset(69), 40_960].map(|len| (len, whole[..len].to_vec()));
+    for (at, bytes) in zeroed.into_iter().chain(cut) {
+        fs::write(&index, bytes).unwrap();
+        let (_, findings) = verify(dir.path());
+        let [finding] = &findings[..] else { panic!("{at}: {findings:?}") };
+        assert_eq!((&*finding.file, finding.offset), ("index", Some(at as u64)), "{finding}");
+        let queue = Queue::open(dir.path()).unwrap();
+        assert!(queue.consumers().contains(&"unreadable-consumer".to_owned()));
+        queue.close().unwrap();
+    }
+}
