@@ -413,9 +413,9 @@ fn read_consumer(
 }
 
 /// Reads a row in which [`read_consumer`] finds no consumer: returns the consumer if there was one,
-/// with its name. No kill or power cut leaves such a row. A new consumer's copy gets its place
-/// last, followed by the check; and a long name is durable before. A removal is stored in the pair,
-/// which stays, and clears the copy.
+/// with its name if the row has that twice. No kill or power cut leaves such a row. A new
+/// consumer's copy gets its place last, followed by the check; and a long name is durable before. A
+/// removal is stored in the pair, which stays, and clears the copy.
 fn find_lost(extent: &[u8], at: ConsumerAt, row: u32) -> Option<ConsumerRow> {
     let part = |at: usize, len: usize| extent.get(at..at + len).unwrap_or(&[]);
     let is_blank = |at: usize, len: usize| is_blank(part(at, len));
@@ -431,11 +431,11 @@ fn find_lost(extent: &[u8], at: ConsumerAt, row: u32) -> Option<ConsumerRow> {
     if !has_name || at.places().into_iter().any(says_removed) {
         return None;
     }
-    let names = [(at.name, NAME_ROW_LEN), (copied_name, PLACE_PAIR_LEN - place_at::PLACE_NAME)];
-    let mut names = names.into_iter().filter_map(|(at, len)| format::decode_name(part(at, len)));
-    let name = if row == 0 { Some("") } else { names.find(|name| !name.is_empty()) };
-    let unreadable = ConsumerRow::unreadable(row);
-    Some(
-        name.map_or(unreadable.clone(), |name| ConsumerRow { name: name.to_owned(), ..unreadable }),
-    )
+    // No place shows that the name is right, so only its copy does. (A long name has none.)
+    let name = |at, len| format::decode_name(part(at, len)).filter(|name| !name.is_empty());
+    let again = name(copied_name, PLACE_PAIR_LEN - place_at::PLACE_NAME);
+    let said = name(at.name, NAME_ROW_LEN).filter(|said| again == Some(said));
+    let said = if row == 0 { Some("") } else { said };
+    let name = said.unwrap_or(UNREADABLE).to_owned();
+    Some(ConsumerRow { name, ..ConsumerRow::unreadable(row) })
 }

@@ -4,6 +4,7 @@ use super::{Queue, roomy};
 use crate::consume::step::Read;
 use crate::engine::reading;
 use crate::format::SECTOR;
+use crate::index::image::UNREADABLE;
 use crate::options::{Options, Start};
 use crate::tests::crash::directed::{breaks, disk, fine, kept, take_all_of};
 use crate::tests::crash::examine::{consumer_of, next_of, open};
@@ -223,7 +224,24 @@ fn a_damaged_name_moves_no_other_consumer() {
     storage.corrupt("index", at, late.as_bytes());
     let queue = open(storage, &limits()).unwrap();
     assert_eq!(queue.consumer(&late).unwrap().seq(), 20);
-    assert_eq!(queue.consumer(crate::index::image::UNREADABLE).unwrap().seq(), 0);
+    assert_eq!(queue.consumer(UNREADABLE).unwrap().seq(), 0);
+}
+
+/// One bit of a long name, which has no copy: the consumer does not go on under the wrong name.
+#[test]
+fn no_consumer_goes_on_under_a_name_that_damage_made() {
+    let storage = left(5);
+    let bytes = storage.read_file("index");
+    let said = name(5);
+    let at = bytes.windows(said.len()).position(|found| found == said.as_bytes()).unwrap();
+    for bit in (0..8 * said.len()).step_by(37) {
+        let image = storage.process_kill();
+        image.corrupt("index", at + bit / 8, &[bytes[at + bit / 8] ^ 1 << (bit % 8)]);
+        let names = open(image.process_kill(), &limits()).unwrap().consumer_names();
+        let is_strange = |one: &&String| (0..CONSUMERS).all(|number| name(number) != **one);
+        assert_eq!(names.iter().filter(is_strange).collect::<Vec<_>>(), [UNREADABLE], "{bit}");
+        check_all_comes(image, 5, "a bit of the name").unwrap();
+    }
 }
 
 /// A power cut takes the length of the file back, and leaves the rows of extents in it: none of
