@@ -28,7 +28,7 @@ impl<S: Storage> State<S> {
 
     /// Syncs the file of a segment. Fails, and poisons the queue, if the file has lost its name
     /// while the segment holds messages.
-    pub(super) fn sync_segment(&self, segment: &Segment<S::File>) -> Result<()> {
+    pub(super) fn sync_file(&self, segment: &Segment<S::File>) -> Result<()> {
         self.index.heed(&segment.name(), || {
             segment.file.sync()?;
             // The queue itself removes a file only once its segment is not live any more.
@@ -73,7 +73,7 @@ impl<S: Storage> State<S> {
                     if self.sync_may_have_failed {
                         self.store_again_up_to(&segment, 0, self.found_tail.position)?;
                     }
-                    self.sync_segment(&segment)?;
+                    self.sync_file(&segment)?;
                 }
                 // Damage has lost the file, or it was reclaimed: there is nothing to sync.
                 Err(Lost::Gone) => {}

@@ -26,8 +26,7 @@ use crate::error::{Error, Result};
 use crate::format::{self, Checkpoint, Spot};
 use crate::segment::{Lost, Segment, Unsynced};
 use crate::state::{Began, Durable, MOST_BEHIND, State};
-use crate::storage::store_again;
-use crate::storage::{Storage, StorageFile};
+use crate::storage::{Storage, StorageFile, store_again};
 use crate::threads::requests::Request;
 use crate::threads::{MutexGuard, now};
 
@@ -96,8 +95,7 @@ impl<S: Storage> State<S> {
         if planted!(MarkBeforeSync) {
             self.durable.lock().spot = target;
         }
-        let synced = self.sync_found_files();
-        let synced = synced.and_then(|()| self.sync_data(&stretch));
+        let synced = self.sync_found_files().and(self.sync_data(&stretch));
         let synced = synced.and_then(|()| self.sync_what_drained_rests_on());
         let result = synced.and_then(|()| self.checkpoint_if_overtaken(target));
         self.count_flush(now().saturating_duration_since(began), result.as_ref().err());
@@ -161,15 +159,15 @@ impl<S: Storage> State<S> {
     }
 
     /// Asks the storage worker to flush up to `committed` and to sync every full segment. Without a
-    /// storage worker the calling thread does it before it returns.
+    /// storage worker the calling thread does it; only a failed sync is then an error.
     #[cold]
     fn sync_soon(&self, committed: Spot) -> Result<()> {
         self.durable.lock().want(committed);
         if self.storage_worker.request(|wanted| wanted.flush = true) {
-            Ok(())
-        } else {
-            self.flush_behind()
+            return Ok(());
         }
+        let flushed = self.flush_behind();
+        if self.is_poisoned() { flushed } else { Ok(()) }
     }
 
     /// Keeps the number of full, unsynced segments bounded; called before a segment begins. From
@@ -195,10 +193,13 @@ impl<S: Storage> State<S> {
                 self.segment_synced.wait(&mut durable);
             } else {
                 // Either the storage worker has ended, because the queue is closing; or its flush
-                // failed. Then no thread would ask it again, and this producer must get the error.
+                // failed: no thread would ask it again. If that leaves too much, it is an error.
                 failures = durable.failures;
                 drop(durable);
-                self.flush_behind()?;
+                let flushed = self.flush_behind();
+                if self.is_poisoned() || self.segments.list().count_unsynced() >= most {
+                    flushed?;
+                }
                 durable = self.durable.lock();
             }
         }
@@ -372,7 +373,8 @@ impl<S: Storage> State<S> {
     }
 
     /// Syncs every segment before the tail's that was stored to, and the tail's if the stretch
-    /// reaches into it; then the directory.
+    /// reaches into it; then the directory. One that cannot be opened or stored again fails the
+    /// flush, and keeps no other from the disk.
     fn sync_data(&self, stretch: &Stretch) -> Result<()> {
         let Stretch { from, to } = *stretch;
         self.check_names()?;
@@ -385,46 +387,48 @@ impl<S: Storage> State<S> {
                 (list.first_unsynced(from.position), last.max(to.position))
             }
         };
-        loop {
+        let mut synced = Ok(());
+        while !self.is_poisoned() {
             let found = self.segments.list().next_unsynced(&self.storage, at, end);
-            let Some(found) = found else {
-                break;
-            };
-            let Unsynced { row, is_full, opened } = found;
-            at = row.header.base + 1;
-            let segment = match opened {
-                Ok(segment) => segment,
-                // Damage has lost the file: there is nothing to sync.
-                Err(Lost::Gone) => continue,
-                Err(Lost::Io(error)) => {
-                    return Err(Error::io(
-                        "open",
-                        self.storage.path().join(format::segment_name(row.slot)),
-                        error,
-                    ));
-                }
-            };
-            self.store_found_again(&segment, stretch)?;
-            if !self.durable_only {
-                // Not what an earlier flush has synced, which may have to be read from the disk.
-                let to = if is_full { segment.header.end() } else { to.position };
-                self.context().map_clean(&segment, from.position..to);
-            }
-            if planted!(SegmentSyncNotHeeded) {
-                let _ = segment.file.sync();
-            } else {
-                self.sync_segment(&segment)?;
-            }
-            if is_full {
-                let context = self.context();
-                let mut list = self.segments.list();
-                list.note_synced(&row);
-                list.note_cut(&context, &segment);
-            }
+            let Some(found) = found else { break };
+            at = found.row.header.base + 1;
+            synced = synced.and(self.sync_segment(found, stretch));
             let _durable = self.durable.lock();
             self.segment_synced.notify_all();
         }
-        if planted!(FlushWithoutNames) { Ok(()) } else { self.sync_directory() }
+        let synced = synced.and(self.index.poison.check());
+        if planted!(FlushWithoutNames) { synced } else { synced.and(self.sync_directory()) }
+    }
+
+    fn sync_segment(&self, found: Unsynced<S::File>, stretch: &Stretch) -> Result<()> {
+        let Unsynced { row, is_full, opened } = found;
+        let segment = match opened {
+            Ok(segment) => segment,
+            // Damage has lost the file: there is nothing to sync.
+            Err(Lost::Gone) => return Ok(()),
+            Err(Lost::Io(error)) => {
+                let path = self.storage.path().join(format::segment_name(row.slot));
+                return Err(Error::io("open", path, error));
+            }
+        };
+        self.store_found_again(&segment, stretch)?;
+        if !self.durable_only {
+            // Not what an earlier flush has synced, which may have to be read from the disk.
+            let to = if is_full { segment.header.end() } else { stretch.to.position };
+            self.context().map_clean(&segment, stretch.from.position..to);
+        }
+        if planted!(SegmentSyncNotHeeded) {
+            let _ = segment.file.sync();
+        } else {
+            self.sync_file(&segment)?;
+        }
+        if is_full {
+            let context = self.context();
+            let mut list = self.segments.list();
+            list.note_synced(&row);
+            list.note_cut(&context, &segment);
+        }
+        Ok(())
     }
 
     /// Stores the segment's records within the stretch again that recovery found: they may exist

@@ -91,6 +91,45 @@ fn a_write_back_that_failed_since_the_opening_fails_the_flush_of_what_was_found(
     assert!(queue.core.flush().as_ref().is_err_and(is_failed_sync));
 }
 
+/// A segment that cannot be opened fails each flush, with its name, and keeps no other from the
+/// disk and no producer from its message.
+#[test]
+fn a_segment_that_cannot_be_opened_keeps_no_other_from_the_disk() {
+    let storage = disk();
+    let _ = options();
+    let options = Options::new().arena_size(4096);
+    let queue = open(&storage, &options, Background::Calls);
+    for _ in 0..9 {
+        queue.enqueue(&[1; LEN]).unwrap();
+    }
+    let storage = storage.process_kill();
+    // The opening keeps open what is first and last.
+    MOST_UNSYNCED_HERE.set(Some(1));
+    let queue = open(&storage, &options, Background::Workers);
+    MOST_UNSYNCED_HERE.set(Some(4));
+    let flush = || {
+        let failed = queue.core.flush().unwrap_err();
+        assert!(failed.to_string().contains("open simulated/segment-00000001"), "{failed}");
+        assert_eq!(queue.durable_seq(), 0);
+    };
+    let after_a_cut =
+        || take_all(&open(&storage.power_cut_losing_all(), &options, Background::Calls)).0;
+    storage.fail_after(Call::Open, 1, Errno::ACCESS, false);
+    flush();
+    assert_eq!(after_a_cut(), [0, 1, 6, 7, 8]);
+    storage.fail_after(Call::Open, 1, Errno::ACCESS, true);
+    for put in 9..40 {
+        assert_eq!(queue.enqueue(&[2; LEN]).unwrap(), put);
+    }
+    flush();
+    storage.clear_faults();
+    let came = after_a_cut();
+    assert!((9..40).all(|seq| came.contains(&seq)), "{came:?}");
+    queue.core.flush().unwrap();
+    assert_eq!(queue.durable_seq(), 40);
+    queue.close().unwrap();
+}
+
 /// Segments that are drained are recycled without a sync of theirs, and hold no descriptor.
 #[test]
 fn a_queue_that_is_nearly_empty_is_never_synced_for_its_descriptors() {
