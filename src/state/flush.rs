@@ -170,14 +170,14 @@ impl<S: Storage> State<S> {
         if self.is_poisoned() { flushed } else { Ok(()) }
     }
 
-    /// Keeps the number of full, unsynced segments bounded; called before a segment begins. From
-    /// [`MOST_BEHIND`] bytes on, or three quarters of the bound, it asks the storage worker for a
-    /// flush; at the bound it waits for that flush. The caller holds the producers' lock;
-    /// `committed` is the committed tail.
-    pub(crate) fn bound_unsynced(&self, committed: Spot) -> Result<()> {
+    /// Keeps the number of full, unsynced segments bounded, below `bound` as well; called before a
+    /// segment begins. From [`MOST_BEHIND`] bytes on, or three quarters of the bound, it asks the
+    /// storage worker for a flush; at the bound it waits for that flush. The caller holds the
+    /// producers' lock; `committed` is the committed tail.
+    pub(crate) fn bound_unsynced(&self, committed: Spot, bound: usize) -> Result<()> {
         let most = {
             let list = self.segments.list();
-            let most = list.most_unsynced();
+            let most = list.most_unsynced().min(bound);
             if list.count_unsynced() < most - most / 4 && list.unsynced_bytes() < MOST_BEHIND {
                 return Ok(());
             }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use rustix::io::Errno;
+
 use super::Writer;
 use super::clock::Span;
 use super::need::{Need, Part};
@@ -11,6 +13,9 @@ use crate::index::run::Next;
 use crate::segment::{Lost, Plan, Reclaims, Segment};
 use crate::state::State;
 use crate::storage::{Storage, StorageFile};
+
+/// The errors of a process, and of a system, that has no descriptor left.
+const NO_DESCRIPTOR: [i32; 2] = [Errno::MFILE.raw_os_error(), Errno::NFILE.raw_os_error()];
 
 impl<F: StorageFile> Writer<F> {
     /// Prepares for a record: makes sure that the run has a reservation, that the tail is in an
@@ -181,7 +186,7 @@ impl<F: StorageFile> Writer<F> {
         if state.expire() {
             state.have_reclaimed()?;
         }
-        state.bound_unsynced(state.committed().spot())?;
+        state.bound_unsynced(state.committed().spot(), usize::MAX)?;
         // The rest of a record belongs to a message that began before, so the first message that
         // begins in this segment is the next one.
         let first_seq = self.tail.at.seq + u64::from(need.part == Part::Rest);
@@ -197,7 +202,15 @@ impl<F: StorageFile> Writer<F> {
             created: span.created,
             until: span.until,
         };
-        let segment = state.append(plan)?;
+        let segment = match state.append(plan) {
+            // No descriptor is left. Segments that wait for a sync, or are drained, have some.
+            Err(error) if NO_DESCRIPTOR.contains(&error.system_number()) => {
+                state.bound_unsynced(state.committed().spot(), 2)?;
+                state.have_reclaimed()?;
+                state.append(plan)?
+            }
+            made => made?,
+        };
         holds!(
             self.tail.at.position <= next.base,
             "a segment begins at {} behind the tail, {:?}",

@@ -130,6 +130,34 @@ fn a_segment_that_cannot_be_opened_keeps_no_other_from_the_disk() {
     queue.close().unwrap();
 }
 
+/// The process has no descriptor left until full segments are synced: a producer waits for that. If
+/// none waits for its sync, it gets the error.
+#[test]
+fn a_producer_waits_for_the_descriptors_of_segments_that_are_not_synced() {
+    for background in [Background::Calls, Background::Workers] {
+        for errno in [Errno::MFILE, Errno::NFILE] {
+            let storage = disk();
+            let queue = open(&storage, &options(), background);
+            for _ in 0..6 {
+                queue.enqueue(&[1; LEN]).unwrap();
+            }
+            let unsynced = || queue.core.segments.list().count_unsynced();
+            assert!(unsynced() > 2);
+            storage.fail_after(Call::Create, 1, errno, false);
+            for seq in 6..10 {
+                assert_eq!(queue.enqueue(&[1; LEN]).unwrap(), seq);
+            }
+            assert!(storage.failed(Call::Create) == 1 && unsynced() < 4, "{}", unsynced());
+            storage.fail_after(Call::Create, 1, errno, true);
+            let refused = (10..16).find_map(|_| queue.enqueue(&[1; LEN]).err()).unwrap();
+            assert!(refused.to_string().contains("create simulated/segment-"), "{refused}");
+            storage.clear_faults();
+            queue.enqueue(&[1; LEN]).unwrap();
+            queue.close().unwrap();
+        }
+    }
+}
+
 /// Segments that are drained are recycled without a sync of theirs, and hold no descriptor.
 #[test]
 fn a_queue_that_is_nearly_empty_is_never_synced_for_its_descriptors() {
