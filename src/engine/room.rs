@@ -36,7 +36,7 @@ pub(super) enum SearchOutcome {
     Nothing,
 }
 
-/// Whether dropping every message would make too little room: another program takes the space that
+/// Whether removing every file would make too little room: another program takes the space that
 /// `min_free_bytes` keeps free.
 fn is_in_vain(refused: &Error) -> bool {
     let Error::Full { used, limit, needed, free: Some(free), .. } = refused else {
@@ -89,7 +89,8 @@ impl<S: Storage> Engine<S> {
         }
         // `drop_oldest` finds nothing when consumers have meanwhile drained the segments that it
         // would drop: then `regain` finds room.
-        let drops = matches!(self.options.on_full, OnFull::DropOldest) && !is_in_vain(error);
+        let drops = matches!(self.options.on_full, OnFull::DropOldest)
+            && (!is_in_vain(error) || core.segments.list().is_oldest_enough_for(writer.need));
         if drops && (self.drop_oldest(writer)? || core.regain(passed)?) {
             search.has_waited = false;
             return Ok(SearchOutcome::Room);

@@ -100,6 +100,12 @@ pub(crate) trait Reclaims {
 }
 
 impl<S: Storage> Context<'_, S> {
+    /// Returns whether another program takes the space that `min_free_bytes` keeps free.
+    pub(super) fn lacks_free(&self) -> bool {
+        let least = self.limits.min_free_bytes;
+        least > 0 && self.storage.free_bytes().is_ok_and(|free| free < least)
+    }
+
     /// Returns the error of a queue that takes `used` bytes and may not take `needed` more.
     #[cold]
     pub(super) fn full(&self, used: u64, limit: u64, needed: u64) -> Error {

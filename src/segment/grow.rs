@@ -101,7 +101,8 @@ impl<F: StorageFile> List<F> {
         context: &Context<'_, S>,
         plan: Plan,
     ) -> Result<Arc<Segment<F>>> {
-        let header = self.begin_life(context, SegmentState::Live, plan)?;
+        let mut header = self.begin_life(context, SegmentState::Live, plan)?;
+        header.length = self.spare_in_need(context, plan.need).unwrap_or(header.length);
         let made = match self.take_spare(context, &header) {
             Some(made) => Ok(made),
             None => self.create(context, header, plan.need, plan.whole).map(|segment| {

@@ -12,7 +12,7 @@ use super::row::Row;
 use super::undated::Undated;
 #[cfg(test)]
 use crate::format;
-use crate::format::Spot;
+use crate::format::{SEGMENT_HEADER_LEN, Spot};
 use crate::index::RowsAre;
 use crate::storage::{Storage, StorageFile};
 
@@ -254,6 +254,24 @@ impl<F: StorageFile> List<F> {
     /// Returns how many spares of that length there are.
     pub(crate) fn spares_of(&self, length: u64) -> usize {
         self.recycling.spares.iter().filter(|spare| spare.row.header.length == length).count()
+    }
+
+    /// Returns the length of a spare that takes `need` bytes, if only a spare does: while another
+    /// program takes the space that is to stay free.
+    pub(crate) fn spare_in_need<S: Storage<File = F>>(
+        &self,
+        context: &Context<'_, S>,
+        need: u64,
+    ) -> Option<u64> {
+        let mut headers = self.recycling.spares.iter().rev().map(|spare| &spare.row.header);
+        let spare = headers.find(|header| SEGMENT_HEADER_LEN + need <= header.allocated);
+        spare.filter(|_| context.lacks_free()).map(|header| header.length)
+    }
+
+    /// Returns whether the oldest segment has space for `need` bytes when it is used again.
+    pub(crate) fn is_oldest_enough_for(&self, need: u64) -> bool {
+        let oldest = self.live.front().map_or(0, |row| row.header.allocated);
+        SEGMENT_HEADER_LEN + need <= oldest
     }
 
     /// Returns how many spares of that length the queue keeps while it is busy.

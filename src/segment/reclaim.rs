@@ -67,11 +67,10 @@ impl<S: Storage> Segments<S> {
         }
         // The backlog has grown or shrunk. A fresh spare was made for its present size.
         let length = list.tail_len(context.pool.geometry());
-        transfers.extend(
-            list.take_spares_to_remove(|spare| {
-                spare.row.header.length != length && !spare.is_fresh
-            }),
-        );
+        let keeps_all = context.lacks_free();
+        transfers.extend(list.take_spares_to_remove(|spare| {
+            spare.row.header.length != length && !spare.is_fresh && !keeps_all
+        }));
         if !transfers.iter().any(|transfer| transfer.becomes_spare) {
             transfers.extend(list.take_spare_to_mark());
         }

@@ -55,8 +55,9 @@ impl<F: StorageFile> List<F> {
             .position(|open| open.header.life == life)
             .map(|at| self.recycling.drained_files.swap_remove(at));
         let length = row.header.length;
-        let becomes_spare = length == self.tail_len(context.pool.geometry())
-            && self.spares_of(length) + coming < self.spares_wanted(context, length);
+        let has_use = length == self.tail_len(context.pool.geometry()) || context.lacks_free();
+        let becomes_spare =
+            has_use && self.spares_of(length) + coming < self.spares_wanted(context, length);
         // Two checks, in this order. A reader that has the segment open may still take one of its
         // windows and lend from it, so check the windows only once no reader has the segment open.
         // No reader opens it again: readers open only live segments, under the list's lock, which

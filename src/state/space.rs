@@ -133,6 +133,13 @@ impl<S: Storage> State<S> {
         self.segments.extend(&self.context(), segment, end)
     }
 
+    /// Returns whether `need` bytes go to a spare, before the tail's segment is full (see
+    /// [`List::spare_in_need`](crate::segment::List::spare_in_need)).
+    pub(crate) fn takes_spare(&self, need: u64) -> bool {
+        let context = self.context();
+        self.segments.list().spare_in_need(&context, need).is_some()
+    }
+
     /// Reclaims drained segments. Returns whether a writer without room should try again (see
     /// [`Segments::regain`](crate::segment::Segments::regain)).
     pub(crate) fn regain(&self, seen: u64) -> Result<bool> {

@@ -62,6 +62,8 @@ pub(crate) struct Writer<F> {
     numbers: Numbers,
     clock: Clock,
     requests: WorkerRequests,
+    /// Bytes of the last record that did not take the fast path, as one fragment.
+    pub(crate) need: u64,
     /// Whether there was no room for the last record. While set, no record takes the fast path.
     refused: bool,
     /// Whether the header of a rolled-back record may still be at the tail, because clearing it
@@ -105,6 +107,7 @@ impl<F: StorageFile> Writer<F> {
             numbers: Numbers::new(reservation),
             clock: Clock::new(ages),
             requests: WorkerRequests::new(tail),
+            need: 0,
             refused: false,
             uncleared: false,
         }

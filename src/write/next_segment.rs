@@ -26,6 +26,7 @@ impl<F: StorageFile> Writer<F> {
         state: &State<S>,
         need: Need,
     ) -> Result<Arc<Segment<F>>> {
+        self.need = need.total;
         self.numbers.begin_run(state, self.tail.at.seq)?;
         self.numbers.renew_reservation(state, self.tail.at.seq)?;
         self.requests.bound_behind(state, self.tail.at.position, state.committed().spot())?;
@@ -40,9 +41,12 @@ impl<F: StorageFile> Writer<F> {
         let capacity = segment.header.capacity();
         let fits_a_longer_one =
             need.total > capacity && segment.header.length < state.pool.geometry().most_len;
-        if room < need.total && (room <= capacity / 8 || fits_a_longer_one) {
+        let has_space = self.tail.at.position + need.total <= segment.allocated_end();
+        if room < need.total && (room <= capacity / 8 || fits_a_longer_one)
+            || !has_space && state.takes_spare(need.total)
+        {
             // Padding wastes little here, or less than the record's own length, and the record
-            // stays in one piece. Where it would waste more, the record is cut.
+            // stays in one piece. Where it would waste more, the record is cut, if there is space.
             self.next_segment(state, need)?;
         }
         let segment = self.tail.opened(state)?;
