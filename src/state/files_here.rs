@@ -57,7 +57,7 @@ impl<S: Storage> State<S> {
         if !self.has_unsynced_files() {
             return Ok(());
         }
-        let mut from = 0;
+        let (mut from, mut synced) = (0, Ok(()));
         loop {
             let found = self.segments.list().next_live(&self.storage, from);
             let Some(Unsynced { row, opened, .. }) = found else {
@@ -79,10 +79,11 @@ impl<S: Storage> State<S> {
                 Err(Lost::Gone) => {}
                 Err(Lost::Io(error)) => {
                     let path = self.storage.path().join(segment_name(row.slot));
-                    return Err(Error::io("open", path, error));
+                    synced = synced.and(Err(Error::io("open", path, error)));
                 }
             }
         }
+        synced?;
         self.index.heed("", || self.storage.sync_directory())?;
         self.index.sync()?;
         self.files_unsynced.store(false, Ordering::Release);
