@@ -1,56 +1,13 @@
 //! The steady path allocates nothing. This is a program of its own, because it counts the calls of
 //! its allocator.
 
-#![expect(unsafe_code, reason = "an allocator")]
-
+#[path = "support/counting.rs"]
+mod counting;
 mod support;
-
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 
 use mmq::Queue;
 
-/// Counts each thread's calls of the system's allocator.
-struct Counting;
-
-thread_local! {
-    static ASKED: Cell<u64> = const { Cell::new(0) };
-}
-
-fn count() {
-    // Not while the thread ends: its own memory is given back then.
-    let _ = ASKED.try_with(|asked| asked.set(asked.get() + 1));
-}
-
-// SAFETY: each call goes on to the system's allocator unchanged; counting allocates nothing.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise; the memory came from the system's allocator.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
-        // SAFETY: as above.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-/// How often this thread asks for memory in `work`.
-fn asked(work: impl FnOnce()) -> u64 {
-    let before = ASKED.get();
-    work();
-    ASKED.get() - before
-}
+use counting::asked;
 
 #[test]
 fn the_allocator_counts() {
