@@ -1,261 +1,371 @@
 //! The matrix: every arena size, message size and cap of bigqueue's tables, with the ids that
 //! bigqueue prints.
 //!
-//! `enqueue` puts messages in, `peek` copies the same head out again and again, `skip` steps over
-//! messages (bigqueue's Dequeue rows time that), `dequeue` delivers them. Between batches, and
-//! outside the timing, the queue is emptied, which bounds the disk it takes. `floor` is the price
-//! of the same bytes without a queue, in the same run: into fresh space, out of memory that is in
-//! no cache, and both in memory that is used again and again.
+//! - `open` makes a queue.
+//! - `enqueue` and `enqueue_str` put messages in.
+//! - `peek` copies the same head out again and again, `peek_str` looks at it as text in place.
+//! - `skip` steps over messages (the Dequeue rows of bigqueue's tables with Peek time that),
+//!   `dequeue` delivers them (those of the others).
+//! - `parallel`: of 1 to 8 threads the odd ones enqueue, the even ones peek and step over the
+//!   message until both succeed. Each of these is one operation.
+//! - `floor` is the price of the same bytes without a queue, in the same run: into fresh space, out
+//!   of memory that is in no cache, and both in memory that is used again and again.
+//!
+//! Criterion may ask for a single operation, and takes its time for the figure if preparing it took
+//! a second. So whatever it asks for, eight rounds run at least, each of 1,000 operations or an
+//! eighth of 128 MiB, and the time is scaled. When a round finds too few messages or too many, it
+//! first fills or empties the queue, outside the timing.
+//!
+//! At its end the run prints bigqueue's own table of what ran, and writes a page with plots of it.
+//! Their times are medians of all rounds, which other work of the machine changes less than means;
+//! what few rounds pay, such as the end of a large arena, is in the means that criterion prints.
+//! With `MMQ_BIGQUEUE=FILE` both have bigqueue's figures too: the file is the output of its
+//! benchmarks (`go test -run - -bench .` in its directory), or its README.
 //!
 //! `cargo bench --bench matrix -- --quick`
 
+#[path = "../tests/support/counting.rs"]
+mod counting;
 mod support;
 
-use std::cell::RefCell;
 use std::hint::black_box;
-use std::time::Duration;
+use std::iter::Sum;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
-use criterion::measurement::WallTime;
-use criterion::{BenchmarkGroup, Criterion, SamplingMode, Throughput, criterion_group};
+use criterion::{Criterion, SamplingMode, Throughput};
 use mmq::Queue;
 
-use support::cells::{Cell, arenas, cells};
-use support::floor::{Fresh, Ring};
-use support::{human, payload, print_fingerprint, scratch, timed};
+use support::cells::{Cell, cells, pairs};
+use support::floor::{Fresh, Ring, bare_open};
+use support::report::{Row, report};
+use support::{asked_for, human, median, payload, print_fingerprint, scratch, together};
 
-/// A queue whose backlog stays within the cell's bound.
+/// What operations took: time, and memory that all threads asked for.
+#[derive(Default)]
+struct Spent {
+    time: Duration,
+    calls: u64,
+    bytes: u64,
+}
+
+impl Sum for Spent {
+    fn sum<I: Iterator<Item = Spent>>(all: I) -> Spent {
+        all.fold(Spent::default(), |sum, one| Spent {
+            time: sum.time + one.time,
+            calls: sum.calls + one.calls,
+            bytes: sum.bytes + one.bytes,
+        })
+    }
+}
+
+struct Meter {
+    before: (u64, u64),
+    began: Instant,
+}
+
+impl Meter {
+    fn start() -> Meter {
+        Meter { before: counting::asked_by_all(), began: Instant::now() }
+    }
+
+    fn stop(self) -> Spent {
+        let time = self.began.elapsed();
+        let (calls, bytes) = counting::asked_by_all();
+        Spent { time, calls: calls - self.before.0, bytes: bytes - self.before.1 }
+    }
+}
+
+/// What `count` times `work` take.
+fn spent(count: u64, mut work: impl FnMut()) -> Spent {
+    let meter = Meter::start();
+    (0..count).for_each(|_| work());
+    meter.stop()
+}
+
+struct Matrix {
+    criterion: Criterion,
+    rows: Vec<Row>,
+}
+
+impl Matrix {
+    /// One benchmark, if the command line does not leave it out: `make` prepares it, and returns
+    /// what does a round of so many operations, of `bytes` each; at least so many rounds.
+    fn measure<R: FnMut() -> Spent>(
+        &mut self,
+        operation: &'static str,
+        id: &str,
+        bytes: u64,
+        (operations, least): (u64, u64),
+        make: impl Fn() -> R,
+    ) {
+        let (mut round, mut all) = (None, vec![]);
+        let mut group = self.criterion.benchmark_group(operation);
+        group.sample_size(10).sampling_mode(SamplingMode::Flat);
+        group.warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1));
+        if bytes > 0 {
+            group.throughput(Throughput::Bytes(bytes));
+        }
+        group.bench_function(id, |b| {
+            b.iter_custom(|iters| {
+                let round = round.get_or_insert_with(&make);
+                let (before, rounds) = (all.len(), iters.div_ceil(operations).max(least));
+                all.extend((0..rounds).map(|_| round()));
+                let time: Duration = all[before..].iter().map(|spent| spent.time).sum();
+                time.mul_f64(iters as f64 / (rounds * operations) as f64)
+            });
+        });
+        group.finish();
+        if !all.is_empty() {
+            let each = |sum: u64| sum as f64 / (all.len() as u64 * operations) as f64;
+            let ns = |spent: &Spent| spent.time.as_nanos() as f64 / operations as f64;
+            self.rows.push(Row {
+                operation,
+                id: id.to_string(),
+                ns: median(&mut all.iter().map(ns).collect::<Vec<_>>()),
+                bytes: each(all.iter().map(|spent| spent.bytes).sum()),
+                allocations: each(all.iter().map(|spent| spent.calls).sum()),
+            });
+        }
+    }
+
+    /// One benchmark for each cell, with a queue that lives as long as the cell's rounds.
+    fn each(&mut self, operation: &'static str, cells: &[Cell], round: impl Fn(&Bench) -> Spent) {
+        for cell in cells {
+            let count = operations(cell.backlog() / ROUNDS).min(1000);
+            self.measure(operation, &cell.id(), cell.message, (count, ROUNDS), || {
+                let bench = Bench::new(cell, count);
+                let round = &round;
+                move || round(&bench)
+            });
+        }
+    }
+}
+
+const ROUNDS: u64 = 8;
+
+/// A round's operations: with `--test` few, which show that it works.
+fn operations(count: u64) -> u64 {
+    if asked_for("--test") { 8 } else { count }
+}
+
+/// A queue, and the message that goes through it.
 struct Bench {
     queue: Queue,
+    message: String,
+    /// Operations of a round.
+    count: u64,
+    /// The most messages, and how many there are.
     backlog: u64,
-    held: u64,
+    held: AtomicU64,
     _dir: tempfile::TempDir,
 }
 
 impl Bench {
-    fn new(cell: &Cell) -> Bench {
+    fn new(cell: &Cell, count: u64) -> Bench {
         let dir = scratch();
         let queue = cell.options().open(dir.path().join("queue")).expect("a queue");
-        Bench { queue, backlog: cell.backlog(), held: 0, _dir: dir }
-    }
-
-    fn drain(&mut self) {
-        while self.queue.skip().expect("intact").is_some() {}
-        self.held = 0;
-    }
-
-    fn fill(&mut self, message: &[u8]) {
-        while self.held < self.backlog {
-            self.queue.enqueue(message).expect("room");
-            self.held += 1;
-        }
-    }
-
-    /// Times `iters` enqueues, in batches; empties the queue between these.
-    fn enqueues(&mut self, iters: u64, enqueue: impl Fn(&Queue)) -> Duration {
-        let mut total = Duration::ZERO;
-        let mut left = iters;
-        while left > 0 {
-            if self.held == self.backlog {
-                self.drain();
-            }
-            let batch = left.min(self.backlog - self.held);
-            total += timed(|| (0..batch).for_each(|_| enqueue(&self.queue)));
-            self.held += batch;
-            left -= batch;
-        }
-        total
-    }
-
-    /// Times `iters` removals, in batches; fills the queue between these.
-    fn removals(&mut self, iters: u64, message: &[u8], mut remove: impl FnMut(&Queue)) -> Duration {
-        let mut total = Duration::ZERO;
-        let mut left = iters;
-        while left > 0 {
-            if self.held == 0 {
-                self.fill(message);
-            }
-            let batch = left.min(self.held);
-            total += timed(|| (0..batch).for_each(|_| remove(&self.queue)));
-            self.held -= batch;
-            left -= batch;
-        }
-        total
-    }
-}
-
-fn settings(group: &mut BenchmarkGroup<'_, WallTime>) {
-    group.sample_size(10).sampling_mode(SamplingMode::Flat);
-    group.warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1));
-}
-
-fn open(c: &mut Criterion) {
-    let mut group = c.benchmark_group("open");
-    settings(&mut group);
-    let opening = |cell: &Cell, iters| {
-        let dir = scratch();
-        let mut total = Duration::ZERO;
-        for at in 0..iters {
-            let path = dir.path().join(at.to_string());
-            total += timed(|| {
-                let queue = cell.options().open(&path).expect("a queue");
-                queue.close().expect("closed");
-            });
-        }
-        total
-    };
-    for cell in arenas() {
-        let id = format!("ArenaSize-{}/MaxMem-{}", human(cell.arena), cell.max_mem);
-        group.bench_function(id, |b| b.iter_custom(|iters| opening(&cell, iters)));
-    }
-    group.bench_function("floor", |b| {
-        b.iter_custom(|iters| {
-            let dir = scratch();
-            (0..iters)
-                .map(|at| timed(|| support::floor::bare_open(&dir.path().join(at.to_string()))))
-                .sum()
-        });
-    });
-    group.finish();
-}
-
-/// One benchmark for each cell. The queue is made at the first iteration and lives as long as the
-/// cell's runs.
-fn each(c: &mut Criterion, name: &str, run: impl Fn(&mut Bench, &Cell, &[u8], u64) -> Duration) {
-    let mut group = c.benchmark_group(name);
-    settings(&mut group);
-    for cell in cells() {
         let message = payload(cell.message as usize);
-        let bench = RefCell::new(None);
-        group.throughput(Throughput::Bytes(cell.message));
-        group.bench_function(cell.id(), |b| {
-            b.iter_custom(|iters| {
-                let mut bench = bench.borrow_mut();
-                run(bench.get_or_insert_with(|| Bench::new(&cell)), &cell, &message, iters)
-            });
+        let message = message.into_iter().map(|byte| char::from(byte & 0x7F)).collect();
+        let backlog = if asked_for("--test") { count } else { cell.backlog() };
+        Bench { queue, message, count, backlog, held: AtomicU64::new(0), _dir: dir }
+    }
+
+    /// Times a round of enqueues.
+    fn enqueues(&self, enqueue: impl Fn()) -> Spent {
+        if self.held.load(Relaxed) + self.count > self.backlog {
+            self.drain();
+        }
+        self.held.fetch_add(self.count, Relaxed);
+        spent(self.count, enqueue)
+    }
+
+    /// Times a round of looks at the same message.
+    fn looks(&self, look: impl FnMut()) -> Spent {
+        if self.held.swap(1, Relaxed) == 0 {
+            self.enqueue();
+        }
+        spent(self.count, look)
+    }
+
+    /// Times a round of removals.
+    fn removals(&self, remove: impl FnMut()) -> Spent {
+        if self.held.load(Relaxed) < self.count {
+            (self.held.load(Relaxed)..self.backlog).for_each(|_| self.enqueue());
+            self.held.store(self.backlog, Relaxed);
+        }
+        self.held.fetch_sub(self.count, Relaxed);
+        spent(self.count, remove)
+    }
+
+    fn enqueue(&self) {
+        self.queue.enqueue(black_box(self.message.as_bytes())).expect("room");
+    }
+
+    fn drain(&self) {
+        while self.queue.skip().expect("intact").is_some() {}
+        self.held.store(0, Relaxed);
+    }
+
+    fn buffer(&self) -> Vec<u8> {
+        Vec::with_capacity(self.message.len())
+    }
+}
+
+fn open(matrix: &mut Matrix) {
+    let each = |count: u64, open: &dyn Fn(&std::path::Path) -> Spent| {
+        let dir = scratch();
+        (0..count).map(|at| open(&dir.path().join(at.to_string()))).sum::<Spent>()
+    };
+    let count = operations(20);
+    for cell in cells().iter().filter(|cell| cell.max_mem == "NoLimit" && cell.message == 128) {
+        let id = format!("ArenaSize-{}", human(cell.arena));
+        let options = cell.options().max_mapped_arenas(Some(3));
+        matrix.measure("open", &id, 0, (count, ROUNDS), || {
+            || {
+                each(count, &|path| {
+                    let mut queue = None;
+                    let spent = spent(1, || queue = Some(options.clone().open(path)));
+                    queue.expect("made").expect("a queue").close().expect("closed");
+                    spent
+                })
+            }
         });
     }
-    group.finish();
+    matrix.measure("open", "floor", 0, (count, ROUNDS), || {
+        || each(count, &|path| spent(1, || bare_open(path)))
+    });
 }
 
-fn enqueue(c: &mut Criterion) {
-    each(c, "enqueue", |bench, _, message, iters| {
-        bench.enqueues(iters, |queue| {
-            queue.enqueue(black_box(message)).expect("room");
+fn put(matrix: &mut Matrix) {
+    matrix.each("enqueue", &cells(), |bench| bench.enqueues(|| bench.enqueue()));
+    matrix.each("enqueue_str", &pairs(), |bench| {
+        bench.enqueues(|| {
+            bench.queue.enqueue(black_box(bench.message.as_str())).expect("room");
         })
     });
 }
 
-fn enqueue_str(c: &mut Criterion) {
-    each(c, "enqueue_str", |bench, cell, _, iters| {
-        let message = "m".repeat(cell.message as usize);
-        bench.enqueues(iters, |queue| {
-            queue.enqueue(black_box(message.as_str())).expect("room");
+fn look(matrix: &mut Matrix) {
+    matrix.each("peek", &cells(), |bench| {
+        let mut buffer = bench.buffer();
+        bench.looks(|| {
+            bench.queue.peek_into(&mut buffer).expect("intact");
+            black_box(&buffer);
+        })
+    });
+    matrix.each("peek_str", &pairs(), |bench| {
+        bench.looks(|| {
+            let message = bench.queue.peek().expect("intact").expect("a message");
+            black_box(message.as_str()).expect("text");
         })
     });
 }
 
-fn peek(c: &mut Criterion) {
-    each(c, "peek", |bench, _, message, iters| {
-        if bench.held == 0 {
-            (0..16).for_each(|_| assert!(bench.queue.enqueue(message).is_ok()));
-            bench.held = 16;
+fn take(matrix: &mut Matrix) {
+    matrix.each("skip", &cells(), |bench| {
+        bench.removals(|| assert!(black_box(bench.queue.skip().expect("intact")).is_some()))
+    });
+    matrix.each("dequeue", &cells(), |bench| {
+        let mut buffer = bench.buffer();
+        bench.removals(|| {
+            assert!(bench.queue.dequeue_into(&mut buffer).expect("intact").is_some());
+            black_box(&buffer);
+        })
+    });
+}
+
+fn parallel(matrix: &mut Matrix) {
+    for cell in pairs() {
+        for threads in [1, 2, 4, 6, 8] {
+            let (id, each) = (format!("{}-{threads}", cell.id()), cell.backlog().div_ceil(threads));
+            let each = operations(each);
+            matrix.measure("parallel", &id, cell.message, (each * threads, 1), || {
+                let bench = Bench::new(&cell, each);
+                move || {
+                    let spent = together(threads, Meter::start, |thread| match thread % 2 {
+                        0 => (0..each).for_each(|_| bench.enqueue()),
+                        _ => peek_and_skip(&bench),
+                    })
+                    .stop();
+                    bench.drain();
+                    spent
+                }
+            });
         }
-        let mut buffer = Vec::with_capacity(message.len());
-        timed(|| {
-            for _ in 0..iters {
-                bench.queue.peek_into(&mut buffer).expect("intact");
-                black_box(&buffer);
-            }
-        })
-    });
-}
-
-fn skip(c: &mut Criterion) {
-    each(c, "skip", |bench, _, message, iters| {
-        bench.removals(iters, message, |queue| {
-            assert!(black_box(queue.skip().expect("intact")).is_some())
-        })
-    });
-}
-
-fn dequeue(c: &mut Criterion) {
-    each(c, "dequeue", |bench, _, message, iters| {
-        let mut buffer = Vec::with_capacity(message.len());
-        bench.removals(iters, message, |queue| {
-            queue.dequeue_into(&mut buffer).expect("intact");
-            black_box(&buffer);
-        })
-    });
-}
-
-/// Times `iters` removals out of memory that no processor's cache has: in batches of up to `count`
-/// messages, each out of a ring with that many.
-fn cold_removals(ring: &mut Ring, message: &[u8], count: u64, iters: u64) -> Duration {
-    let mut buffer = Vec::with_capacity(message.len());
-    let (mut total, mut left) = (Duration::ZERO, iters);
-    while left > 0 {
-        let batch = left.min(count);
-        (0..count).for_each(|_| ring.enqueue(message));
-        let mut remove = || {
-            assert!(ring.dequeue_into(message.len(), &mut buffer));
-            black_box(&buffer);
-        };
-        total += timed(|| (0..batch).for_each(|_| remove()));
-        (batch..count).for_each(|_| remove());
-        left -= batch;
     }
-    total
 }
 
-fn floor(c: &mut Criterion) {
-    let mut group = c.benchmark_group("floor");
-    settings(&mut group);
+fn peek_and_skip(bench: &Bench) {
+    let mut buffer = bench.buffer();
+    for _ in 0..bench.count {
+        while bench.queue.peek_into(&mut buffer).expect("intact").is_none()
+            || bench.queue.skip().expect("intact").is_none()
+        {
+            std::thread::yield_now();
+        }
+        black_box(&buffer);
+    }
+}
+
+fn floor(matrix: &mut Matrix) {
     for len in [128, 4 << 10, 16 << 10, 128 << 10, 1 << 20, 4 << 20] {
         let message = payload(len);
-        let count = (128 << 20) / len as u64;
-        group.throughput(Throughput::Bytes(len as u64));
+        let (bytes, count) = (len as u64, operations((128 << 20) / len as u64));
+        let id = |name| format!("{name}/MessageSize-{}", human(bytes));
         type Fill = fn(&Fresh, &[u8], u64);
         for (name, fill) in
             [("fresh-mapped", Fresh::fill_mapped as Fill), ("fresh-written", Fresh::fill_written)]
         {
-            group.bench_function(format!("{name}/MessageSize-{}", human(len as u64)), |b| {
-                b.iter_custom(|iters| {
-                    let (mut total, mut left) = (Duration::ZERO, iters);
-                    while left > 0 {
-                        let dir = scratch();
-                        let batch = left.min(count);
-                        let fresh = Fresh::new(dir.path(), batch * len as u64);
-                        total += timed(|| fill(&fresh, &message, batch));
-                        left -= batch;
-                    }
-                    total
-                });
+            matrix.measure("floor", &id(name), bytes, (count, 1), || {
+                || {
+                    let dir = scratch();
+                    let fresh = Fresh::new(dir.path(), count * bytes);
+                    spent(1, || fill(&fresh, &message, count))
+                }
             });
         }
-        group.bench_function(format!("cold-dequeue/MessageSize-{}", human(len as u64)), |b| {
+        let ring = |messages| {
             let dir = scratch();
             // Each message takes its header, and up to a cache line more.
-            let mut ring = Ring::new(dir.path(), (count as usize + 1) * (len + 80));
-            b.iter_custom(|iters| cold_removals(&mut ring, &message, count, iters));
+            let ring = Ring::new(dir.path(), messages * (len + 80));
+            (dir, ring, Vec::with_capacity(len))
+        };
+        matrix.measure("floor", &id("cold-dequeue"), bytes, (count, 1), || {
+            let (dir, mut ring, mut buffer) = ring(count as usize + 1);
+            let message = &message;
+            move || {
+                let _ = &dir;
+                (0..count).for_each(|_| ring.enqueue(message));
+                spent(count, || {
+                    assert!(ring.dequeue_into(len, &mut buffer));
+                    black_box(&buffer);
+                })
+            }
         });
-        group.bench_function(format!("recycled-pair/MessageSize-{}", human(len as u64)), |b| {
-            let dir = scratch();
-            let mut ring = Ring::new(dir.path(), 2 * len + 4096);
-            let mut buffer = Vec::with_capacity(len);
-            b.iter(|| {
-                ring.enqueue(black_box(&message));
-                assert!(ring.dequeue_into(len, &mut buffer));
-                black_box(&buffer);
-            });
+        matrix.measure("floor", &id("recycled-pair"), bytes, (count, 1), || {
+            let (dir, mut ring, mut buffer) = ring(2);
+            let message = &message;
+            move || {
+                let _ = &dir;
+                spent(count, || {
+                    ring.enqueue(black_box(message));
+                    assert!(ring.dequeue_into(len, &mut buffer));
+                    black_box(&buffer);
+                })
+            }
         });
     }
-    group.finish();
 }
 
-criterion_group!(matrix, open, enqueue, enqueue_str, peek, skip, dequeue, floor);
-
 fn main() {
-    print_fingerprint();
-    matrix();
-    Criterion::default().configure_from_args().final_summary();
+    let fingerprint = print_fingerprint();
+    let mut matrix = Matrix { criterion: Criterion::default().configure_from_args(), rows: vec![] };
+    for part in [open, put, look, take, parallel, floor] {
+        part(&mut matrix);
+    }
+    matrix.criterion.final_summary();
+    if !matrix.rows.is_empty() && !asked_for("--test") {
+        report(&fingerprint, &matrix.rows);
+    }
 }

@@ -1,16 +1,13 @@
-//! Threads: one to eight producers, consumers, both, and bigqueue's Parallel table.
+//! Threads: one to eight producers, consumers, and both. (`matrix` has bigqueue's Parallel table.)
 //!
 //! - `producers`, `consumers`: only one side; counts the messages of all threads together.
 //! - `one-to-one`: as many consumers as producers; a message is one operation, from enqueue to
 //!   delivery. `alternating` is the same work by one thread.
-//! - `parallel`: as in bigqueue: odd threads enqueue, even ones peek and dequeue until both
-//!   succeed.
 //! - `floor`: one thread, memcpy and checksum into a recycled arena and out again.
 
 mod support;
 
 use std::hint::black_box;
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -19,7 +16,7 @@ use criterion::{BenchmarkGroup, Criterion, SamplingMode, Throughput, criterion_g
 use mmq::Queue;
 
 use support::floor::Ring;
-use support::{human, payload, print_fingerprint, scratch, timed};
+use support::{human, payload, print_fingerprint, scratch, timed, together};
 
 const LENGTHS: [usize; 3] = [128, 4 << 10, 16 << 10];
 const THREADS: [u64; 4] = [1, 2, 4, 8];
@@ -37,24 +34,6 @@ fn queue(dir: &tempfile::TempDir) -> Queue {
 fn settings(group: &mut BenchmarkGroup<'_, WallTime>) {
     group.sample_size(10).sampling_mode(SamplingMode::Flat);
     group.warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1));
-}
-
-/// Runs `work(i)` in `threads` threads that begin together; returns the time until the last one
-/// ends.
-fn together(threads: u64, work: impl Fn(u64) + Sync) -> Duration {
-    let barrier = Barrier::new(threads as usize + 1);
-    std::thread::scope(|scope| {
-        for thread in 0..threads {
-            let (barrier, work) = (&barrier, &work);
-            scope.spawn(move || {
-                barrier.wait();
-                work(thread);
-            });
-        }
-        barrier.wait();
-        Instant::now()
-    })
-    .elapsed()
 }
 
 fn share(total: u64, threads: u64, thread: u64) -> u64 {
@@ -120,8 +99,10 @@ fn run(
 
 fn producers(c: &mut Criterion) {
     run(c, "producers", &THREADS, |queue, message, threads, count| {
-        let time =
-            together(threads, |thread| enqueue(queue, message, share(count, threads, thread)));
+        let time = together(threads, Instant::now, |thread| {
+            enqueue(queue, message, share(count, threads, thread));
+        })
+        .elapsed();
         while queue.skip().expect("intact").is_some() {}
         time
     });
@@ -131,27 +112,28 @@ fn consumers(c: &mut Criterion) {
     run(c, "consumers", &THREADS, |queue, message, threads, count| {
         enqueue(queue, message, count);
         let left = AtomicU64::new(count);
-        together(threads, |thread| {
-            let _ = thread;
+        together(threads, Instant::now, |_| {
             let mut buffer = Vec::with_capacity(message.len());
             while queue.dequeue_into(&mut buffer).expect("intact").is_some() {
                 black_box(&buffer);
             }
             left.store(0, Ordering::Relaxed);
         })
+        .elapsed()
     });
 }
 
 fn one_to_one(c: &mut Criterion) {
     run(c, "one-to-one", &THREADS, |queue, message, pairs, count| {
         let left = AtomicU64::new(count);
-        let time = together(2 * pairs, |thread| {
+        let time = together(2 * pairs, Instant::now, |thread| {
             if thread % 2 == 0 {
                 enqueue(queue, message, share(count, pairs, thread / 2));
             } else {
                 dequeue(queue, &left, message.len());
             }
-        });
+        })
+        .elapsed();
         while queue.skip().expect("intact").is_some() {}
         time
     });
@@ -161,28 +143,6 @@ fn one_to_one(c: &mut Criterion) {
             for _ in 0..count {
                 queue.enqueue(black_box(message)).expect("room");
                 queue.dequeue_into(&mut buffer).expect("intact");
-                black_box(&buffer);
-            }
-        })
-    });
-}
-
-fn parallel(c: &mut Criterion) {
-    run(c, "parallel", &[2, 4, 8], |queue, message, threads, count| {
-        let each = count.div_ceil(threads);
-        together(threads, |thread| {
-            if thread % 2 == 1 {
-                enqueue(queue, message, each);
-                return;
-            }
-            let mut buffer = Vec::with_capacity(message.len());
-            for _ in 0..each {
-                while queue.peek_into(&mut buffer).expect("intact").is_none() {
-                    std::thread::yield_now();
-                }
-                while queue.dequeue_into(&mut buffer).expect("intact").is_none() {
-                    std::thread::yield_now();
-                }
                 black_box(&buffer);
             }
         })
@@ -209,7 +169,7 @@ fn floor(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(threads, producers, consumers, one_to_one, parallel, floor);
+criterion_group!(threads, producers, consumers, one_to_one, floor);
 
 fn main() {
     print_fingerprint();

@@ -36,7 +36,7 @@ GO = ["bigqueue", "bigqueue-default", "diskqueue", "diskqueue-nsqd", "goque", "t
 RUST = ["khata", "yaque", "queue-file", "walrus", "okaywal", "fjall", "redb", "persistent-queue", "mmap-vecdeque", "disk-queue"]
 STORES = ["SQLite", "LMDB"]
 FLOORS = ["memcpy-mmap", "memcpy-mmap-mutex", "memcpy-mmap-falloc", "memcpy-mmap-cold", "write-bufwriter", "write-prealloc"]
-# bigqueue's matrix: arena, message, caps in arenas (0: none).
+# Of bigqueue's matrix (benches/support/cells.rs has all of it): arena, message, caps in arenas (0: none).
 MATRIX = [
     (4 * K, 128, (3, 10, 0)), (4 * K, 16 * K, (10, 0)), (4 * K, M, (0,)),
     (128 * K, 128, (3, 0)), (128 * K, 4 * K, (3, 10, 0)), (128 * K, 16 * K, (3, 0)), (128 * K, M, (3, 0)),

@@ -37,66 +37,40 @@ impl Cell {
     }
 }
 
-const fn caps(arena: u64) -> [(&'static str, Option<u32>); 4] {
-    let names = match arena {
-        0x1000 => ["12KB", "40KB", "1GB"],
-        0x2_0000 => ["384KB", "1.25MB", "1GB"],
-        0x40_0000 => ["12MB", "40MB", "1GB"],
-        _ => ["256MB", "1.25GB", "1GB"],
+/// Each arena of bigqueue's tables, and the message that its later tables have with it.
+const PAIRS: [(u64, u64); 4] =
+    [(4 * KB, 128), (128 * KB, 4 * KB), (4 * MB, 128 * KB), (128 * MB, 4 * MB)];
+
+/// One arena and one message under every cap. Arenas of 4 KB do not have the caps that are smaller
+/// than the message.
+fn under_caps(arena: u64, message: u64) -> Vec<Cell> {
+    let caps = match arena {
+        0x1000 => [("12KB", 3), ("40KB", 10), ("1GB", 1 << 18)].to_vec(),
+        0x2_0000 => [("384KB", 3), ("1.25MB", 10), ("1GB", 1 << 13)].to_vec(),
+        0x40_0000 => [("12MB", 3), ("40MB", 10), ("1GB", 1 << 8)].to_vec(),
+        _ => [("256MB", 3), ("1.25GB", 10)].to_vec(),
     };
-    [
-        (names[0], Some(3)),
-        (names[1], Some(10)),
-        (names[2], Some(((1 << 30) / arena) as u32)),
-        ("NoLimit", None),
-    ]
+    let least = if arena == 4 * KB { message } else { 0 };
+    let large = caps.into_iter().filter(|&(_, arenas)| u64::from(arenas) * arena >= least);
+    let caps = large.map(|(name, arenas)| (name, Some(arenas))).chain([("NoLimit", None)]);
+    caps.map(|(max_mem, cap)| Cell { arena, message, cap, max_mem }).collect()
 }
 
-const THREE: usize = 0;
-const TEN: usize = 1;
-const GB: usize = 2;
-const NONE: usize = 3;
-
-/// The rows of bigqueue's tables (arenas of 4 KB with messages of 128 B, 128 KB with 4 KB, 4 MB
-/// with 128 KB, 128 MB with 4 MB, under every cap). The rows between them vary the arena or the
-/// message alone.
-const ROWS: &[(u64, u64, &[usize])] = &[
-    (4 * KB, 128, &[THREE, TEN, GB, NONE]),
-    (4 * KB, 16 * KB, &[TEN, NONE]),
-    (4 * KB, MB, &[NONE]),
-    (128 * KB, 128, &[THREE, NONE]),
-    (128 * KB, 4 * KB, &[THREE, TEN, GB, NONE]),
-    (128 * KB, 16 * KB, &[THREE, NONE]),
-    (128 * KB, MB, &[THREE, NONE]),
-    (4 * MB, 128, &[THREE, NONE]),
-    (4 * MB, 16 * KB, &[THREE, NONE]),
-    (4 * MB, 128 * KB, &[THREE, TEN, GB, NONE]),
-    (4 * MB, MB, &[THREE, NONE]),
-    (128 * MB, 128, &[THREE, NONE]),
-    (128 * MB, 16 * KB, &[NONE]),
-    (128 * MB, MB, &[NONE]),
-    (128 * MB, 4 * MB, &[THREE, TEN, GB, NONE]),
-];
-
+/// The whole product: bigqueue's first table has each arena with messages of 128 B, 16 KB and 1 MB
+/// (42 cells), its later ones each arena with one message.
 pub fn cells() -> Vec<Cell> {
     let mut cells = Vec::new();
-    for &(arena, message, which) in ROWS {
-        for &at in which {
-            let (max_mem, cap) = caps(arena)[at];
-            cells.push(Cell { arena, message, cap, max_mem });
-        }
+    for (arena, message) in PAIRS {
+        let mut messages = vec![message, 128, 16 * KB, MB];
+        messages.sort_unstable();
+        messages.dedup();
+        cells.extend(messages.into_iter().flat_map(|message| under_caps(arena, message)));
     }
     cells
 }
 
-/// The arenas, each with the cap of three.
-pub fn arenas() -> Vec<Cell> {
-    let rows = [(4 * KB, 128), (128 * KB, 4 * KB), (4 * MB, 128 * KB), (128 * MB, 4 * MB)];
-    rows.map(|(arena, message)| Cell {
-        arena,
-        message,
-        cap: Some(3),
-        max_mem: caps(arena)[THREE].0,
-    })
-    .to_vec()
+/// The 12 cells of bigqueue's later tables, among them those of strings and of threads.
+pub fn pairs() -> Vec<Cell> {
+    let pairs = PAIRS.into_iter().flat_map(|(arena, message)| under_caps(arena, message));
+    pairs.filter(|cell| cell.max_mem != "1GB").collect()
 }

@@ -1,5 +1,5 @@
 //! Shared by the benchmarks: directories, messages, the cells of the matrix, the floors, the
-//! machine's fingerprint.
+//! report of a run, the machine's fingerprint.
 //!
 //! Files go below `MMQ_BENCH_DIR`, else below Cargo's target directory. That must be on the disk to
 //! be measured, not on a tmpfs.
@@ -9,8 +9,10 @@
 pub mod cells;
 pub mod fingerprint;
 pub mod floor;
+pub mod report;
 
 use std::path::PathBuf;
+use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 /// A new directory, removed when the value is dropped.
@@ -21,11 +23,14 @@ pub fn scratch() -> tempfile::TempDir {
     tempfile::Builder::new().prefix("bench").tempdir_in(root).expect("a scratch directory")
 }
 
-/// Prints the fingerprint of the machine before a benchmark's figures.
-pub fn print_fingerprint() {
-    if !asked_for("--test") && !asked_for("--list") {
-        println!("{}\n", fingerprint::fingerprint(scratch().path()));
+/// Prints the fingerprint of the machine before a benchmark's figures, and returns it.
+pub fn print_fingerprint() -> String {
+    if asked_for("--test") || asked_for("--list") {
+        return String::new();
     }
+    let fingerprint = fingerprint::fingerprint(scratch().path());
+    println!("{fingerprint}\n");
+    fingerprint
 }
 
 /// Bytes that do not compress, the same in every run.
@@ -46,6 +51,24 @@ pub fn timed(work: impl FnOnce()) -> Duration {
     let began = Instant::now();
     work();
     began.elapsed()
+}
+
+/// Runs `work(i)` in `threads` threads that begin together, after `begin`; returns what that
+/// returned, when the last one has ended.
+pub fn together<T>(threads: u64, begin: impl FnOnce() -> T, work: impl Fn(u64) + Sync) -> T {
+    let barrier = Barrier::new(threads as usize + 1);
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let (barrier, work) = (&barrier, &work);
+            scope.spawn(move || {
+                barrier.wait();
+                work(thread);
+            });
+        }
+        let began = begin();
+        barrier.wait();
+        began
+    })
 }
 
 /// A size as bigqueue prints it: 4096 is "4KB", 1310720 is "1.25MB".
