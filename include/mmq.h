@@ -6,8 +6,8 @@
  * it open (mmq_connect). The queue may be far larger than memory. Its messages survive the process
  * and, once flushed, a power cut. There is no server to install.
  *
- * Made from the library's source; do not edit. C99 and later, C++11 and later (C++17: see also
- * mmq.hpp).
+ * Made from the library's source by `MMQ_BLESS=1 cargo test --test sources header`; do not edit.
+ * C99 and later, C++11 and later (C++17: see also mmq.hpp).
  *
  * A whole program (cc program.c -lmmq):
  *

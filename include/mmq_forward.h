@@ -14,8 +14,8 @@
  *     ... the program enqueues as ever ...
  *     mmq_forwarder_free(forwarder);
  *
- * Made from the library's source; do not edit. C99 and later, C++11 and later (C++17: see also
- * mmq_forward.hpp).
+ * Made from the library's source by `MMQ_BLESS=1 cargo test --test sources header`; do not edit.
+ * C99 and later, C++11 and later (C++17: see also mmq_forward.hpp).
  *
  * Ownership. A forwarder goes from mmq_forwarder_new to mmq_forwarder_free, best before mmq_close.
  * It has a consumer of its own in the queue, which stays when the forwarder is freed: the next

@@ -3,6 +3,10 @@
 
 use std::path::Path;
 
+#[path = "../../build.rs"]
+#[allow(dead_code, reason = "its other part is cargo's")]
+mod build;
+
 struct Header {
     name: &'static str,
     config: &'static str,
@@ -143,6 +147,12 @@ fn is_current(header: &Header) {
         panic!("{name} is not current at line {}:\n  {old}\n  {new}\n{bless}", line + 1);
     }
     assert_eq!(old.len(), new.len(), "{name} is not current; {bless}");
+}
+
+/// Or every build would warn.
+#[test]
+fn a_build_finds_the_headers_current() {
+    assert_eq!(build::missing_in_headers(), None);
 }
 
 #[test]
