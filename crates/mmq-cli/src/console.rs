@@ -8,6 +8,7 @@ use crate::ending::ExitStatus;
 use crate::failure::Failure;
 use crate::framing::visible_text;
 use crate::paint::Paint;
+use crate::signals;
 use crate::width::Width;
 
 /// Where a line goes on that is too wide.
@@ -80,7 +81,7 @@ impl Console {
             Form::Person => Width::of(&io::stderr()).fold(line, INDENT),
             Form::Program => line.to_owned(),
         };
-        let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
+        signals::say(format!("{line}\n").as_bytes());
     }
 
     /// Asks a question that `y` answers with yes. `None` when there is no terminal to ask on.

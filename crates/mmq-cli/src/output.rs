@@ -1,14 +1,19 @@
 //! Standard output, through one buffer.
 
 use std::fs::File;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
+use crate::ending::ExitStatus;
 use crate::failure::{Failure, Tried};
-use crate::signals::{For, Signals};
+use crate::signals::{PIECE, Signals};
 
 const CAPACITY: usize = 64 << 10;
 const STANDARD: &str = "standard output";
+
+/// So long a reader that reads on gets the rest after a signal, so that no message is cut off.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// What has to have happened to bytes before they count as out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +30,8 @@ pub(crate) enum Out {
 pub(crate) struct Output<'a> {
     name: String,
     file: File,
+    /// The most bytes of one call.
+    piece: usize,
     signals: &'a Signals,
     buffer: Vec<u8>,
     when: Out,
@@ -47,7 +54,16 @@ impl<'a> Output<'a> {
         when: Out,
     ) -> Output<'a> {
         let buffer = Vec::with_capacity(CAPACITY);
-        Output { name, file, signals, buffer, when, written: 0, synced: 0 }
+        let is_regular = file.metadata().is_ok_and(|found| found.is_file());
+        let piece = if is_regular { usize::MAX } else { PIECE };
+        Output { name, file, piece, signals, buffer, when, written: 0, synced: 0 }
+    }
+
+    /// Prints a text that is complete.
+    pub(crate) fn print(signals: &'a Signals, text: &[u8]) -> Tried<()> {
+        let mut output = Output::new(signals, Out::Written)?;
+        output.push(text)?;
+        output.flush()
     }
 
     /// Where the next byte goes, counted from the beginning of this run.
@@ -98,21 +114,13 @@ impl<'a> Output<'a> {
 
     fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
-            match self.file.write(bytes) {
-                Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                Ok(count) => {
+            let piece = bytes.get(..self.piece).unwrap_or(bytes);
+            match self.signals.write(self.file.as_fd(), piece, PATIENCE)? {
+                0 => return Err(ErrorKind::WriteZero.into()),
+                count => {
                     self.written += count as u64;
                     bytes = bytes.get(count..).unwrap_or_default();
                 }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // Somebody else has made it non-blocking.
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    let descriptors = [self.file.as_fd()];
-                    if self.signals.wait(&descriptors, For::Writing, None).is_err() {
-                        return Err(error);
-                    }
-                }
-                Err(error) => return Err(error),
             }
         }
         Ok(())
@@ -121,6 +129,11 @@ impl<'a> Output<'a> {
     fn failed(&self, error: io::Error) -> Failure {
         match error.kind() {
             ErrorKind::BrokenPipe => Failure::closed_output(),
+            ErrorKind::Interrupted => {
+                // The rest is not wanted any more.
+                let ending = self.signals.stop().unwrap_or(ExitStatus::Failed);
+                Failure::new(ending, "stopped", "")
+            }
             _ => Failure::io(&self.name, &error),
         }
     }

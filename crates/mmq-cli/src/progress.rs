@@ -2,10 +2,11 @@
 //!
 //! By hand: indicatif brings more crates, and this draws one line, as wide as there is room.
 
-use std::io::{self, Write};
+use std::io;
 use std::time::{Duration, Instant};
 
 use crate::console::Console;
+use crate::signals;
 use crate::units;
 use crate::width::Width;
 
@@ -48,13 +49,14 @@ impl Bar {
         }
         self.next = Some(now + EVERY);
         let line = self.line(bytes, now - self.start, &beside(), Width::of(&io::stderr()));
-        self.drawn |= io::stderr().write_all(line.as_bytes()).is_ok();
+        signals::say(line.as_bytes());
+        self.drawn = true;
     }
 
     /// Removes the line until it is time again, so that something else can be said.
     pub(crate) fn clear(&mut self) {
         if std::mem::take(&mut self.drawn) {
-            let _ = io::stderr().write_all(b"\r\x1b[K");
+            signals::say(b"\r\x1b[K");
         }
     }
 

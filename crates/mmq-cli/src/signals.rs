@@ -1,19 +1,26 @@
 //! SIGINT and SIGTERM. The first asks the command to end in order; the second ends it at once.
 //! Nothing depends on an orderly end: SIGKILL loses nothing acknowledged either.
 
-use std::io::{self, PipeReader};
+use std::io::{self, PipeReader, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::time::Instant;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::{flag, low_level};
 
 use crate::ending::ExitStatus;
 use crate::failure::{Failure, Tried};
+
+/// A pipe that is ready takes at least so many bytes, so that the call does not wait.
+pub(crate) const PIECE: usize = 4096;
+
+/// The signals that this process catches.
+static CAUGHT: OnceLock<Signals> = OnceLock::new();
 
 /// What a wait waits for besides signals.
 #[derive(Debug, Clone, Copy)]
@@ -42,8 +49,10 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    pub(crate) fn catch() -> Tried<Signals> {
-        Self::register().map_err(|error| Failure::io("cannot catch signals", &error))
+    pub(crate) fn catch() -> Tried<&'static Signals> {
+        let signals = Self::register();
+        let signals = signals.map_err(|error| Failure::io("cannot catch signals", &error))?;
+        Ok(CAUGHT.get_or_init(|| signals))
     }
 
     fn register() -> io::Result<Signals> {
@@ -98,6 +107,45 @@ impl Signals {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(Failure::io("cannot wait", &error.into())),
             }
+        }
+    }
+
+    /// Writes the first of the bytes, which are [`PIECE`] at most unless the file is a regular one.
+    /// Once a signal has come it waits for a reader no longer than `patience`, and then fails as
+    /// interrupted.
+    pub(crate) fn write(
+        &self,
+        file: BorrowedFd<'_>,
+        bytes: &[u8],
+        patience: Duration,
+    ) -> io::Result<usize> {
+        loop {
+            if self.wait(&[file], For::Writing, None).is_ok_and(|woken| woken == Woken::Stopped) {
+                let patience = Timespec::try_from(patience).ok();
+                let mut polled = [PollFd::from_borrowed_fd(file, PollFlags::OUT)];
+                if poll(&mut polled, patience.as_ref()) == Ok(0) {
+                    return Err(io::ErrorKind::Interrupted.into());
+                }
+            }
+            match rustix::io::write(file, bytes) {
+                // Somebody else may have made it non-blocking.
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                written => return Ok(written?),
+            }
+        }
+    }
+}
+
+/// Writes to standard error, whose reader is not waited for once a signal has come. Its own errors
+/// do not count: nobody reads it then.
+pub(crate) fn say(text: &[u8]) {
+    let Some(signals) = CAUGHT.get() else {
+        let _ = io::stderr().write_all(text);
+        return;
+    };
+    for mut piece in text.chunks(PIECE) {
+        while let Ok(count @ 1..) = signals.write(io::stderr().as_fd(), piece, Duration::ZERO) {
+            piece = piece.get(count..).unwrap_or_default();
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `accept`: the far side of another queue's `forward`, on standard input and output.
 
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::io::{self, BufReader, Read};
 use std::os::fd::AsFd;
 
 use clap::Command;
@@ -15,6 +15,7 @@ use crate::ending::ExitStatus;
 use crate::failure::{Failure, Tried};
 use crate::framing::visible_text;
 use crate::opening;
+use crate::output::{Out, Output};
 use crate::signals::{For, Signals, Woken};
 use crate::units;
 
@@ -62,7 +63,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     let stdin = stdin.map_err(|error| Failure::io("standard input", &error))?;
     let input = Input { stdin: File::from(stdin), signals: call.signals };
     let mut input = BufReader::with_capacity(64 << 10, input);
-    let mut output = BufWriter::new(io::stdout());
+    let mut output = Output::new(call.signals, Out::Written)?;
     // Nothing is made for a caller that is no forwarder.
     let Some(Frame::Hello(source)) = read(call, &mut input)? else {
         return stopped(call, || {
@@ -141,13 +142,15 @@ fn stopped(call: &Call<'_>, otherwise: impl FnOnce() -> Failure) -> Tried<ExitSt
     call.signals.stop().ok_or_else(otherwise)
 }
 
-fn say(output: &mut impl Write, frame: &Frame) -> Tried<()> {
-    let said = frame.write(output).and_then(|()| output.flush());
-    said.map_err(|error| Failure::io("standard output", &error))
+fn say(output: &mut Output<'_>, frame: &Frame) -> Tried<()> {
+    let mut bytes = Vec::new();
+    frame.write(&mut bytes).map_err(|error| Failure::io("standard output", &error))?;
+    output.push(&bytes)?;
+    output.flush()
 }
 
 /// Tells the forwarder, and ends.
-fn refuse(output: &mut impl Write, seq: u64, error: Error) -> Tried<()> {
+fn refuse(output: &mut Output<'_>, seq: u64, error: Error) -> Tried<()> {
     let is_of_message = matches!(error, Error::MessageTooLarge { .. });
     let seq = if is_of_message { seq } else { NO_MESSAGE };
     say(output, &Frame::Refused(seq, error.to_string()))?;

@@ -17,6 +17,7 @@ use crate::arguments::{self, flag};
 use crate::console::Form;
 use crate::ending::ExitStatus;
 use crate::failure::{Failure, Tried};
+use crate::output::Output;
 use crate::signals::Signals;
 use crate::units;
 
@@ -97,7 +98,8 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
         }
         Form::Person => table(&rows, size),
     };
-    Ok(super::print(text.as_bytes()))
+    Output::print(call.signals, text.as_bytes())?;
+    Ok(ExitStatus::Done)
 }
 
 /// A directory for the queue, below the one that was named. It goes when this is dropped, and with

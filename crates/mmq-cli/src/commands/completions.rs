@@ -8,6 +8,7 @@ use super::Call;
 use crate::arguments;
 use crate::ending::ExitStatus;
 use crate::failure::{Failure, Tried};
+use crate::output::Output;
 
 const SHELLS: [(&str, Shell); 5] = [
     ("bash", Shell::Bash),
@@ -33,5 +34,6 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     let (_, shell) = found.ok_or_else(|| Failure::usage("name a shell"))?;
     let mut text = Vec::new();
     clap_complete::generate(*shell, &mut super::description(), "mmq", &mut text);
-    Ok(super::print(&text))
+    Output::print(call.signals, &text)?;
+    Ok(ExitStatus::Done)
 }

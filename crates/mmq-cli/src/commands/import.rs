@@ -22,7 +22,7 @@ use crate::framing::visible_text;
 
 use crate::json_object;
 use crate::making::{Makes, Making};
-use crate::output::{Out, Output};
+use crate::output::Output;
 use crate::progress::Bar;
 use crate::renamed::Renamed;
 use crate::units::{self, count};
@@ -136,11 +136,11 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
         Form::Program => report.json(matches),
         Form::Person => report.text(matches),
     };
-    let mut output = Output::new(call.signals, Out::Written)?;
-    let printed = output.push(text.as_bytes()).and_then(|()| output.flush());
-    match printed {
-        Err(failure) if !failure.is_silent() => return Err(failure),
-        _ => {}
+    // Who closes the output wants no report.
+    if let Err(failure) = Output::print(call.signals, text.as_bytes())
+        && failure.ending != ExitStatus::Done
+    {
+        return Err(failure);
     }
     let is_bad = survey.findings.iter().any(|finding| finding.weight != Severity::Warning);
     Ok(if is_bad { ExitStatus::Bad } else { ExitStatus::Done })

@@ -9,6 +9,7 @@ use crate::arguments;
 use crate::ending::ExitStatus;
 use crate::failure::{Failure, Tried};
 use crate::manual::pages;
+use crate::output::Output;
 
 pub(crate) fn command() -> Command {
     arguments::command(
@@ -24,7 +25,8 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     let pages = pages.map_err(|error| Failure::io("the manual", &error))?;
     let Some(dir) = arguments::path_of(call.matches, "dir") else {
         let (_, text) = pages.first().ok_or_else(|| Failure::usage("there is no manual"))?;
-        return Ok(super::print(text));
+        Output::print(call.signals, text)?;
+        return Ok(ExitStatus::Done);
     };
     fs::create_dir_all(dir).map_err(|error| Failure::io(dir.display(), &error))?;
     for (name, text) in pages {

@@ -166,7 +166,7 @@ pub(crate) fn main(words: Vec<OsString>) -> ExitStatus {
     });
     let Some((entry, matches)) = entry else { return ExitStatus::Usage };
     let console = Console::new(matches);
-    let run = |signals: Signals| (entry.run)(&Call { matches, console, signals: &signals });
+    let run = |signals: &'static Signals| (entry.run)(&Call { matches, console, signals });
     match Signals::catch().and_then(run) {
         Ok(ending) => ending,
         Err(failure) => console.fail(&failure),

@@ -9,7 +9,7 @@ use crate::console::Form;
 use crate::ending::ExitStatus;
 use crate::failure::Tried;
 use crate::json_object::Object;
-use crate::output::{Out, Output};
+use crate::output::Output;
 use crate::signals::For;
 
 const AFTER: &str = "\
@@ -46,13 +46,11 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
 
 fn serve(call: &Call<'_>) -> Tried<ExitStatus> {
     let dir = arguments::dir_of(call.matches).to_string_lossy();
-    let mut output = Output::new(call.signals, Out::Written)?;
     let line = match call.console.form {
         Form::Program => Object::new().with("serves", dir).with("pid", std::process::id()).text(),
         Form::Person => format!("queue {dir} is shared by process {}", std::process::id()),
     };
-    output.push(format!("{line}\n").as_bytes())?;
-    output.flush()?;
+    Output::print(call.signals, format!("{line}\n").as_bytes())?;
     call.signals.wait(&[], For::Reading, None)?;
     Ok(call.signals.stop().unwrap_or(ExitStatus::Done))
 }

@@ -66,10 +66,10 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     let result = take.all(&mut feed, waits, most.unwrap_or(u64::MAX));
     // What could be written is removed, whatever has failed.
     let result = result.and(take.settle_all(&mut feed));
+    let (said, count) = (take.written.end(), take.written.messages() - take.pending.len() as u64);
     // The others are given back.
     take.pending.clear();
     let closed = feed.close();
-    let (said, count) = (take.written.end(), take.written.messages());
     if let Some(ending) = call.signals.stop() {
         call.console.note(format!("ended by a signal after {}", units::count(count, "message")));
         let result = match result {

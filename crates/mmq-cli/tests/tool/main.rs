@@ -40,6 +40,7 @@ mod sharing;
 mod spooling;
 mod statistics;
 mod stopping;
+mod stopping_unread;
 mod terminal;
 mod trouble;
 mod verifying;

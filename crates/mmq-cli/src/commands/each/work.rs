@@ -13,6 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::ioctl_fionbio;
 use rustix::process::{Pid, Signal, kill_process_group};
 
+use crate::signals;
 use crate::units;
 
 /// How often a command with a time limit is looked at.
@@ -125,41 +126,35 @@ impl<'a> Work<'a> {
         let mut child = command.spawn()?;
         let last_line = child.stderr.take().map(last_line);
         let stdin = child.stdin.take();
-        let end = match self.limit {
-            None => {
-                if let Some(mut stdin) = stdin {
-                    // It need not read all of it: its exit status alone counts.
-                    let _ = stdin.write_all(message);
-                }
-                child.wait().map(RunEnd::Status)
-            }
-            Some(limit) => run_within(&mut child, limit, stdin, message),
-        }?;
+        let end = run_to_end(&mut child, self.limit, stdin, message)?;
         let last_line = last_line.and_then(|line| line.recv_timeout(PATIENCE).ok());
         Ok((end, last_line.unwrap_or_default()))
     }
 }
 
 /// Waits for the end of the command, which is killed with its process group when its time is over.
-/// Meanwhile it gets the message, as far as it reads it.
-fn run_within(
+/// Meanwhile it gets the message, as far as it reads it: its exit status alone counts.
+fn run_to_end(
     child: &mut Child,
-    limit: Duration,
+    limit: Option<Duration>,
     mut stdin: Option<ChildStdin>,
     mut message: &[u8],
 ) -> io::Result<RunEnd> {
     if let Some(stdin) = &stdin {
         ioctl_fionbio(stdin, true)?;
     }
-    let until = Instant::now().checked_add(limit);
+    let until = limit.and_then(|limit| Some((limit, Instant::now().checked_add(limit)?)));
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(RunEnd::Status(status));
         }
-        if until.is_some_and(|until| Instant::now() >= until) {
+        if let Some((limit, _)) = until.filter(|(_, until)| Instant::now() >= *until) {
             return kill(child, limit);
         }
         let Some(pipe) = &mut stdin else {
+            if until.is_none() {
+                return child.wait().map(RunEnd::Status);
+            }
             thread::sleep(TICK);
             continue;
         };
@@ -206,7 +201,7 @@ fn last_line(mut errors: ChildStderr) -> Receiver<String> {
         let (mut buffer, mut line, mut last) = ([0; 4096], Vec::new(), Vec::new());
         while let Ok(count @ 1..) = errors.read(&mut buffer) {
             let bytes = buffer.get(..count).unwrap_or_default();
-            let _ = io::stderr().write_all(bytes);
+            signals::say(bytes);
             for byte in bytes {
                 match byte {
                     b'\n' if line.trim_ascii().is_empty() => line.clear(),
