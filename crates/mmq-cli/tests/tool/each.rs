@@ -92,6 +92,17 @@ fn without_a_queue_for_the_dead_they_stay_and_the_others_are_done() {
     assert_eq!((queue.len(), queue.peek().unwrap().unwrap().seq()), (2, 0));
 }
 
+/// Kept as a whole, these would be more than a run may keep.
+#[test]
+fn however_much_has_failed_the_others_are_done() {
+    let dir = crate::support::tempdir().unwrap();
+    let queue = dir.path().join("q");
+    jobs(&queue, ["bad ".repeat(9 << 20), "bad ".repeat(9 << 20), "good".to_owned()]);
+    let output = ends(each(&queue, &["--retries", "0"], "test $MMQ_SEQ = 2"), 1);
+    assert!(said(&output).contains("2 messages stay in the queue"), "{}", said(&output));
+    assert_eq!(left(&queue), 2);
+}
+
 #[test]
 fn a_command_that_is_not_there_removes_nothing() {
     let dir = crate::support::tempdir().unwrap();

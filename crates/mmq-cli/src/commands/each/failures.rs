@@ -1,14 +1,13 @@
-//! Messages whose command has failed in this run, and those that are kept at hand so that others
-//! pass them.
+//! Messages whose command has failed in this run, by number: so many that there are, they keep no
+//! other one from its turn.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use mmq::Delivery;
 
-/// Messages that are kept at hand, at most, and their bytes. No further ones are taken then.
-const MOST_KEPT: usize = 1000;
-const MOST_KEPT_BYTES: u64 = 64 << 20;
+/// So long the queue keeps a message from this run that is tried no more, each time.
+const AWAY: Duration = Duration::from_secs(60);
 /// How long after its time a message is waited for.
 const LATE: Duration = Duration::from_secs(1);
 
@@ -25,6 +24,8 @@ enum Again {
 struct FailedJob {
     attempts: u64,
     again: Again,
+    /// How often it came before its time, and was given back: the queue counts these as tries.
+    passed: u64,
 }
 
 /// The owner of the queue counts attempts and delays while it has it open; this counts over the
@@ -38,20 +39,26 @@ pub(super) struct Failures {
 impl Failures {
     /// How often the message was tried, with this time.
     pub(super) fn attempts(&self, delivery: &Delivery) -> u64 {
-        let before = self.of.get(&delivery.seq()).map_or(0, |failed| failed.attempts);
-        u64::from(delivery.attempts()).max(before + 1)
+        let failed = self.of.get(&delivery.seq());
+        let (before, passed) = failed.map_or((0, 0), |failed| (failed.attempts, failed.passed));
+        u64::from(delivery.attempts()).saturating_sub(passed).max(before + 1)
     }
 
     /// It comes again, after the delay if there is one.
     pub(super) fn note(&mut self, seq: u64, attempts: u64, delay: Option<Duration>) {
         let at = delay.and_then(|delay| Instant::now().checked_add(delay));
-        self.of.insert(seq, FailedJob { attempts, again: at.map_or(Again::AtOnce, Again::At) });
+        self.set(seq, attempts, at.map_or(Again::AtOnce, Again::At));
     }
 
-    /// It is tried no more by this run.
-    pub(super) fn give_up(&mut self, delivery: Delivery, attempts: u64) {
-        self.of.insert(delivery.seq(), FailedJob { attempts, again: Again::Never });
-        self.keep(delivery);
+    /// It is tried no more by this run. Returns how long the queue is to keep it.
+    pub(super) fn give_up(&mut self, seq: u64, attempts: u64) -> Duration {
+        self.set(seq, attempts, Again::Never);
+        AWAY
+    }
+
+    fn set(&mut self, seq: u64, attempts: u64, again: Again) {
+        let passed = self.of.get(&seq).map_or(0, |failed| failed.passed);
+        self.of.insert(seq, FailedJob { attempts, again, passed });
     }
 
     /// It is done.
@@ -70,38 +77,22 @@ impl Failures {
         self.kept.push(delivery);
     }
 
-    pub(super) fn is_full(&self) -> bool {
-        let bytes = || self.kept.iter().map(|kept| kept.len() as u64).sum::<u64>();
-        self.kept.len() >= MOST_KEPT || bytes() >= MOST_KEPT_BYTES
-    }
-
     /// Gives back what is kept: `each` has closed the queue.
     pub(super) fn release(&mut self) {
         self.kept.clear();
     }
 
-    /// The message, if it is to be tried now; else it is kept.
-    pub(super) fn pass(&mut self, delivery: Delivery) -> Option<Delivery> {
-        if self.is_due(delivery.seq()) {
-            return Some(delivery);
-        }
-        self.keep(delivery);
-        None
-    }
-
-    /// One that is kept and is to be tried now.
-    pub(super) fn next_due(&mut self) -> Option<Delivery> {
-        let at = (0..self.kept.len())
-            .find(|at| self.kept.get(*at).is_some_and(|kept| self.is_due(kept.seq())))?;
-        Some(self.kept.remove(at))
-    }
-
-    fn is_due(&self, seq: u64) -> bool {
-        self.of.get(&seq).is_none_or(|failed| match failed.again {
-            Again::AtOnce => true,
-            Again::At(at) => at <= Instant::now(),
-            Again::Never => false,
-        })
+    /// How long the message is to be given back for that came before its time, as it does when the
+    /// owner of the queue has ended. `None`: it is to be tried now.
+    pub(super) fn pass(&mut self, seq: u64) -> Option<Duration> {
+        let failed = self.of.get_mut(&seq)?;
+        let left = match failed.again {
+            Again::AtOnce => return None,
+            Again::At(at) => at.checked_duration_since(Instant::now())?,
+            Again::Never => AWAY,
+        };
+        failed.passed += 1;
+        Some(left)
     }
 
     /// The message is being tried.

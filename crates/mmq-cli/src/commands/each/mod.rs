@@ -26,7 +26,7 @@ use crate::ending::ExitStatus;
 use crate::failure::Failure;
 use crate::failure::Tried;
 use crate::feed::{AttemptCounts, Feed};
-use crate::signals::{For, Woken};
+use crate::signals::Woken;
 use crate::units;
 use crate::units::count;
 
@@ -56,8 +56,10 @@ With --dead a message that failed too often moves to the queue DIR2: it is remov
 durable there. The queue then stores the number of attempts, so that a message whose command kills
 this program each time moves there too. DIR2 holds a JSON object: queue, consumer, seq, attempts,
 reason (how the last attempt ended), stderr (the last line that the command wrote there), and the
-message as text or base64. `mmq redrive DIR2 DIR` puts it back. Without --dead the message stays:
-this run does not try it again, and the next run tries it first.
+message as text or base64. `mmq redrive DIR2 DIR` puts it back. If DIR2 is full, this program ends
+with status 6: put its messages back or take them out. Without --dead the message stays: this run
+goes on with the others, however many stay, and does not try it again. The next run tries it first;
+if another process has the queue open, a minute later.
 
 After SIGINT or SIGTERM this program starts no further command, and ends when the running ones have
 ended. If the signal ends a command too, its message comes again, and the attempt does not count;
@@ -233,10 +235,8 @@ impl<'a> Each<'a> {
                 }
                 let due = self.due().filter(|_| !ends);
                 if running == 0 {
-                    let Some(due) = due else {
-                        return result.and_then(|()| self.has_room());
-                    };
-                    result = self.pause(feed, due);
+                    let Some(due) = due else { return result };
+                    result = feed.wait(Some(due)).map(drop);
                     continue;
                 }
                 let report = if running < self.jobs && !ends {
@@ -253,48 +253,28 @@ impl<'a> Each<'a> {
         })
     }
 
-    /// Waits for the next message, or until then. One that cannot be kept at hand is not waited
-    /// for.
-    fn pause(&self, feed: &mut Feed<'_>, until: Instant) -> Tried<()> {
-        if self.failures.is_full() {
-            return self.call.signals.wait(&[], For::Reading, Some(until)).map(drop);
-        }
-        feed.wait(Some(until)).map(drop)
-    }
-
     /// When to look again for a message that waits for its delay. `None`: none does. One whose time
     /// has come may take a moment to be there.
     fn due(&self) -> Option<Instant> {
         Some(self.failures.next_time()?.max(Instant::now() + TICK))
     }
 
-    /// With too much given up, nothing further can be looked at.
-    fn has_room(&self) -> Tried<()> {
-        if !self.failures.is_full() || self.failures.next_time().is_some() {
-            return Ok(());
-        }
-        let message =
-            "this run ends because too many messages failed; name a queue for them with --dead";
-        Err(Failure::new(ExitStatus::Bad, "given_up", message))
-    }
-
     /// The next message to work on.
     fn next(&mut self, feed: &mut Feed<'_>) -> Tried<Option<Delivery>> {
         loop {
             let mut gaps = Vec::new();
-            let delivery = match self.failures.next_due() {
-                None if self.failures.is_full() => None,
-                None => feed.next(|gap| gaps.push(gap))?,
-                due => due,
-            };
+            let delivery = feed.next(|gap| gaps.push(gap))?;
             for gap in gaps {
                 self.missing += gap.count();
                 self.call.console.note(gap.to_string());
             }
             let Some(delivery) = delivery else { return Ok(None) };
-            let Some(delivery) = self.failures.pass(delivery) else { continue };
+            if let Some(delay) = self.failures.pass(delivery.seq()) {
+                feed.give_back(delivery, delay);
+                continue;
+            }
             // Its command has ended this program as often as it may fail.
-            if self.dead.is_some() && u64::from(delivery.attempts()) > self.most() {
+            if self.dead.is_some() && self.failures.attempts(&delivery) > self.most() {
                 let reason = "earlier runs tried it that often, and ended before the command did";
                 self.bury(feed, delivery, reason, "")?;
                 continue;
@@ -375,7 +355,7 @@ impl<'a> Each<'a> {
         } else if self.dead.is_some() {
             self.bury(feed, delivery, &reason, &last_line)?;
         } else {
-            self.failures.give_up(delivery, attempts);
+            feed.give_back(delivery, self.failures.give_up(seq, attempts));
         }
         Ok(())
     }
