@@ -1,8 +1,7 @@
 //! `accept`: the far side of another queue's `forward`, on standard input and output.
 
-use std::fs::File;
 use std::io::{self, BufReader, Read};
-use std::os::fd::AsFd;
+use std::path::Path;
 
 use clap::Command;
 use mmq::forward::Arrivals;
@@ -14,9 +13,9 @@ use crate::arguments;
 use crate::ending::ExitStatus;
 use crate::failure::{Failure, Tried};
 use crate::framing::visible_text;
+use crate::input::Input;
 use crate::opening;
 use crate::output::{Out, Output};
-use crate::signals::{For, Signals, Woken};
 use crate::units;
 
 const AFTER: &str = "\
@@ -41,27 +40,9 @@ pub(crate) fn command() -> Command {
     arguments::locking(accept.arg(arguments::mode()).after_help(AFTER))
 }
 
-/// Standard input, which ends at a signal, too.
-struct Input<'a> {
-    /// Without a buffer, which a wait would not see.
-    stdin: File,
-    signals: &'a Signals,
-}
-
-impl Read for Input<'_> {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        match self.signals.wait(&[self.stdin.as_fd()], For::Reading, None) {
-            Ok(Woken::Stopped) => Err(io::Error::other("ended by a signal")),
-            _ => self.stdin.read(bytes),
-        }
-    }
-}
-
 pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     let dir = arguments::dir_of(call.matches);
-    let stdin = io::stdin().as_fd().try_clone_to_owned();
-    let stdin = stdin.map_err(|error| Failure::io("standard input", &error))?;
-    let input = Input { stdin: File::from(stdin), signals: call.signals };
+    let input = Input::open(Path::new("-"), call.signals)?;
     let mut input = BufReader::with_capacity(64 << 10, input);
     let mut output = Output::new(call.signals, Out::Written)?;
     // Nothing is made for a caller that is no forwarder.
