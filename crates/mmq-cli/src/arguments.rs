@@ -104,10 +104,22 @@ pub(crate) fn global(command: Command) -> Command {
 
 /// How messages come in.
 pub(crate) fn framing_in(command: Command) -> Command {
-    framing(command).arg(flag(
-        "keep-cr",
-        "With line framing: keep a carriage return before a newline as part of the message",
-    ))
+    framing(command)
+        .arg(flag(
+            "keep-cr",
+            "With line framing: keep a carriage return before a newline as part of the message",
+        ))
+        .arg(max_message())
+}
+
+/// `--max-message`.
+pub(crate) fn max_message() -> Arg {
+    let help = "End with status 6 before a message that is longer than SIZE [default: 64MiB]";
+    size("max-message", help)
+}
+
+pub(crate) fn longest_message(matches: &ArgMatches) -> u64 {
+    matches.get_one("max-message").copied().unwrap_or(64 << 20)
 }
 
 /// How messages go out.

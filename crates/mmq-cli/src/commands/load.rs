@@ -1,6 +1,6 @@
 //! `load`: a queue out of what `dump` printed.
 
-use std::io::{BufRead, BufReader, IsTerminal};
+use std::io::{BufReader, IsTerminal};
 use std::ops::Range;
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use super::Call;
 use crate::arguments::{self, size};
 use crate::ending::ExitStatus;
 use crate::failure::{Failure, Tried};
-use crate::framing::{JsonLine, numbered};
+use crate::framing::{JsonLine, json_line, numbered};
 use crate::input::Input;
 use crate::making::{Makes, Making};
 use crate::progress::Bar;
@@ -43,6 +43,7 @@ pub(crate) fn command() -> Command {
         "arena-size",
         "How many bytes of a file are mapped into memory at a time [default: 128MiB]",
     ))
+    .arg(arguments::max_message())
     .arg(arguments::mode())
     .after_help(AFTER)
 }
@@ -52,9 +53,9 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     if path == Path::new("-") && std::io::stdin().is_terminal() {
         return Err(Failure::usage("name a FILE, or give a dump on standard input"));
     }
-    let input = Input::open(path, call.signals)?;
-    let mut lines =
-        Lines { reader: BufReader::new(input), text: Vec::new(), number: 0, bytes: 0, next_seq: 0 };
+    let reader = BufReader::new(Input::open(path, call.signals)?);
+    let longest = arguments::longest_message(call.matches);
+    let mut lines = Lines { reader, longest, text: Vec::new(), number: 0, bytes: 0, next_seq: 0 };
     // Before a queue is made for nothing.
     let places = lines.head()?;
     let mut options = Options::new().mode(arguments::mode_of(call.matches));
@@ -82,6 +83,8 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
 /// The lines of a dump.
 struct Lines<'a> {
     reader: BufReader<Input<'a>>,
+    /// Bytes of the longest message.
+    longest: u64,
     text: Vec<u8>,
     number: u64,
     bytes: u64,
@@ -94,9 +97,9 @@ impl Lines<'_> {
     fn next(&mut self) -> Tried<bool> {
         loop {
             self.text.clear();
-            let read = self.reader.read_until(b'\n', &mut self.text);
-            let read = read.map_err(|error| Failure::io(&self.reader.get_ref().name, &error))?;
-            (self.number, self.bytes) = (self.number + 1, self.bytes + read as u64);
+            self.number += 1;
+            let read = json_line(&mut self.reader, self.number, self.longest, &mut self.text)?;
+            self.bytes += read;
             if read == 0 || !self.text.trim_ascii().is_empty() {
                 return Ok(read > 0);
             }

@@ -11,7 +11,7 @@ use clap::ArgMatches;
 use clap::builder::PossibleValue;
 
 pub(crate) use json::{About, JsonLine, Lines, gap_line, numbered};
-pub(crate) use read::Frames;
+pub(crate) use read::{Frames, json_line};
 pub(crate) use visible::visible_text;
 pub(crate) use write::{Written, gap_cause};
 

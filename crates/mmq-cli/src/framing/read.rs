@@ -6,6 +6,7 @@ use clap::ArgMatches;
 
 use super::json::{self, JsonLine};
 use super::{Framing, asked};
+use crate::arguments;
 use crate::ending::ExitStatus;
 use crate::failure::{Failure, Tried};
 use crate::input::Input;
@@ -18,12 +19,36 @@ enum Returns {
     Kept,
 }
 
+/// Reads a line of JSON that holds a message of at most so many bytes: base64 is longer than these,
+/// and a control byte takes six. Returns its length; 0 at the end.
+pub(crate) fn json_line(
+    reader: &mut BufReader<Input<'_>>,
+    number: u64,
+    longest: u64,
+    line: &mut Vec<u8>,
+) -> Tried<u64> {
+    let most = longest.saturating_mul(6).saturating_add(4096);
+    let read = reader.take(most + 1).read_until(b'\n', line);
+    let name = &reader.get_ref().name;
+    let read = read.map_err(|error| Failure::io(name, &error))? as u64;
+    if read <= most { Ok(read) } else { Err(too_long(&format!("{name}: line {number}"), longest)) }
+}
+
+fn too_long(place: &str, longest: u64) -> Failure {
+    let most = mmq::MAX_MESSAGE_LEN;
+    let message =
+        format!("{place} is longer than {longest} bytes; --max-message allows up to {most}");
+    Failure::new(ExitStatus::Refused, "too_large", message)
+}
+
 /// The messages of an input, one after the other.
 #[derive(Debug)]
 pub(crate) struct Frames<'a> {
     reader: BufReader<Input<'a>>,
     framing: Framing,
     returns: Returns,
+    /// Bytes of the longest message.
+    longest: u64,
     /// Messages and lines read so far.
     number: u64,
     /// Lines that were gaps.
@@ -35,7 +60,8 @@ impl<'a> Frames<'a> {
         let framing = asked(matches).unwrap_or(Framing::Line);
         let returns = if matches.get_flag("keep-cr") { Returns::Kept } else { Returns::Cut };
         let reader = BufReader::with_capacity(256 << 10, input);
-        Frames { reader, framing, returns, number: 0, gaps: 0 }
+        let longest = arguments::longest_message(matches).min(mmq::MAX_MESSAGE_LEN);
+        Frames { reader, framing, returns, longest, number: 0, gaps: 0 }
     }
 
     /// Bytes of the input that have become messages.
@@ -80,7 +106,7 @@ impl<'a> Frames<'a> {
     }
 
     fn until(&mut self, delimiter: u8, message: &mut Vec<u8>) -> Tried<Delimited> {
-        let mut piece = (&mut self.reader).take(mmq::MAX_MESSAGE_LEN + 2);
+        let mut piece = (&mut self.reader).take(self.longest + 2);
         let count = piece.read_until(delimiter, message).map_err(|error| self.failed(&error))?;
         if count == 0 {
             return Ok(Delimited::Nothing);
@@ -124,9 +150,7 @@ impl<'a> Frames<'a> {
     fn json(&mut self, message: &mut Vec<u8>) -> Tried<bool> {
         let mut text = Vec::new();
         loop {
-            // A line may be longer than its message: base64, and six bytes for a control byte.
-            let read = self.reader.read_until(b'\n', &mut text);
-            if read.map_err(|error| self.failed(&error))? == 0 {
+            if json_line(&mut self.reader, self.number, self.longest, &mut text)? == 0 {
                 return Ok(false);
             }
             if text.trim_ascii().is_empty() {
@@ -153,7 +177,7 @@ impl<'a> Frames<'a> {
         if let Some(length) = length {
             self.check(length)?;
         }
-        let most = length.unwrap_or(mmq::MAX_MESSAGE_LEN + 1);
+        let most = length.unwrap_or(self.longest + 1);
         let read = (&mut self.reader).take(most).read_to_end(message);
         let read = read.map_err(|error| self.failed(&error))? as u64;
         match length {
@@ -175,12 +199,7 @@ impl<'a> Frames<'a> {
     }
 
     fn check(&self, length: u64) -> Tried<()> {
-        if length <= mmq::MAX_MESSAGE_LEN {
-            return Ok(());
-        }
-        let message =
-            format!("{}: no queue takes more than {} bytes", self.place(), mmq::MAX_MESSAGE_LEN);
-        Err(Failure::new(ExitStatus::Refused, "too_large", message))
+        if length <= self.longest { Ok(()) } else { Err(too_long(&self.place(), self.longest)) }
     }
 
     fn cut(&self) -> Failure {

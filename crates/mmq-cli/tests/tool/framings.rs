@@ -91,7 +91,7 @@ fn input_that_is_cut_off_or_wrong_is_refused_and_what_came_before_stays() {
         ("length", &b"\0\0\0\x01a\0\0\0\x02b"[..], "message 2 is cut off"),
         ("length", b"\0\0\0\x01a\0\0", "message 2 is cut off"),
         ("varint", b"\x01a\x80", "message 2 is cut off"),
-        ("varint", b"\x01a\xff\xff\xff\xff\x7f", "message 2: no queue takes more than 4294967295"),
+        ("varint", b"\x01a\xff\xff\xff\xff\x7f", "message 2 is longer than 67108864 bytes"),
         ("varint", b"\x01a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "has an invalid length"),
         ("json", b"{\"text\":\"a\"}\n\nnot json\n", "line 3 is not a JSON object"),
     ] {
@@ -101,11 +101,47 @@ fn input_that_is_cut_off_or_wrong_is_refused_and_what_came_before_stays() {
         assert_eq!(held(dir.path()), [b"a"], "{framing}");
         let batch = ["--batch", "--json", "--framing", framing];
         let output = check(given(on("put", dir.path(), &batch), input), 6);
-        let code = if said_is.starts_with("message 2:") { "too_large" } else { "framing" };
+        let code = if said_is.ends_with("bytes") { "too_large" } else { "framing" };
         let wanted = format!("{{\"error\":{{\"code\":\"{code}\",\"message\":");
         assert!(said(&output).starts_with(&wanted), "{}", said(&output));
         assert_eq!(held(dir.path()), [b"a"], "{framing}: all or nothing");
     }
+}
+
+/// Without a bound the memory of a put would be as long as what comes without a newline.
+#[test]
+fn a_message_that_is_longer_than_was_allowed_is_refused_with_its_line() {
+    let long = "x".repeat(9000);
+    let json = format!("{{\"text\":\"{long}\"}}");
+    for (framing, first, second) in [
+        ("line", "a\n", &*long),
+        ("null", "a\0", &*long),
+        ("json", "{\"text\":\"a\"}\n", &json),
+        ("raw", "", &*long),
+        ("length", "\0\0\0\x01a\0\0\x01\0", &*long),
+        ("varint", "\x01a\x7f", &*long),
+    ] {
+        let dir = crate::support::tempdir().unwrap();
+        let words = ["--max-message", "100", "--framing", framing];
+        let output =
+            check(given(on("put", dir.path(), &words), (first.to_owned() + second).as_bytes()), 6);
+        let number = if framing == "raw" { 1 } else { 2 };
+        let what = if framing == "json" { "line" } else { "message" };
+        let wanted =
+            format!("{what} {number} is longer than 100 bytes; --max-message allows up to");
+        assert!(said(&output).contains(&wanted), "{framing}: {}", said(&output));
+        assert_eq!(Queue::open(dir.path()).unwrap().len(), number - 1, "{framing}");
+    }
+    // A bound of 100 bytes allows the line of a message that long, however it is written.
+    let dir = crate::support::tempdir().unwrap();
+    let line = format!("{{\"text\":\"{}\"}}\n", "\\u0001".repeat(100));
+    let json = ["--max-message", "100", "--framing", "json"];
+    check(given(on("put", dir.path(), &json), line.as_bytes()), 0);
+    let mut dump = ends(on("dump", dir.path(), &[]), 0).stdout;
+    dump.extend(line.replace('1', &"1".repeat(100)).bytes());
+    let load = on("load", &dir.path().join("new"), &["--max-message", "100"]);
+    let output = check(given(load, &dump), 6);
+    assert!(said(&output).contains("line 3 is longer than 100 bytes"), "{}", said(&output));
 }
 
 #[test]

@@ -22,6 +22,10 @@ fn spool_sends_a_file_through_and_says_so_in_one_line() {
     let output = check(given(mmq(["spool", "-", "--json"]), b"a\n\0\xff"), 0);
     assert_eq!(output.stdout, b"a\n\0\xff");
     assert!(said(&output).contains("\"complete\":true"), "{}", said(&output));
+    // A line that is longer than a message may be comes in pieces.
+    let output = check(given(mmq(["spool", "-", "--max-message", "2", "--json"]), b"12345\n"), 0);
+    assert_eq!(output.stdout, b"12345\n");
+    assert!(said(&output).contains("\"messages\":3"), "{}", said(&output));
     // Nothing of it stays in the temporary directory.
     let dir = crate::support::tempdir().unwrap();
     let mut spool = mmq(["spool", "-"]);

@@ -21,9 +21,6 @@ use crate::failure::Tried;
 use crate::input::Input;
 use crate::output::Output;
 
-/// Bytes of the longest message. A longer line becomes several messages, so memory stays bounded
-/// whatever the input is.
-const LONGEST_MESSAGE: u64 = 16 << 20;
 /// Lines in the first half of an input of unknown length.
 const FIRST_LINES: u64 = 1000;
 /// The newest messages, this many, stay in the queue until it has been opened again.
@@ -81,10 +78,10 @@ pub(super) struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    pub(super) fn new(input: Input<'a>, size: Option<u64>, output: Output<'a>) -> Lines<'a> {
-        let reader = BufReader::with_capacity(1 << 16, input);
+    pub(super) fn new(input: Input<'a>, longest: u64, output: Output<'a>) -> Lines<'a> {
+        let (size, reader) = (input.size(), BufReader::with_capacity(1 << 16, input));
         Lines {
-            source: Inlet { reader, size, passed: Tally::default() },
+            source: Inlet { reader, size, longest, passed: Tally::default() },
             out: Outlet { output, passed: Tally::default() },
         }
     }
@@ -99,6 +96,9 @@ pub(super) struct Inlet<'a> {
     reader: BufReader<Input<'a>>,
     /// Length in bytes; `None` for a stream.
     size: Option<u64>,
+    /// Bytes of the longest message. A longer line becomes several messages, so memory stays
+    /// bounded whatever the input is.
+    longest: u64,
     passed: Tally,
 }
 
@@ -108,7 +108,7 @@ impl Inlet<'_> {
         let mut line = Vec::new();
         while !self.is_over(half) && !shared.stop.load(Relaxed) {
             line.clear();
-            let mut piece = (&mut self.reader).take(LONGEST_MESSAGE);
+            let mut piece = (&mut self.reader).take(self.longest);
             let read = piece.read_until(b'\n', &mut line);
             read.map_err(|error| Failure::io(&self.reader.get_ref().name, &error))?;
             if line.is_empty() {

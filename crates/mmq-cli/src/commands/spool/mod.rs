@@ -36,7 +36,7 @@ use crate::progress::Bar;
 const AFTER: &str = "\
 One thread puts the lines in. Another one takes them out and writes them to standard output. Half
 way the queue is closed, with messages inside, and opened again. At the end a line of figures goes
-to standard error. A line longer than 16 MiB goes through in pieces.
+to standard error. A line longer than --max-message goes through in pieces.
 
 Status 0: everything came out byte for byte and in order (or the reader of standard output closed
 it before the end). Status 1: it did not.";
@@ -54,6 +54,7 @@ pub(crate) fn command() -> Command {
     )
     .arg(arguments::path("output", "FILE").long("output").help("Write to this file [default: standard output]"))
     .arg(arguments::size("arena-size", "How many bytes of a file are mapped into memory at a time [default: 128MiB]"))
+    .arg(arguments::size("max-message", "The most bytes of a message [default: 16MiB]"))
     .arg(arguments::mode())
     .after_help(AFTER);
     arguments::locking(spool)
@@ -63,6 +64,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     let file = arguments::path_of(call.matches, "file").unwrap_or(Path::new("-"));
     let input = Input::open(file, call.signals)?;
     let size = input.size();
+    let longest = call.matches.get_one("max-message").copied().unwrap_or(16 << 20).max(1);
     let output = match arguments::path_of(call.matches, "output") {
         None => Output::new(call.signals, Out::Written)?,
         Some(path) => {
@@ -81,7 +83,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
         call,
         start: Instant::now(),
         bar: Bar::new(call.console, size),
-        lines: Lines::new(input, size, output),
+        lines: Lines::new(input, longest, output),
         most_disk: 0,
     };
     let report = spool.through(home.path());
