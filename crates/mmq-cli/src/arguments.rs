@@ -12,16 +12,13 @@ use crate::units;
 
 pub(crate) const WAIT_LOCK: &str = "wait-lock";
 
-/// Refuses a new directory within one that is not to change.
+/// Refuses a new directory that is one which is not to change, or lies within it.
 pub(crate) fn is_outside(new: &Path, dir: &Path) -> Tried<()> {
+    is_another(new, dir)?;
     let Ok(dir) = dir.canonicalize() else {
         return Ok(());
     };
     let new = std::path::absolute(new).unwrap_or(new.to_owned());
-    if new.canonicalize().is_ok_and(|new| new == dir) {
-        // It is not empty; whoever makes a queue there says so.
-        return Ok(());
-    }
     let there = new.ancestors().find_map(|above| above.canonicalize().ok());
     if there.is_some_and(|there| there.starts_with(&dir)) {
         let (new, dir) = (new.display(), dir.display());

@@ -6,6 +6,7 @@
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use mmq::{Error, Options, Queue};
@@ -14,30 +15,41 @@ use crate::ending::ExitStatus;
 use crate::failure::{Failure, Tried};
 use crate::opening;
 
-/// The command that makes it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Makes {
-    Import,
-    Load,
-}
+/// Bytes of the longest name of a file.
+const LONGEST_NAME: usize = 255;
 
-impl Makes {
-    /// What the name ends with until the queue is complete.
-    fn suffix(self) -> &'static str {
-        match self {
-            Makes::Import => ".importing",
-            Makes::Load => ".loading",
-        }
+/// Refuses, with that code, what cannot become a new queue's directory: before anything is done for
+/// it. The queue has the `suffix` behind its name until it is complete; without one it is made in
+/// its place.
+pub(crate) fn check_new(new: &Path, suffix: &str, code: &'static str) -> Tried<()> {
+    let refused = |why: &str| {
+        Err(Failure::new(ExitStatus::Refused, code, format!("{} {why}", new.display())))
+    };
+    let there = fs::canonicalize(new).unwrap_or(new.to_owned());
+    let device = |path: &Path| path.metadata().map(|found| found.dev()).ok();
+    let is_mounted = || there.parent().is_some_and(|parent| device(parent) != device(&there));
+    let name = there.file_name().map_or(0, OsStr::len);
+    if name <= LONGEST_NAME && name + suffix.len() > LONGEST_NAME {
+        let most = LONGEST_NAME - suffix.len();
+        return refused(&format!(
+            "has a name of {name} bytes; name it with at most {most}: {suffix} is behind it until the queue is complete"
+        ));
     }
-
-    /// Something is in `new` already.
-    fn refused(self, new: &Path) -> Failure {
-        let new = new.display();
-        let (code, message) = match self {
-            Makes::Import => ("exists", format!("{new} is not empty; import into a new directory")),
-            Makes::Load => ("not_empty", format!("{new} is not empty; load into a new directory")),
-        };
-        Failure::new(ExitStatus::Refused, code, message)
+    match fs::read_dir(new).map(|mut listed| listed.next()) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && new.is_symlink() => {
+            refused("is a link to nothing; name a directory")
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => refused("is not a directory"),
+        Err(error) => Err(Failure::io(new.display(), &error)),
+        Ok(Some(first)) => {
+            let first = first.map(|first| first.file_name()).unwrap_or_default();
+            refused(&format!("is not empty: it holds {}; name a new directory", first.display()))
+        }
+        Ok(None) if !suffix.is_empty() && is_mounted() => {
+            refused("is a mount point; name a directory in it")
+        }
+        Ok(None) => Ok(()),
     }
 }
 
@@ -49,18 +61,10 @@ pub(crate) struct Making {
 }
 
 impl Making {
-    /// The queue `new`, which must be missing, or an empty directory.
-    pub(crate) fn of(new: &Path, makes: Makes) -> Tried<Making> {
-        let io = |error: &io::Error| Failure::io(new.display(), error);
-        match fs::read_dir(new) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(io(&error)),
-            Ok(mut listed) => {
-                if listed.next().is_some() {
-                    return Err(makes.refused(new));
-                }
-            }
-        }
+    /// The queue `new`, which must be missing, or an empty directory, and is made with the suffix
+    /// behind its name.
+    pub(crate) fn of(new: &Path, suffix: &str, code: &'static str) -> Tried<Making> {
+        check_new(new, suffix, code)?;
         let name = new
             .file_name()
             .ok_or_else(|| Failure::usage("NEW must end with the name of a directory"))?;
@@ -68,11 +72,12 @@ impl Making {
             Some(parent) if parent != Path::new("") => parent,
             _ => Path::new("."),
         };
-        let parent = fs::canonicalize(parent).map_err(|error| io(&error))?;
+        let parent =
+            fs::canonicalize(parent).map_err(|error| Failure::io(new.display(), &error))?;
         let path = parent.join(name);
         let path = fs::canonicalize(&path).unwrap_or(path);
         let mut making = path.file_name().unwrap_or(OsStr::new("")).to_owned();
-        making.push(makes.suffix());
+        making.push(suffix);
         Ok(Making { making: path.with_file_name(making), path })
     }
 

@@ -11,6 +11,7 @@ use crate::arguments::{self, flag};
 use crate::ending::ExitStatus;
 use crate::failure::{Failure, Tried};
 use crate::figures;
+use crate::making::check_new;
 use crate::progress::Bar;
 use crate::units::{self, count};
 
@@ -50,6 +51,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
         return Err(Failure::usage("name the copy's directory"));
     };
     arguments::is_outside(new, arguments::dir_of(call.matches))?;
+    check_new(new, ".copying", "not_empty")?;
     let id = if call.matches.get_flag("same-id") { CopiedId::Same } else { CopiedId::New };
     let queue = call.opener().own_existing(arguments::dir_of(call.matches))?;
     let mut bar = Bar::new(call.console, None);

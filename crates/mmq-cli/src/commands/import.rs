@@ -21,7 +21,7 @@ use crate::failure::{Failure, Tried};
 use crate::framing::visible_text;
 
 use crate::json_object;
-use crate::making::{Makes, Making};
+use crate::making::Making;
 use crate::output::Output;
 use crate::progress::Bar;
 use crate::renamed::Renamed;
@@ -84,7 +84,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     let dir = arguments::dir_of(matches);
     let renamed = renamed(matches)?;
     let target = match arguments::path_of(matches, "new") {
-        Some(new) => Some(Making::of(new, Makes::Import)?),
+        Some(new) => Some(Making::of(new, ".importing", "exists")?),
         None => None,
     };
     if target.as_ref().is_some_and(|target| target.is_within(dir)) {

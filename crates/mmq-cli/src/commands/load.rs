@@ -14,7 +14,7 @@ use crate::ending::ExitStatus;
 use crate::failure::{Failure, Tried};
 use crate::framing::{JsonLine, json_line, numbered};
 use crate::input::Input;
-use crate::making::{Makes, Making};
+use crate::making::Making;
 use crate::progress::Bar;
 use crate::units::{self, count};
 
@@ -62,7 +62,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     if let Some(bytes) = call.matches.get_one::<u64>("arena-size") {
         options = options.arena_size(*bytes);
     }
-    let making = Making::of(arguments::dir_of(call.matches), Makes::Load)?;
+    let making = Making::of(arguments::dir_of(call.matches), ".loading", "not_empty")?;
     let (report, gaps, cut) = making.make(&options, |queue| {
         let mut load = Load { queue, places, messages: 0, gaps: 0, last: None };
         let cut = load.all(call, &mut lines)?;

@@ -1,6 +1,5 @@
 //! `salvage`: messages out of segment files, wherever they lie.
 
-use std::fs;
 use std::io::{self, IsTerminal};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -17,6 +16,7 @@ use crate::failure::{Failure, Tried};
 use crate::figures;
 use crate::framing::{About, Written};
 use crate::json_object::Object;
+use crate::making::check_new;
 use crate::opening;
 use crate::output::{Out, Output};
 use crate::progress::Bar;
@@ -86,7 +86,8 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     }
     let salvage = Salvage::of(&paths);
     let salvage = if matches.get_flag("spares") { salvage.with_spares() } else { salvage };
-    new.map_or(Ok(()), is_free)?;
+    // A queue that is there is never opened: opening changes it.
+    new.map_or(Ok(()), |new| check_new(new, "", "not_empty"))?;
     let mut found = salvage.messages().map_err(failed)?;
     let mut target = match new {
         None => Target::Stream {
@@ -137,21 +138,6 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
         return Ok(ExitStatus::Done);
     }
     Err(Failure::new(ExitStatus::Bad, "damaged", verdict(&report)))
-}
-
-/// A queue that is there is never opened: opening changes it.
-fn is_free(new: &Path) -> Tried<()> {
-    match fs::read_dir(new) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(Failure::io(new.display(), &error)),
-        Ok(mut listed) => {
-            if listed.next().is_none() {
-                return Ok(());
-            }
-            let message = format!("{} is not empty; name a new directory", new.display());
-            Err(Failure::new(ExitStatus::Refused, "not_empty", message))
-        }
-    }
 }
 
 fn failed(error: Error) -> Failure {

@@ -119,7 +119,6 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     let dead = arguments::path_of(matches, "dead");
     if let Some(dead) = dead {
         arguments::is_outside(dead, dir)?;
-        arguments::is_another(dead, dir)?;
     }
     let (attempts, errors) = match dead {
         Some(_) => (AttemptCounts::Stored, Errors::Kept),

@@ -186,7 +186,6 @@ fn dead_letters<'a>(matches: &'a ArgMatches, dir: &Path) -> Tried<Option<&'a Pat
     match arguments::path_of(matches, "dead") {
         Some(dead) if is_wanted => {
             arguments::is_outside(dead, dir)?;
-            arguments::is_another(dead, dir)?;
             Ok(Some(dead))
         }
         None if is_wanted => Err(Failure::usage("--on-refused dead needs --dead DIR2")),
