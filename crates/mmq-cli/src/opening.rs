@@ -1,13 +1,15 @@
 //! Opening a queue to work on it, and its consumers.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirEntryExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::ArgMatches;
 use mmq::{Error, Handle, HandleConsumer, Inspector, Options, Queue};
+use rustix::fs::Mode;
+use rustix::process;
 
 use crate::arguments;
 use crate::console::Console;
@@ -140,7 +142,10 @@ impl<'a> Opener<'a> {
 /// Which index files a directory has, before an opening and after it.
 #[derive(Debug, Default)]
 struct Indexes {
-    is_there: bool,
+    /// The number of the file.
+    index: Option<u64>,
+    /// The same, of one that an opening left which died before it renamed it.
+    new: Option<u64>,
     set_aside: usize,
     segments: usize,
 }
@@ -151,7 +156,11 @@ impl Indexes {
         for listed in fs::read_dir(dir).into_iter().flatten().flatten() {
             let name = listed.file_name();
             let name = name.to_string_lossy();
-            found.is_there |= name == "index";
+            match &*name {
+                "index" => found.index = Some(listed.ino()),
+                "index.new" => found.new = Some(listed.ino()),
+                _ => {}
+            }
             found.set_aside += usize::from(name.starts_with("index.damaged"));
             found.segments += usize::from(name.starts_with("segment-"));
         }
@@ -165,7 +174,8 @@ impl Indexes {
                 "was damaged: consumers and their places may be lost, and messages may come again",
             );
         }
-        (!self.is_there && self.segments > 0).then_some(
+        let is_kept = self.index.is_some() || self.new.is_some() && self.new == after.index;
+        (!is_kept && self.segments > 0).then_some(
             "was missing: consumers and their places are lost, and every message that it still holds comes again",
         )
     }
@@ -202,6 +212,11 @@ pub(crate) fn as_open_as(sources: &[impl AsRef<Path>], new: &Path) -> Options {
 /// Refuses a directory with files of a queue that is found in none of them. An opening would rename
 /// these files, and begin a new queue beside them or say that there is none.
 fn check(dir: &Path) -> Tried<()> {
+    if !dir.exists() {
+        // A umask may take bits of the owner, who could not enter a directory that is made then.
+        let umask = process::umask(Mode::RWXG | Mode::RWXO);
+        process::umask(umask - Mode::RWXU);
+    }
     if !holds_remains(dir) {
         return Ok(());
     }

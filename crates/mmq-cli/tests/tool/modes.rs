@@ -62,6 +62,17 @@ fn a_queue_is_as_open_as_the_umask_of_who_made_it() {
 }
 
 #[test]
+fn a_umask_keeps_no_owner_out_of_a_new_queue() {
+    let dir = crate::support::tempdir().unwrap();
+    for umask in ["0177", "0277", "0777"] {
+        let queue = dir.path().join(umask);
+        let put = under(umask, &["put", queue.to_str().unwrap()]);
+        check(given(put, b"a message\n"), 0);
+        assert_eq!(modes(&queue), (0o600, 0o700), "{umask}");
+    }
+}
+
+#[test]
 fn a_queue_is_as_open_as_it_is_told_to_be() {
     let dir = crate::support::tempdir().unwrap();
     let queue = dir.path().join("q");

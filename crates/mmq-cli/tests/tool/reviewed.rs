@@ -247,3 +247,21 @@ fn an_opening_says_that_the_index_was_lost_and_stat_before_it() {
         assert_eq!(text(&second.stderr), "");
     }
 }
+
+#[test]
+fn an_opening_that_takes_up_the_index_of_one_that_died_says_nothing() {
+    let dir = crate::support::tempdir().unwrap();
+    let queue = queue_of(&dir.path().join("q"), 3);
+    ends(on("take", &queue, &["-n", "2"]), 0);
+    fs::rename(queue.join("index"), queue.join("index.new")).unwrap();
+    let rest = ends(on("take", &queue, &[]), 0);
+    assert_eq!(
+        (rest.stdout.iter().filter(|byte| **byte == b'\n').count(), &*rest.stderr),
+        (1, &b""[..])
+    );
+    // One that is no index helps nobody.
+    let queue = queue_of(&dir.path().join("other"), 3);
+    fs::rename(queue.join("index"), queue.join("index.new")).unwrap();
+    fs::write(queue.join("index.new"), [7; 40_000]).unwrap();
+    assert!(text(&ends(on("take", &queue, &[]), 0).stderr).contains("was missing"));
+}
