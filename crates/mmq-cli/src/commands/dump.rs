@@ -8,7 +8,7 @@ use crate::arguments;
 use crate::ending::ExitStatus;
 use crate::failure::{Failure, Tried};
 use crate::figures;
-use crate::framing::{About, Lines, gap_line};
+use crate::framing::{self, About, Lines, gap_line};
 use crate::json_object::Object;
 use crate::look::Looked;
 use crate::output::{Out, Output};
@@ -17,7 +17,7 @@ use crate::units::count;
 const AFTER: &str = "\
 The command takes no lock and writes nothing; a process may use the queue meanwhile.
 The first line has the queue's id and the places of its consumers. Then come all messages that are
-in the files, also those that consumers have taken, and the gaps. Status 1: there was a gap.
+in the files, also those that consumers have taken, and the gaps. Status 1: messages are missing.
 
 To move a queue to another host, end the process that has it and copy the directory (`cp -r`,
 rsync): that keeps everything. `mmq dump` and `mmq load` work through any pipe, and while a process
@@ -53,7 +53,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
                 output.push(lines.of(message.seq(), &message, message.len(), about))?;
             }
             Seen::Gap(gap) => {
-                missing += gap.count();
+                missing += framing::missing(&gap);
                 output.push((gap_line(gap) + "\n").as_bytes())?;
             }
             Seen::Overtaken { first, last } => overtaken += last - first + 1,

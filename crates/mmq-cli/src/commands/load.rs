@@ -246,7 +246,7 @@ impl Load<'_> {
             }
             self.last = seq.or(self.last);
             match (seq, line) {
-                (_, JsonLine::Gap) => self.gaps += 1,
+                (_, JsonLine::Gap { reserved }) => self.gaps += u64::from(!reserved),
                 (seq, JsonLine::Message(message)) => {
                     let seq = seq.ok_or_else(|| lines.refused("has no \"seq\""))?;
                     self.message(seq, &message)?;

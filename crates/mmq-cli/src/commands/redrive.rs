@@ -9,6 +9,7 @@ use crate::arguments;
 use crate::dead_letter;
 use crate::ending::ExitStatus;
 use crate::failure::{Failure, Tried};
+use crate::framing::missing;
 use crate::opening;
 use crate::units::count;
 
@@ -102,7 +103,7 @@ impl Redrive<'_> {
     fn put(&mut self, most: u64, taken: &mut Vec<Delivery>, bytes: &mut usize) -> Tried<bool> {
         while taken.len() < MOST && *bytes < MOST_BYTES && self.done + (taken.len() as u64) < most {
             let on_gap = |gap: mmq::Gap| {
-                self.missing += gap.count();
+                self.missing += missing(&gap);
                 self.call.console.note(gap.to_string());
             };
             let Some(delivery) = past_gaps(|| self.dead.receive(), on_gap)? else {

@@ -16,8 +16,11 @@ use crate::times;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum JsonLine {
     Message(Vec<u8>),
-    /// A gap that was reported to somebody: no message.
-    Gap,
+    /// A gap that was reported to somebody: no message. That of numbers which were only reserved
+    /// takes none either.
+    Gap {
+        reserved: bool,
+    },
 }
 
 /// What is known of a message besides its number and its bytes.
@@ -98,7 +101,7 @@ pub(super) fn parse(line: &[u8]) -> Result<JsonLine, String> {
             .map(JsonLine::Message)
             .ok_or_else(|| "\"base64\" is not valid base64".into()),
         Some(("json", value)) => Ok(JsonLine::Message(compact(value.get()))),
-        Some(_) => Ok(JsonLine::Gap),
+        Some((_, gap)) => Ok(JsonLine::Gap { reserved: gap.get().contains("\"reserved\"") }),
         None => Err("has no content: give \"text\", \"base64\" or \"json\"".into()),
     }
 }
@@ -149,7 +152,7 @@ mod tests {
         let gap = Gap { first: 7, last: 9, cause: mmq::GapCause::Damaged };
         let reported = r#"{"gap":{"first":7,"last":9,"count":3,"cause":"damaged"}}"#;
         assert_eq!(gap_line(gap), reported);
-        assert_eq!(parse(reported.as_bytes()), Ok(JsonLine::Gap));
+        assert_eq!(parse(reported.as_bytes()), Ok(JsonLine::Gap { reserved: false }));
     }
 
     #[test]

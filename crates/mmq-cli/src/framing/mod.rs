@@ -13,7 +13,7 @@ use clap::builder::PossibleValue;
 pub(crate) use json::{About, JsonLine, Lines, gap_line, numbered};
 pub(crate) use read::{Frames, json_line};
 pub(crate) use visible::visible_text;
-pub(crate) use write::{Written, gap_cause};
+pub(crate) use write::{Written, gap_cause, missing};
 
 /// How messages follow each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

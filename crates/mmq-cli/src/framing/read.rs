@@ -164,7 +164,7 @@ impl<'a> Frames<'a> {
                     *message = bytes;
                     return Ok(true);
                 }
-                Ok(JsonLine::Gap) => self.gaps += 1,
+                Ok(JsonLine::Gap { .. }) => self.gaps += 1,
                 Err(reason) => return Err(self.refused(&reason)),
             }
             text.clear();

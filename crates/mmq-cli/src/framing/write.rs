@@ -28,6 +28,11 @@ pub(crate) fn gap_cause(cause: GapCause) -> &'static str {
     }
 }
 
+/// How many messages a gap takes. Numbers that were only reserved are none.
+pub(crate) fn missing(gap: &Gap) -> u64 {
+    if gap.cause == GapCause::Reserved { 0 } else { gap.count() }
+}
+
 /// What stands before a message in `length` framing.
 pub(super) fn length_head(message: &[u8]) -> [u8; 4] {
     [24, 16, 8, 0].map(|shift| (message.len() as u64 >> shift) as u8)
@@ -174,8 +179,9 @@ impl Written {
 
     /// Reports messages that will never come, in their place.
     pub(crate) fn gap(&mut self, output: &mut Output<'_>, gap: Gap) -> Tried<()> {
-        self.gaps += 1;
-        self.missing += gap.count();
+        let missing = missing(&gap);
+        self.gaps += u64::from(missing > 0);
+        self.missing += missing;
         if self.framing == Framing::Json {
             output.push(gap_line(gap).as_bytes())?;
             return output.push(b"\n");

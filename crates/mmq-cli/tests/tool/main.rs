@@ -31,6 +31,7 @@ mod modes;
 mod new_directories;
 mod owning;
 mod readme;
+mod reserved;
 mod reviewed;
 mod run;
 mod salvaging;

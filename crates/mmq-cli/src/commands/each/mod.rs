@@ -26,6 +26,7 @@ use crate::ending::ExitStatus;
 use crate::failure::Failure;
 use crate::failure::Tried;
 use crate::feed::{AttemptCounts, Feed};
+use crate::framing::missing;
 use crate::signals::Woken;
 use crate::units;
 use crate::units::count;
@@ -264,7 +265,7 @@ impl<'a> Each<'a> {
             let mut gaps = Vec::new();
             let delivery = feed.next(|gap| gaps.push(gap))?;
             for gap in gaps {
-                self.missing += gap.count();
+                self.missing += missing(&gap);
                 self.call.console.note(gap.to_string());
             }
             let Some(delivery) = delivery else { return Ok(None) };

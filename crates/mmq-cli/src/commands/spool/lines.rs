@@ -18,6 +18,7 @@ use mmq::Queue;
 use super::Lap;
 use crate::failure::Failure;
 use crate::failure::Tried;
+use crate::framing::missing;
 use crate::input::Input;
 use crate::output::Output;
 
@@ -196,7 +197,7 @@ impl Tally {
     /// Counts the messages of a gap. Later ones still come.
     fn miss(&mut self, gap: mmq::Gap) {
         self.reported.push(gap.to_string());
-        self.missing += gap.count();
+        self.missing += missing(&gap);
     }
 
     pub(super) fn agrees_with(&self, other: &Tally) -> bool {
