@@ -140,7 +140,7 @@ impl<S: Storage> Drop for Flushing<S> {
 ///
 /// If it is dropped before it is ready, the message is not in the queue; or, if it already waits
 /// for a flush of [`flush_every_ops`](crate::Options::flush_every_ops), the message is in the
-/// queue, and may not be durable yet.
+/// queue, and may not be durable yet: [`stored`](Self::stored) says which.
 ///
 /// ```
 /// async fn put(queue: &mmq::Queue, message: Vec<u8>) -> mmq::Result<u64> {
@@ -157,6 +157,30 @@ impl<M: AsRef<[u8]>> Enqueue<M> {
         too_long: Option<Error>,
     ) -> Enqueue<M> {
         Enqueue(Enqueuing::new(engine, message, too_long))
+    }
+}
+
+impl<M> Enqueue<M> {
+    /// Returns the message's number once the message is in the queue, which may be before the
+    /// future is ready: then it waits only for its flush.
+    ///
+    /// A program that waits for room only so long drops the future only if this returns `None`:
+    /// then the message is not in the queue, and may be enqueued again.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// async fn put(queue: &mmq::Queue, message: Vec<u8>) -> Option<mmq::Result<u64>> {
+    ///     let mut put = queue.enqueue_async(message);
+    ///     match tokio::time::timeout(Duration::from_secs(1), &mut put).await {
+    ///         Ok(outcome) => Some(outcome),
+    ///         Err(_) if put.stored().is_some() => Some(put.await),
+    ///         Err(_) => None, // no room came in time
+    ///     }
+    /// }
+    /// ```
+    #[must_use]
+    pub fn stored(&self) -> Option<u64> {
+        self.0.stored
     }
 }
 
@@ -178,9 +202,10 @@ pub(crate) struct Enqueuing<M, S: Storage> {
     ticket: Option<Ticket>,
     /// The error when the message is too long for any queue.
     too_long: Option<Error>,
-    /// Set once the message is in the queue: its sequence number, how many operations its flush
-    /// covers, and that flush.
-    flushes: Option<(u64, u64, Flushing<S>)>,
+    /// Set once the message is in the queue: its sequence number.
+    pub(crate) stored: Option<u64>,
+    /// Then, if a flush is due: how many operations it covers, and the flush.
+    flushes: Option<(u64, Flushing<S>)>,
 }
 
 impl<M: AsRef<[u8]>, S: Storage> Enqueuing<M, S> {
@@ -196,6 +221,7 @@ impl<M: AsRef<[u8]>, S: Storage> Enqueuing<M, S> {
             deadline: None,
             ticket: None,
             too_long,
+            stored: None,
             flushes: None,
         }
     }
@@ -208,7 +234,7 @@ impl<M: AsRef<[u8]>, S: Storage> Enqueuing<M, S> {
             return self.poll_flushes(context);
         }
         if let Err(refused) = self.engine.core.check_not_forked() {
-            return self.ends(Err(refused));
+            return self.ends(refused);
         }
         let signal = || Signal::Task(context.waker().clone());
         match self.ticket {
@@ -235,7 +261,7 @@ impl<M: AsRef<[u8]>, S: Storage> Enqueuing<M, S> {
         }
         // Later freed space or a later interrupt wakes the task; this check finds earlier ones.
         if let Err(error) = self.engine.core.check_uninterrupted(self.began) {
-            return self.ends(Err(error));
+            return self.ends(error);
         }
         let seen = *self.engine.core.space.gate.lock();
         let offered = self.offer(context);
@@ -253,30 +279,31 @@ impl<M: AsRef<[u8]>, S: Storage> Enqueuing<M, S> {
     /// during the flush.
     fn offer(&mut self, context: &Context<'_>) -> Poll<Result<u64>> {
         let refused = match self.engine.offer(self.message.as_ref()) {
-            Ok((seq, None)) => return self.ends(Ok(seq)),
-            Ok((seq, Some(covered))) => {
+            Ok((seq, due)) => {
                 self.leave();
-                self.flushes = Some((seq, covered, Flushing::of_a_message(&self.engine)));
+                self.stored = Some(seq);
+                let Some(covered) = due else { return Poll::Ready(Ok(seq)) };
+                self.flushes = Some((covered, Flushing::of_a_message(&self.engine)));
                 return self.poll_flushes(context);
             }
             Err(error) => error,
         };
         let limit = match self.engine.options.on_full {
             OnFull::Wait(limit) if refused.is_full() => limit,
-            _ => return self.ends(Err(refused)),
+            _ => return self.ends(refused),
         };
         let end = || limit.and_then(|limit| now().checked_add(limit));
         match *self.deadline.get_or_insert_with(end) {
-            Some(deadline) if now() >= deadline => self.ends(Err(refused)),
+            Some(deadline) if now() >= deadline => self.ends(refused),
             _ => Poll::Pending,
         }
     }
 
     fn poll_flushes(&mut self, context: &Context<'_>) -> Poll<Result<u64>> {
-        let Some((seq, covered, flush)) = &mut self.flushes else {
+        let (Some(seq), Some((covered, flush))) = (self.stored, &mut self.flushes) else {
             return Poll::Pending;
         };
-        let (seq, covered) = (*seq, *covered);
+        let covered = *covered;
         let path = self.engine.core.storage.path();
         flush.poll_flushed(context).map(|flushed| match flushed {
             Ok(()) => {
@@ -288,9 +315,9 @@ impl<M: AsRef<[u8]>, S: Storage> Enqueuing<M, S> {
         })
     }
 
-    fn ends(&mut self, outcome: Result<u64>) -> Poll<Result<u64>> {
+    fn ends(&mut self, error: Error) -> Poll<Result<u64>> {
         self.leave();
-        Poll::Ready(outcome.map_err(|error| self.engine.refused(error)))
+        Poll::Ready(Err(self.engine.refused(error)))
     }
 }
 

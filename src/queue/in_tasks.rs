@@ -107,7 +107,8 @@ impl Queue {
     /// Dropping the future while it waits for room changes nothing. **Exception**: a future that
     /// waits for a flush of `flush_every_ops` has enqueued its message. If it is dropped then (by
     /// `select!` or a timeout, say), the message is in the queue and may not be durable yet; to
-    /// enqueue it again would make two of it.
+    /// enqueue it again would make two of it. A timeout around the future asks
+    /// [`Enqueue::stored`](crate::Enqueue::stored), as the example there does.
     ///
     /// ```
     /// # fn main() -> mmq::Result<()> {

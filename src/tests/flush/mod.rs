@@ -427,3 +427,45 @@ fn a_place_that_moves_during_a_sync_is_synced_by_the_next_flush() {
     queue.core.flush().unwrap();
     assert_eq!(storage.call_count(Call::SyncFile), syncs + 1);
 }
+
+/// A timeout around the future of a message tells apart what the message waits for.
+#[cfg(feature = "async")]
+#[test]
+fn a_future_says_when_its_message_is_in_the_queue_and_only_its_flush_is_awaited() {
+    use std::task::{Context, Poll, Waker};
+
+    use crate::futures::Enqueuing;
+    use crate::options::OnFull;
+    use crate::tests::together::tasks::Task;
+
+    let storage = disk();
+    let options = options().flush_every_ops(1).on_full(OnFull::Wait(None));
+    let queue = open(&storage, &options, Background::Workers);
+    let consumer = queue.consumer("").unwrap();
+    queue.enqueue(&[1; LEN]).unwrap();
+    let context = Context::from_waker(Waker::noop());
+    let gate = storage.stop_next(Call::SyncFile);
+    let mut put = Enqueuing::new(&queue, [2; LEN], None);
+    let before = put.stored;
+    let polled = put.poll_enqueued(&context);
+    gate.wait_for_visitor();
+    // Here the timeout strikes.
+    let seen = (before, polled.is_pending(), put.stored);
+    gate.open();
+    assert_eq!(seen, (None, true, Some(1)));
+    assert_eq!(Task::of(put).end().unwrap(), 1);
+    assert_eq!(queue.len(), 2);
+    // Now one waits for room.
+    loop {
+        let mut put = Enqueuing::new(&queue, [3; LEN], None);
+        match put.poll_enqueued(&context) {
+            Poll::Ready(outcome) => drop(outcome.unwrap()),
+            Poll::Pending if put.stored.is_none() => break,
+            Poll::Pending => drop(Task::of(put).end().unwrap()),
+        }
+    }
+    let len = queue.len();
+    assert!(reading::next(&queue, &consumer, Read::Take).unwrap().is_some());
+    assert_eq!(queue.len(), len - 1, "it was dropped, and put nothing in");
+    queue.close().unwrap();
+}
