@@ -7,10 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use rustix::net::SendFlags;
+
 use super::fields::{Fields, TooShort, put_u32, put_u64};
 use super::frame::{Call, Header, MAGIC, MAX_MESSAGE, VERSION};
 use super::input::Input;
-use super::output::{OK, send_both};
+use super::output::{OK, send_both, send_some};
 use super::refusal::{read_error, unreadable};
 use super::socket;
 use crate::error::{Error, Result};
@@ -77,6 +79,9 @@ pub(super) struct Connection {
     next: AtomicU64,
     /// The frame that is being sent.
     sending: Mutex<Vec<u8>>,
+    /// Frames without an answer, which go out before the next one; the first may have gone in part.
+    /// Only the holder of `sending` takes bytes out. No thread waits while it holds this.
+    told: Mutex<Vec<u8>>,
     arrivals: Mutex<Incoming>,
     has_come: Condvar,
     fork: ForkGuard,
@@ -95,6 +100,7 @@ impl Connection {
             queue_id: [0; 16],
             next: AtomicU64::new(1),
             sending: Mutex::default(),
+            told: Mutex::default(),
             arrivals: Mutex::new(Incoming {
                 input: Some(Input::new()),
                 coming: Vec::new(),
@@ -217,11 +223,29 @@ impl Connection {
         Ok(number)
     }
 
-    /// Tells the owner something that needs no answer. Where the owner has gone this changes
-    /// nothing.
+    /// Tells the owner something that needs no answer, and never waits for it: destructors call
+    /// this. What the socket does not take now goes out with the next question, or once an answer
+    /// has come. Where the owner has gone this changes nothing.
     pub(super) fn tell(&self, call: Call, consumer: u16, body: &[u8]) {
         if !self.fork.forked() {
-            let _ = self.send(0, call, consumer, body);
+            let len = body.len() as u64;
+            let header = Header { number: 0, len, kind: call as u16, consumer, more: 0 };
+            self.told.lock().extend(header.encode().iter().chain(body));
+            self.send_told();
+        }
+    }
+
+    /// Sends of what was told as much as the socket takes now.
+    fn send_told(&self) {
+        while let Some(sending) = self.sending.try_lock() {
+            let mut told = self.told.lock();
+            let send = || send_some(&self.stream, &told, &[], 0, SendFlags::DONTWAIT).ok();
+            let sent = (!told.is_empty()).then(send).flatten();
+            // Before `told`: a thread that tells more and finds `sending` held leaves its frame to
+            // a holder who looks here later.
+            drop(sending);
+            let Some(sent) = sent else { return };
+            told.drain(..sent);
         }
     }
 
@@ -230,6 +254,7 @@ impl Connection {
         let header = Header { number, len, kind: call as u16, consumer, more: 0 };
         let mut frame = self.sending.lock();
         frame.clear();
+        frame.append(&mut self.told.lock());
         frame.extend_from_slice(&header.encode());
         let sent = if body.len() <= SHORT {
             frame.extend_from_slice(body);
@@ -237,6 +262,8 @@ impl Connection {
         } else {
             send_both(&self.stream, &frame, body)
         };
+        drop(frame);
+        self.send_told();
         sent.map_err(|_| {
             // A part of the frame may have gone. Nothing can follow it.
             let _ = self.stream.shutdown(Shutdown::Write);
@@ -271,6 +298,7 @@ impl Connection {
             };
             drop(arrivals);
             let read = input.fill_soon(&self.stream);
+            self.send_told();
             arrivals = self.arrivals.lock();
             if !matches!(read, Ok(1..)) {
                 arrivals.has_ended = true;

@@ -122,6 +122,61 @@ fn what_may_have_been_done_is_in_doubt_also_without_another_owner() {
     });
 }
 
+/// A destructor waits for nobody, also while another thread sends; and the owner gets whole frames,
+/// in order.
+#[test]
+fn a_delivery_is_let_go_while_the_owner_reads_nothing() {
+    const JOBS: u64 = 2_000;
+    let (dir, body) = (tempdir().unwrap(), vec![7; 1 << 20]);
+    let queue = Queue::open(dir.path()).unwrap();
+    let listener = UnixListener::bind(dir.path().join("socket")).unwrap();
+    let connecting = {
+        let path = dir.path().to_owned();
+        std::thread::spawn(move || {
+            let client = Client::connect(path).unwrap();
+            let jobs = client.default_consumer().receive_batch(JOBS as usize).unwrap();
+            (client, jobs)
+        })
+    };
+    let (mut owner, _) = listener.accept().unwrap();
+    owner.read_exact(&mut [0; 24 + 12]).unwrap();
+    let hello = [&[1, 0, 0, 0][..], &[0; 4], &(16u64 << 20).to_le_bytes(), &queue.id()];
+    owner.write_all(&frame(1, 0, 0, &hello.concat())).unwrap();
+    owner.read_exact(&mut [0; 24 + 12]).unwrap();
+    for job in 0..JOBS {
+        let mut bytes = frame(2, 0, 0, &[job.to_le_bytes(), job.to_le_bytes(), [0; 8]].concat());
+        bytes[20] = u8::from(job + 1 < JOBS);
+        owner.write_all(&bytes).unwrap();
+    }
+    let (client, mut jobs) = connecting.join().unwrap();
+    let last = jobs.pop().unwrap();
+    // More than the socket holds.
+    within(SOON, move || drop(jobs));
+    let putting = {
+        let body = body.clone();
+        std::thread::spawn(move || client.enqueue(body).unwrap())
+    };
+    std::thread::sleep(Duration::from_millis(20));
+    within(SOON, move || drop(last));
+    let (mut put, mut back) = (None, Vec::new());
+    while put.is_none() || (back.len() as u64) < JOBS {
+        let mut header = [0; 24];
+        owner.read_exact(&mut header).unwrap();
+        let word = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().unwrap());
+        let mut came = vec![0; word(8) as usize];
+        owner.read_exact(&mut came).unwrap();
+        if word(0) == 0 {
+            back.push(u64::from_le_bytes(came[..8].try_into().unwrap()));
+            continue;
+        }
+        assert!(came == body, "the message came whole");
+        assert!(back.len() as u64 >= JOBS - 1, "what was let go before came before");
+        put = Some(owner.write_all(&frame(word(0), 0, 0, &[0; 8])));
+    }
+    assert!(back.into_iter().eq(0..JOBS));
+    putting.join().unwrap();
+}
+
 #[test]
 fn a_path_may_be_longer_than_a_sockets_address() {
     let dir = tempdir().unwrap();
