@@ -89,7 +89,7 @@ impl Queue {
     ///
     /// From then on it survives the death of the process; a power cut once it is flushed. A queue
     /// opened with `on_full="wait"` waits for room, at most `timeout` seconds; then, as without
-    /// waiting, it raises `Full`.
+    /// waiting, it raises `Full`. A flush that is due behind it takes the time that it takes.
     ///
     /// >>> q = mmq.Queue(path)
     /// >>> q.put(b"a message"), q.put(memoryview(b"another one")[:7])
@@ -102,14 +102,12 @@ impl Queue {
             let timeout = optional(py, "timeout", timeout)?;
             let put = queue.enqueue_async(&payload);
             drop(queue);
-            return match wait(py, put, Deadline::after(timeout))? {
-                Some(put) => self.shared.waited(put).map_err(|error| raise(py, &error)),
-                None => {
-                    let path = self.path.display();
-                    let text = format!("queue {path} is full: no room came within the timeout");
-                    Err(refuse(py, "Full", &text))
-                }
+            let Some(put) = wait(py, put, Deadline::after(timeout))? else {
+                let path = self.path.display();
+                let text = format!("queue {path} is full: no room came within the timeout");
+                return Err(refuse(py, "Full", &text));
             };
+            return self.shared.waited(put).map_err(|error| raise(py, &error));
         }
         if timeout.is_some() {
             let text = "timeout: this queue does not wait: open it with on_full=\"wait\"";

@@ -1,13 +1,16 @@
 //! Waits without the interpreter's lock, and lets a signal's handler run meanwhile.
 
 use std::future::Future;
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{Thread, current, park_timeout};
 use std::time::{Duration, Instant};
 
+use mmq::Enqueue;
 use pyo3::prelude::*;
+
+use crate::arguments::Payload;
 
 /// How often a wait looks for a signal, which Python only notes: Ctrl-C raises within this time.
 const SIGNALS_EVERY: Duration = Duration::from_millis(50);
@@ -37,25 +40,32 @@ impl Deadline {
     }
 }
 
-/// Waits for the future; `None` when it is not ready by the deadline, and then it is dropped.
-pub(crate) fn wait<T: Send>(
+/// Waits until the message is in the queue; `None` when no room came by the deadline. The deadline
+/// and signals end the wait for room only, not that for the flush behind it.
+pub(crate) fn wait(
     py: Python<'_>,
-    future: impl Future<Output = T> + Send,
+    mut put: Enqueue<&Payload<'_>>,
     deadline: Deadline,
-) -> PyResult<Option<T>> {
-    let mut future = pin!(future);
+) -> PyResult<Option<mmq::Result<u64>>> {
     let waker = Waker::from(Arc::new(Unpark(current())));
-    loop {
+    let outcome = loop {
         let polled = py.detach(|| {
-            let polled = future.as_mut().poll(&mut Context::from_waker(&waker));
+            let polled = Pin::new(&mut put).poll(&mut Context::from_waker(&waker));
             let Poll::Pending = polled else { return Some(polled) };
-            park_timeout(deadline.slice()?);
+            let slice = put.stored().map_or_else(|| deadline.slice(), |_| Some(SIGNALS_EVERY));
+            park_timeout(slice?);
             Some(polled)
         });
         match polled {
-            Some(Poll::Ready(done)) => return Ok(Some(done)),
-            Some(Poll::Pending) => py.check_signals()?,
-            None => return Ok(None),
+            Some(Poll::Ready(done)) => break Ok(Some(done)),
+            Some(Poll::Pending) if put.stored().is_some() => {}
+            Some(Poll::Pending) => match py.check_signals() {
+                Ok(()) => {}
+                Err(raised) => break Err(raised),
+            },
+            None => break Ok(None),
         }
-    }
+    };
+    py.detach(|| drop(put));
+    outcome
 }

@@ -199,6 +199,13 @@ def test_a_full_queue_refuses_drops_or_waits(path, tmp_path):
                 q.put(message)
 
 
+def test_the_time_to_wait_for_room_does_not_end_the_flush(path):
+    with mmq.Queue(path, on_full="wait", flush_every_ops=1) as q:
+        for number in range(10):
+            assert q.put(b"a message", timeout=0) == number
+        assert (len(q), q.durable_seq) == (10, 10)
+
+
 def test_a_close_ends_a_wait_for_room(path):
     q = mmq.Queue(path, max_bytes=1 << 20, on_full="wait")
     with pytest.raises(mmq.Full):
