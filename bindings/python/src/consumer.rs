@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use crate::arguments::callable;
 use crate::iterators::Deliveries;
 use crate::reader::Reader;
-use crate::source::Source;
+use crate::source::{Held, Source};
 
 /// A named reader of a queue, with a place of its own: `Queue.consumer`.
 ///
@@ -29,8 +29,8 @@ impl Consumer {
         source: Source,
         on_gap: Option<Py<PyAny>>,
     ) -> PyResult<Bound<'py, Consumer>> {
-        let on_gap = callable(py, on_gap)?;
-        let reader = PyClassInitializer::from(Reader { source, on_gap });
+        let source = Held(Some(source));
+        let reader = PyClassInitializer::from(Reader { source, on_gap: callable(py, on_gap)? });
         Bound::new(py, reader.add_subclass(Consumer { name: name.to_owned() }))
     }
 }

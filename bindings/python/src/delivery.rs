@@ -9,6 +9,7 @@ use pyo3::types::PyBytes;
 use crate::arguments::{detached, optional};
 use crate::errors::refuse;
 use crate::figures::origin;
+use crate::source::Held;
 
 /// The number of a delivery that a loop let go undecided, plus 1.
 #[derive(Clone, Default)]
@@ -84,7 +85,8 @@ impl Delivery {
 
 impl Drop for Delivery {
     fn drop(&mut self) {
-        if let (Some(_), Some(forgotten)) = (self.lock().take(), &self.forgotten) {
+        let handed = self.lock().take().map(|handed| Held(Some(handed)));
+        if let (Some(_), Some(forgotten)) = (&handed, &self.forgotten) {
             forgotten.0.store(self.seq + 1, Ordering::Release);
         }
     }

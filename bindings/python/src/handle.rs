@@ -10,7 +10,7 @@ use crate::arguments::{Opening, Payload, detached, start};
 use crate::consumer::Consumer;
 use crate::errors::raise;
 use crate::figures::{figures, range};
-use crate::source::Source;
+use crate::source::{Held, Source};
 
 /// What this process is to the queue.
 enum Role {
@@ -29,7 +29,7 @@ enum Role {
 /// b'a message'
 #[pyclass(module = "mmq", frozen)]
 pub(crate) struct Handle {
-    role: RwLock<Option<Arc<Role>>>,
+    role: Held<RwLock<Option<Arc<Role>>>>,
     path: PathBuf,
 }
 
@@ -45,7 +45,7 @@ macro_rules! either {
 
 impl Handle {
     fn new(role: Role, path: PathBuf) -> Handle {
-        Handle { role: RwLock::new(Some(Arc::new(role))), path }
+        Handle { role: Held(Some(RwLock::new(Some(Arc::new(role))))), path }
     }
 
     fn ask<T: Send>(
@@ -55,7 +55,7 @@ impl Handle {
     ) -> PyResult<T> {
         let role = self.role.read().unwrap_or_else(PoisonError::into_inner).clone();
         let role = role.ok_or_else(|| raise(py, &mmq::Error::Closed))?;
-        detached(py, || call(&role))
+        detached(py, move || call(&role))
     }
 }
 
@@ -155,10 +155,10 @@ impl Handle {
     /// consumer of it is left.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let role = self.role.write().unwrap_or_else(PoisonError::into_inner).take();
-        match role.as_deref() {
-            Some(Role::Handle(handle)) => detached(py, || handle.clone().close()),
+        detached(py, move || match role.as_deref() {
+            Some(Role::Handle(handle)) => handle.clone().close(),
             _ => Ok(()),
-        }
+        })
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {

@@ -10,6 +10,7 @@ use crate::delivery::{Delivery, Forgotten};
 use crate::errors::{gap, raise, refuse};
 use crate::figures::origin;
 use crate::reader::{Patience, Reader};
+use crate::source::Held;
 
 /// Whether the exception says that the queue is closed, where a loop ends.
 fn is_closed(py: Python<'_>, error: &PyErr) -> bool {
@@ -132,13 +133,13 @@ impl Message {
 /// Looks at messages: `Reader.look_ahead`.
 #[pyclass(module = "mmq", frozen)]
 pub(crate) struct LookAhead {
-    ahead: Mutex<Iter>,
+    ahead: Held<Mutex<Iter>>,
     on_gap: Option<Py<PyAny>>,
 }
 
 impl LookAhead {
     pub(crate) fn new(ahead: Iter, on_gap: Option<Py<PyAny>>) -> LookAhead {
-        LookAhead { ahead: Mutex::new(ahead), on_gap }
+        LookAhead { ahead: Held(Some(Mutex::new(ahead))), on_gap }
     }
 }
 

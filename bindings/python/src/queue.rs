@@ -14,7 +14,7 @@ use crate::errors::{raise, refuse};
 use crate::figures::{consumer_figures, figures, range};
 use crate::iterators::Messages;
 use crate::reader::Reader;
-use crate::source::{Open, Shared, Source};
+use crate::source::{Held, Open, Shared, Source};
 use crate::waiting::{Deadline, wait};
 
 /// An embedded, durable first-in first-out queue in a directory.
@@ -80,7 +80,7 @@ impl Queue {
         let Opening { path, options, waits } = Opening::new(path, options)?;
         let shared = Shared::new(detached(py, || options.open(&path))?);
         let on_gap = callable(py, on_gap)?;
-        let reader = Reader { source: Source::Own(Arc::clone(&shared)), on_gap };
+        let reader = Reader { source: Held(Some(Source::Own(Arc::clone(&shared)))), on_gap };
         let queue = Queue { shared, path, waits };
         Ok(PyClassInitializer::from(reader).add_subclass(queue))
     }

@@ -13,7 +13,7 @@ use crate::delivery::Delivery;
 use crate::errors::{gap, raise, refuse};
 use crate::iterators::{Deliveries, LookAhead, Messages};
 use crate::queue::Queue;
-use crate::source::{Source, Taken};
+use crate::source::{Held, Source, Taken};
 use crate::waiting::Deadline;
 
 /// What reads a queue: a `Queue`, through its consumer without a name, and a `Consumer`.
@@ -22,7 +22,7 @@ use crate::waiting::Deadline;
 /// `None` waits for ever, 0 does not wait.
 #[pyclass(module = "mmq", frozen, subclass)]
 pub(crate) struct Reader {
-    pub(crate) source: Source,
+    pub(crate) source: Held<Source>,
     pub(crate) on_gap: Option<Py<PyAny>>,
 }
 
@@ -272,7 +272,7 @@ impl Reader {
         let rules = Rules::new(py, lease, backoff, max_attempts)?;
         let letters = dead_letters.map(|queue| queue.get().open(py)).transpose()?;
         let letters = letters.map(|queue| Arc::clone(&queue.0));
-        detached(py, || self.source.set_redelivery(rules, letters.as_ref()))
+        detached(py, move || self.source.set_redelivery(rules, letters.as_ref()))
     }
 
     /// Sets how many messages may be in flight at a time; `None`: any number.

@@ -24,16 +24,36 @@ impl Deref for Open {
     }
 }
 
+/// What Python's objects hold of the crate. It is dropped without the interpreter's lock, for that
+/// may wait: for a lock of the queue, the disk, a socket.
+pub(crate) struct Held<T: Send>(pub(crate) Option<T>);
+
+impl<T: Send> Deref for Held<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // Only `drop` takes it.
+        self.0.as_ref().unwrap_or_else(|| std::process::abort())
+    }
+}
+
+impl<T: Send> Drop for Held<T> {
+    fn drop(&mut self) {
+        let held = self.0.take();
+        Python::try_attach(|py| py.detach(|| drop(held)));
+    }
+}
+
 /// A queue in this process, until it is closed. Its consumers keep it open.
 pub(crate) struct Shared {
-    open: RwLock<Option<Arc<Open>>>,
+    open: Held<RwLock<Option<Arc<Open>>>>,
     pid: u32,
 }
 
 impl Shared {
     pub(crate) fn new(queue: mmq::Queue) -> Arc<Shared> {
         let open = RwLock::new(Some(Arc::new(Open(Arc::new(queue)))));
-        Arc::new(Shared { open, pid: std::process::id() })
+        Arc::new(Shared { open: Held(Some(open)), pid: std::process::id() })
     }
 
     /// Returns the queue, for one call. (A fork may leave the lock locked for reading, which a
@@ -59,16 +79,6 @@ impl Shared {
     /// Whether this is a child of the process that opened the queue.
     pub(crate) fn is_forked(&self) -> bool {
         self.pid != std::process::id()
-    }
-}
-
-impl Drop for Shared {
-    /// Closes the queue without the interpreter's lock: a close waits for the disk.
-    fn drop(&mut self) {
-        let open = self.open.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        if open.is_some() {
-            Python::try_attach(|py| py.detach(|| drop(open)));
-        }
     }
 }
 

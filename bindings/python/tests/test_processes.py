@@ -2,6 +2,8 @@
 
 import os
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -124,6 +126,77 @@ def test_a_client_of_an_owner(path):
         client.put(b"b")
     with pytest.raises(mmq.NotShared):
         mmq.connect(path)
+
+
+def test_a_delivery_is_let_go_while_the_owner_reads_nothing(path):
+    """The owner is a thread of this process: it needs the interpreter's lock to read on."""
+    os.mkdir(path)
+    count, listener = 2_000, socket.socket(socket.AF_UNIX)
+    listener.bind(f"{path}/socket")
+    listener.listen()
+    are_gone, back = threading.Event(), []
+
+    def frame(number, status, body):
+        return struct.pack("<QQHHI", number, len(body), status, 0, 0) + body
+
+    def own():
+        with listener, listener.accept()[0] as to, to.makefile("rb") as came:
+            came.read(24 + 12)
+            to.sendall(frame(1, 0, struct.pack("<IIQ16x", 1, 0, 1 << 24)))
+            for job in range(count):
+                number = struct.unpack("<QQHHI", came.read(24))[0]
+                came.read(12)
+                to.sendall(frame(number, 0, struct.pack("<QQII", job, job, 1, 0)))
+            are_gone.wait()
+            number = 0
+            while number == 0:
+                number, length = struct.unpack("<QQ8x", came.read(24))
+                back.append(came.read(length)[:8])
+            to.sendall(frame(number, 0, struct.pack("<Q", 7)))
+
+    owner = threading.Thread(target=own)
+    owner.start()
+    client = mmq.connect(path)
+    consumer = client.consumer()
+    jobs = [consumer.receive(timeout=0) for _ in range(count)]
+    while jobs:
+        del jobs[0]
+    are_gone.set()
+    client.put(b"a")
+    owner.join()
+    assert back == [struct.pack("<Q", job) for job in range(count)] + [b"a"]
+
+
+def test_destructors_let_other_threads_run(path):
+    def delivery(number):
+        q.put(b"a")
+        return q.receive()
+
+    makes = {
+        "delivery": delivery,
+        "consumer": lambda number: q.consumer(f"{number}"),
+        "look ahead": lambda number: q.look_ahead(),
+        "handle": lambda number: mmq.open_or_connect(f"{path}-{number}"),
+        "queue": lambda number: mmq.Queue(f"{path}-{number}"),
+    }
+    interval = sys.getswitchinterval()
+    with mmq.Queue(path) as q:
+        for what, make in makes.items():
+            for number in range(10_000):
+                thing, goes, ran = make(number), threading.Event(), []
+                other = threading.Thread(target=lambda: (goes.wait(), ran.append(1)))
+                other.start()
+                # From here on a thread runs only when another one lets go of the lock.
+                sys.setswitchinterval(1_000)
+                goes.set()
+                del thing
+                has_run = bool(ran)
+                sys.setswitchinterval(interval)
+                other.join()
+                if has_run:
+                    break
+            else:
+                raise AssertionError(f"the destructor of a {what} holds the interpreter's lock")
 
 
 def test_a_handle_goes_on_when_the_owner_ends(path):
