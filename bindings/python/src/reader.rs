@@ -341,8 +341,7 @@ impl Reader {
     }
 
     fn _receive_nowait(&self, py: Python<'_>) -> PyResult<Delivery> {
-        let handed = found(py, self.hand_out(py, Patience::NONE)?)?;
-        Ok(Delivery::new(py, handed, None))
+        self.receive(py, Some(0.0))
     }
 
     /// How many messages wait, those in flight included.

@@ -110,22 +110,17 @@ pub(crate) enum Source {
 /// Calls the same method, whosever the consumer is.
 macro_rules! everywhere {
     ($source:expr, $reader:ident => $call:expr) => {
-        match $source {
-            Source::Own(shared) => {
-                let queue = shared.queue()?;
-                let $reader = &**queue;
-                $call
-            }
-            Source::Named($reader, _) => $call,
-            Source::Client($reader) => $call,
-            Source::Handle($reader) => $call,
-        }
+        here!($source, $reader => $call,
+            Source::Client($reader) => $call, Source::Handle($reader) => $call)
     };
 }
 
 /// Calls a method that only the process has which has the queue open.
 macro_rules! here {
     ($source:expr, $what:literal, $reader:ident => $call:expr) => {
+        here!($source, $reader => $call, _ => return Err(elsewhere($what)))
+    };
+    ($source:expr, $reader:ident => $call:expr, $($others:pat => $other:expr),+) => {
         match $source {
             Source::Own(shared) => {
                 let queue = shared.queue()?;
@@ -133,7 +128,7 @@ macro_rules! here {
                 $call
             }
             Source::Named($reader, _) => $call,
-            Source::Client(_) | Source::Handle(_) => return Err(elsewhere($what)),
+            $($others => $other,)+
         }
     };
 }
@@ -211,15 +206,10 @@ impl Source {
             }
             _ => {}
         }
-        let mut redelivery = Redelivery::new();
-        if let Some(lease) = lease {
-            redelivery = redelivery.lease(lease);
-        }
+        let mut redelivery = lease.into_iter().fold(Redelivery::new(), Redelivery::lease);
+        redelivery = max_attempts.into_iter().fold(redelivery, Redelivery::max_attempts);
         if let Some((first, longest)) = backoff {
             redelivery = redelivery.backoff(first, longest);
-        }
-        if let Some(most) = max_attempts {
-            redelivery = redelivery.max_attempts(most);
         }
         if let Some(queue) = dead_letters {
             redelivery = redelivery.dead_letters(Arc::clone(queue));
