@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use mmq::{OnFull, Options, Start};
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 #[cfg(not(feature = "buffers"))]
 use pyo3::pybacked::PyBackedBytes;
@@ -31,6 +31,23 @@ pub(crate) fn optional(
     seconds: Option<f64>,
 ) -> PyResult<Option<Duration>> {
     seconds.map(|seconds| duration(py, what, seconds)).transpose()
+}
+
+/// A number; one that the type does not hold is an invalid argument.
+pub(crate) struct Number<T>(pub(crate) T);
+
+impl<'a, 'py, T: FromPyObject<'a, 'py, Error = PyErr>> FromPyObject<'a, 'py> for Number<T> {
+    type Error = PyErr;
+
+    fn extract(given: pyo3::Borrowed<'a, 'py, PyAny>) -> PyResult<Number<T>> {
+        match given.extract::<T>() {
+            Err(error) if error.is_instance_of::<PyOverflowError>(given.py()) => {
+                let text = format!("{} is out of range: {}", *given, error.value(given.py()));
+                Err(refuse(given.py(), "InvalidArgument", &text))
+            }
+            number => number.map(Number),
+        }
+    }
 }
 
 /// Where a new consumer begins: `"oldest"`, `"end"`, or a number.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
-use crate::arguments::{Opening, Payload, callable, detached, optional, start};
+use crate::arguments::{Number, Opening, Payload, callable, detached, optional, start};
 use crate::consumer::Consumer;
 use crate::errors::{raise, refuse};
 use crate::figures::{consumer_figures, figures, range};
@@ -146,9 +146,9 @@ impl Queue {
     }
 
     /// Makes sure that the message number `seq` is durable. Threads share one sync.
-    fn wait_durable(&self, py: Python<'_>, seq: u64) -> PyResult<()> {
+    fn wait_durable(&self, py: Python<'_>, seq: Number<u64>) -> PyResult<()> {
         let queue = self.open(py)?;
-        detached(py, || self.shared.waited(queue.wait_durable(seq)))
+        detached(py, || self.shared.waited(queue.wait_durable(seq.0)))
     }
 
     /// The first number that is not known to be durable.

@@ -7,7 +7,7 @@ use mmq::Error;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::arguments::{Rules, detached, optional};
+use crate::arguments::{Number, Rules, detached, optional};
 use crate::consumer::Consumer;
 use crate::delivery::Delivery;
 use crate::errors::{gap, raise, refuse};
@@ -120,7 +120,7 @@ impl Reader {
     fn get<'py>(
         &self,
         py: Python<'py>,
-        block: bool,
+        #[pyo3(from_py_with = PyAnyMethods::is_truthy)] block: bool,
         timeout: Option<f64>,
     ) -> PyResult<Bound<'py, PyBytes>> {
         let patience = if block { Patience::new(py, timeout)? } else { Patience::NONE };
@@ -145,8 +145,12 @@ impl Reader {
     /// range(0, 3)
     /// >>> q.get_many(2)
     /// [b'a', b'b']
-    fn get_many<'py>(&self, py: Python<'py>, max: usize) -> PyResult<Vec<Bound<'py, PyBytes>>> {
-        let taken = self.past_gaps(py, || py.detach(|| self.source.dequeue_batch(max)))?;
+    fn get_many<'py>(
+        &self,
+        py: Python<'py>,
+        max: Number<usize>,
+    ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+        let taken = self.past_gaps(py, || py.detach(|| self.source.dequeue_batch(max.0)))?;
         Ok(taken.iter().map(|message| PyBytes::new(py, message)).collect())
     }
 
@@ -195,8 +199,8 @@ impl Reader {
     /// >>> jobs = q.receive_many(100)
     /// >>> mmq.ack_many(jobs), len(q)
     /// (None, 0)
-    fn receive_many(&self, py: Python<'_>, max: usize) -> PyResult<Vec<Delivery>> {
-        let handed = self.past_gaps(py, || py.detach(|| self.source.receive_batch(max)))?;
+    fn receive_many(&self, py: Python<'_>, max: Number<usize>) -> PyResult<Vec<Delivery>> {
+        let handed = self.past_gaps(py, || py.detach(|| self.source.receive_batch(max.0)))?;
         Ok(handed.into_iter().map(|handed| Delivery::new(py, handed, None)).collect())
     }
 
@@ -266,10 +270,10 @@ impl Reader {
         py: Python<'_>,
         lease: Option<f64>,
         backoff: Option<(f64, f64)>,
-        max_attempts: Option<u32>,
+        max_attempts: Option<Number<u32>>,
         dead_letters: Option<&Bound<'_, Queue>>,
     ) -> PyResult<()> {
-        let rules = Rules::new(py, lease, backoff, max_attempts)?;
+        let rules = Rules::new(py, lease, backoff, max_attempts.map(|most| most.0))?;
         let letters = dead_letters.map(|queue| queue.get().open(py)).transpose()?;
         let letters = letters.map(|queue| Arc::clone(&queue.0));
         detached(py, move || self.source.set_redelivery(rules, letters.as_ref()))
@@ -277,8 +281,8 @@ impl Reader {
 
     /// Sets how many messages may be in flight at a time; `None`: any number.
     #[pyo3(signature = (messages))]
-    fn set_max_in_flight(&self, py: Python<'_>, messages: Option<u32>) -> PyResult<()> {
-        detached(py, || self.source.set_max_in_flight(messages))
+    fn set_max_in_flight(&self, py: Python<'_>, messages: Option<Number<u32>>) -> PyResult<()> {
+        detached(py, || self.source.set_max_in_flight(messages.map(|most| most.0)))
     }
 
     /// How many messages are in flight: handed out, neither acknowledged nor given back.
@@ -297,8 +301,8 @@ impl Reader {
     /// >>> q.seek(1)
     /// >>> q.get()
     /// b'b'
-    fn seek(&self, py: Python<'_>, seq: u64) -> PyResult<()> {
-        detached(py, || self.source.seek(seq))
+    fn seek(&self, py: Python<'_>, seq: Number<u64>) -> PyResult<()> {
+        detached(py, || self.source.seek(seq.0))
     }
 
     /// Makes a new consumer at this one's place.

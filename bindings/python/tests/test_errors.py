@@ -127,6 +127,25 @@ def test_a_delivery_is_decided_once(path):
         assert job.data == b"a job"
 
 
+def test_numbers_out_of_range_are_invalid_arguments(path):
+    with mmq.Queue(path) as q:
+        for call in (
+            q.seek,
+            q.wait_durable,
+            q.get_many,
+            q.receive_many,
+            q.set_max_in_flight,
+            lambda most: q.set_redelivery(max_attempts=most),
+        ):
+            for number in (-1, -2**70, 2**70):
+                with pytest.raises(mmq.InvalidArgument, match=f"^{number} is out of range: "):
+                    call(number)
+            with pytest.raises(TypeError):
+                call("1")
+        with pytest.raises(mmq.InvalidArgument, match="start: -1"):
+            q.consumer("w", start=-1)
+
+
 def test_every_exception_has_its_status():
     numbers = {name: value.status for name, value in vars(mmq).items() if isinstance(value, type)
                and issubclass(value, mmq.Error)}

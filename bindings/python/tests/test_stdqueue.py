@@ -29,7 +29,10 @@ def test_it_does_what_the_standard_librarys_does(make):
     with pytest.raises(queue.Full):
         q.put_nowait("c")
     assert q.get() == "a" and q.get(timeout=1) == {"b": [1, None]}
-    for get in (q.get_nowait, lambda: q.get(False), lambda: q.get(timeout=0.01)):
+    q.put("d", 1)
+    assert q.get(1) == "d"
+    q.task_done()
+    for get in (q.get_nowait, lambda: q.get(0), lambda: q.get(None), lambda: q.get(timeout=0.01)):
         with pytest.raises(queue.Empty):
             get()
     for call in (lambda: q.get(timeout=-1), lambda: q.put("c", timeout=-1)):
