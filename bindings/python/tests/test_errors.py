@@ -151,7 +151,7 @@ def test_every_exception_has_its_status():
                and issubclass(value, mmq.Error)}
     assert numbers == {
         "Error": 31, "Internal": 31, "Empty": 1, "Gap": 4, "InvalidArgument": 16, "Undecided": 16,
-        "InvalidOption": 17, "MessageTooLarge": 18, "Full": 19, "Locked": 20, "NotFound": 21,
+        "BadItem": 16, "InvalidOption": 17, "MessageTooLarge": 18, "Full": 19, "Locked": 20, "NotFound": 21,
         "UnsupportedFormat": 22, "Io": 23, "Poisoned": 24, "Closed": 25, "Forked": 26,
         "Expired": 27, "Interrupted": 28, "NotAQueue": 29, "NotShared": 32, "Disconnected": 33,
     }

@@ -156,6 +156,24 @@ def test_acknowledging_many_is_all_or_none(path):
     with mmq.Queue(path) as q:
         workers = q.consumer("workers")
         q.put_many([b"a", b"b"])
+def test_a_record_that_was_a_record_before_keeps_its_traceback(tmp_path):
+    fields = {"msg": "no quotient", "exc_text": "Traceback", "stack_info": "Stack"}
+    record = logging.makeLogRecord(fields)
+    for run in range(2):
+        handler = SpoolHandler(tmp_path / str(run))
+        handler.handle(record)
+        record = to_record(handler.queue.get())
+        handler.close()
+    assert logging.Formatter().format(record) == "no quotient\nTraceback\nStack"
+
+
+def test_what_is_no_record_comes_with_the_error():
+    for data in (b"no record", b"[1]", b"\xff"):
+        with pytest.raises(mmq.BadItem) as bad:
+            to_record(data)
+        assert bad.value.data == data
+
+
         first, second = workers.receive(), workers.receive()
         second.ack()
         with pytest.raises(mmq.InvalidArgument):

@@ -11,6 +11,7 @@
 from importlib.metadata import version as _version
 
 from ._errors import (
+    BadItem,
     Closed,
     Disconnected,
     Empty,
@@ -52,6 +53,7 @@ from ._records import ConsumerStats, Origin, Stats
 __version__ = _version("mmq-queue")
 
 __all__ = [
+    "BadItem",
     "Closed",
     "Consumer",
     "ConsumerStats",

@@ -47,6 +47,12 @@ class Undecided(InvalidArgument):
     """A loop let a delivery go that was neither acknowledged nor given back."""
 
 
+class BadItem(InvalidArgument):
+    """An item or a record cannot be read. It does not come again: `data` is all that is left."""
+
+    data: bytes
+
+
 class InvalidOption(InvalidArgument):
     """An option has an invalid value."""
 

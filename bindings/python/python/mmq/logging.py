@@ -18,12 +18,12 @@ import logging
 import os
 from typing import Any, Dict, Union
 
-from . import Forked, Queue
+from . import BadItem, Forked, Queue
 
 __all__ = ["SpoolHandler", "to_record"]
 
 #: What of a record does not go into the queue as it is.
-_WRITTEN_OTHERWISE = ("msg", "args", "exc_info", "exc_text")
+_WRITTEN_OTHERWISE = ("msg", "args", "exc_info")
 
 
 class SpoolHandler(logging.Handler):
@@ -84,5 +84,8 @@ class SpoolHandler(logging.Handler):
 
 
 def to_record(data: bytes) -> logging.LogRecord:
-    """Returns the record that a handler without a formatter put in."""
-    return logging.makeLogRecord(json.loads(data))
+    """Returns the record that a handler without a formatter put in, or raises `mmq.BadItem`."""
+    try:
+        return logging.makeLogRecord(json.loads(data))
+    except Exception as error:
+        raise BadItem(f"this is no record: {error!r}", data=data) from error
