@@ -102,6 +102,11 @@ fn found<T>(py: Python<'_>, found: Option<T>) -> PyResult<T> {
 
 #[pymethods]
 impl Reader {
+    /// An `on_gap` may lead back to what holds the queue.
+    fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
+        visit.call(&self.on_gap)
+    }
+
     /// Takes the next message, and returns its bytes: `queue.Queue.get`.
     ///
     /// Once it has returned, the message does not come again after the death of the process. Work

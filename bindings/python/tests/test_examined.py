@@ -112,13 +112,17 @@ def test_expired_items_make_place(path):
         s.put(2, timeout=SOON)
 
 
-def test_reserved_numbers_were_no_items(path):
-    with stdqueue.Queue(path) as s:
-        s.put(1)
-        s._missing(type("Gap", (), {"count": 2_000_000, "cause": "reserved"})())
-        s.get()
-        s.task_done()
-        s.join()
+def test_a_standard_queue_is_closed_though_its_callback_leads_to_it(path):
+    class Program:
+        def __init__(self):
+            self.queue = stdqueue.Queue(path, on_gap=self.warn)
+
+        def warn(self, gap):
+            pass
+
+    Program()
+    gc.collect()
+    stdqueue.Queue(path).close()
 
 
 def test_an_error_of_the_system_has_its_text(tmp_path):
@@ -152,10 +156,6 @@ def test_a_child_flushes_its_handlers_without_a_word(path):
     handler.close()
 
 
-def test_acknowledging_many_is_all_or_none(path):
-    with mmq.Queue(path) as q:
-        workers = q.consumer("workers")
-        q.put_many([b"a", b"b"])
 def test_a_record_that_was_a_record_before_keeps_its_traceback(tmp_path):
     fields = {"msg": "no quotient", "exc_text": "Traceback", "stack_info": "Stack"}
     record = logging.makeLogRecord(fields)
@@ -174,6 +174,10 @@ def test_what_is_no_record_comes_with_the_error():
         assert bad.value.data == data
 
 
+def test_acknowledging_many_is_all_or_none(path):
+    with mmq.Queue(path) as q:
+        workers = q.consumer("workers")
+        q.put_many([b"a", b"b"])
         first, second = workers.receive(), workers.receive()
         second.ack()
         with pytest.raises(mmq.InvalidArgument):

@@ -1,4 +1,5 @@
 import decimal
+import json
 import pickle
 import queue
 import threading
@@ -7,6 +8,7 @@ import pytest
 
 import mmq
 from mmq import stdqueue
+from test_gaps import damaged
 
 
 @pytest.fixture(params=[queue.Queue, stdqueue.Queue])
@@ -112,6 +114,60 @@ def test_items_that_were_dropped_do_not_hold_up_join(path, caplog):
             q.task_done()
         q.join()
     assert "will never come: dropped" in caplog.text
+
+
+def test_a_put_that_does_not_wait_for_room_waits_for_its_flush(path):
+    with stdqueue.Queue(path, flush_every_ops=1) as q:
+        for number in range(5):
+            q.put_nowait(number)
+            q.put(number, timeout=0)
+        assert q.qsize() == 10
+        while not q.empty():
+            q.get()
+            q.task_done()
+        q.join()
+
+
+def test_an_item_that_cannot_be_read_comes_with_the_error(path):
+    with mmq.Queue(path) as raw:
+        raw.put_many([b"no json", b'"good"'])
+    with stdqueue.Queue(path) as q:
+        with pytest.raises(mmq.BadItem, match="item 0 cannot be read") as bad:
+            q.get()
+        assert bad.value.data == b"no json"
+        assert q.get() == "good"
+        q.task_done()
+        q.join()
+        with pytest.raises(ValueError, match="too many times"):
+            q.task_done()
+
+
+def test_a_get_that_is_interrupted_has_taken_nothing(path):
+    class Interrupted:
+        dumps = json.dumps
+
+        @staticmethod
+        def loads(data):
+            raise KeyboardInterrupt
+
+    with stdqueue.Queue(path, serializer=Interrupted) as q:
+        q.put(1)
+        with pytest.raises(KeyboardInterrupt):
+            q.get()
+        assert q.qsize() == 1
+
+
+def test_items_that_are_damaged_do_not_hold_up_join(path, caplog):
+    class Raw:
+        dumps = loads = staticmethod(bytes)
+
+    damaged(path)
+    with stdqueue.Queue(path, serializer=Raw) as q:
+        for _ in range(99):
+            q.get()
+            q.task_done()
+        q.join()
+    assert "will never come: damaged" in caplog.text
 
 
 def test_a_close_ends_the_waits(path):

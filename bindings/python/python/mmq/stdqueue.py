@@ -11,11 +11,10 @@
 import json
 import logging
 import threading
-import weakref
 from time import monotonic
 from typing import Any, Callable, Optional
 
-from . import Closed, Empty, Full, Gap
+from . import BadItem, Closed, Empty, Full, Gap
 from . import Queue as _Queue
 
 __all__ = ["Empty", "Full", "Queue"]
@@ -49,28 +48,18 @@ class Queue:
     ) -> None:
         self.maxsize = maxsize
         self._serializer = serializer
-        self._on_gap = on_gap or _warn
         self._waits = on_full not in ("reject", "drop-oldest")
         self._changed = threading.Condition()
         #: Items that threads are putting in now.
         self._coming = 0
+        #: Items that `get` returned, and `task_done` was not called for.
         self._unfinished = 0
-        # Else queue and callback would keep each other, and the queue stay open.
-        missing = weakref.WeakMethod(self._missing)
-
-        def tell(gap: Gap) -> None:
-            told = missing()
-            if told is not None:
-                told(gap)
-
-        self._queue = _Queue(path, on_gap=tell, on_full=on_full, **options)
+        self._queue = _Queue(path, on_gap=on_gap or _warn, on_full=on_full, **options)
         try:
             # This makes the consumer, which is told from now on what it misses.
             self._queue.peek()
         except Empty:
             pass
-        # As if this run had put in what is there.
-        self._unfinished = len(self._queue)
 
     def put(self, item: Any, block: bool = True, timeout: Optional[float] = None) -> None:
         """Puts an item in. While the queue is full it waits, at most `timeout` seconds, and then
@@ -86,26 +75,37 @@ class Queue:
             if not self._wait_for(self._has_place, timeout):
                 raise Full(f"queue {self._queue.path} is full: it has {self.maxsize} items")
             self._coming += 1
-            # Before another thread can take it and call `task_done`.
-            self._unfinished += 1
         left = None if ends is None or not self._waits else max(0.0, ends - monotonic())
         try:
             self._queue.put(data, timeout=left)
-        except BaseException:
-            self._finish(1)
-            raise
         finally:
             with self._changed:
                 self._coming -= 1
 
     def get(self, block: bool = True, timeout: Optional[float] = None) -> Any:
         """Takes the next item. It waits for one, at most `timeout` seconds, and then raises
-        `Empty`."""
-        data = self._queue.get(block, timeout)
+        `Empty`. For an item that the serializer cannot read it raises `mmq.BadItem`, which has the
+        bytes; `task_done` is not called for it."""
+        job = self._queue.receive(timeout if block else 0)
+        try:
+            item, bad = self._serializer.loads(job.data), None
+        except Exception as error:
+            item, bad = None, error
+        with self._changed:
+            # Until the acknowledgement it is in the queue, too: `join` never misses it.
+            self._unfinished += 1
+        try:
+            job.ack()
+            if bad is not None:
+                text = f"queue {self._queue.path}: item {job.seq} cannot be read: {bad!r}"
+                raise BadItem(text, data=job.data) from bad
+        except BaseException:
+            self._finish()
+            raise
         if self.maxsize > 0:
             with self._changed:
                 self._changed.notify_all()
-        return self._serializer.loads(data)
+        return item
 
     def put_nowait(self, item: Any) -> None:
         """`put(item, block=False)`."""
@@ -117,12 +117,12 @@ class Queue:
 
     def task_done(self) -> None:
         """Says that the work on an item that `get` returned is done, for `join`."""
-        self._finish(1)
+        self._finish()
 
     def join(self) -> None:
-        """Waits until `task_done` was called for every item."""
+        """Waits until every item was taken, and `task_done` called for it."""
         with self._changed:
-            self._wait_for(lambda: self._unfinished == 0, None)
+            self._wait_for(lambda: self._unfinished == 0 and self.empty(), None)
 
     def qsize(self) -> int:
         """How many items wait."""
@@ -167,18 +167,12 @@ class Queue:
     def _has_place(self) -> bool:
         return self.maxsize <= 0 or self.qsize() + self._coming < self.maxsize
 
-    def _finish(self, items: int) -> None:
+    def _finish(self) -> None:
         with self._changed:
-            if items > self._unfinished:
+            if self._unfinished == 0:
                 raise ValueError("task_done() called too many times")
-            self._unfinished -= items
+            self._unfinished -= 1
             self._changed.notify_all()
-
-    def _missing(self, gap: Gap) -> None:
-        # Nobody will call `task_done` for them. Reserved numbers never were items.
-        if gap.cause != "reserved":
-            self._finish(min(gap.count, self._unfinished))
-        self._on_gap(gap)
 
 
 def _warn(gap: Gap) -> None:
