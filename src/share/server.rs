@@ -14,7 +14,7 @@ use super::socket;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::storage::{FileStorage, Storage};
-use crate::threads::{Condvar, JoinHandle, Mutex, now, park_timeout, spawn};
+use crate::threads::{Condvar, JoinHandle, Mutex, above_standard, now, park_timeout, spawn};
 
 /// How many clients an owner serves at a time.
 const MOST_CLIENTS: usize = 64;
@@ -117,7 +117,7 @@ impl Listening {
             match listener.accept() {
                 Ok((stream, _)) => {
                     next += 1;
-                    // An error means that the client has gone already.
+                    // An error means that the client has gone already, or no descriptor is left.
                     let _ = begin(&self.clients, next, stream);
                 }
                 // The listener was shut down.
@@ -158,7 +158,7 @@ impl Listening {
 /// Begins to serve a client, or tells it why not.
 fn begin(clients: &Arc<Clients>, id: u64, stream: UnixStream) -> io::Result<()> {
     let (pid, uid, mut refused) = clients.check(&stream)?;
-    let stream = Arc::new(stream);
+    let stream = Arc::new(UnixStream::from(above_standard(stream.into())?));
     let mut connected = clients.connected.lock();
     if connected.len() >= MOST_CLIENTS {
         refused = refused.or_else(|| {

@@ -16,6 +16,7 @@ use rustix::net::SocketFlags;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
 
 use crate::format::SOCKET_NAME;
+use crate::threads::above_standard;
 
 /// How many clients may wait to be accepted.
 const BACKLOG: i32 = 128;
@@ -51,7 +52,7 @@ fn new_socket() -> rustix::io::Result<OwnedFd> {
         rustix::net::sockopt::set_socket_nosigpipe(&socket, true)?;
         socket
     };
-    Ok(socket)
+    above_standard(socket)
 }
 
 /// Listens in the directory. The caller holds the queue's lock, so that a socket that is there

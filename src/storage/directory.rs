@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -16,6 +16,7 @@ use super::file::{DiskFile, Overwrites};
 use super::{CacheToken, Listed, Storage, StorageFile, system};
 use crate::error::SyncFailed;
 use crate::format::{INDEX_NAME, SEGMENT_PREFIX, segment_slot};
+use crate::threads::above_standard;
 
 /// The permission bits of files; the queue's own process must be able to read and write.
 const FILE_BITS: Mode = Mode::from_raw_mode(0o666);
@@ -379,12 +380,6 @@ impl Storage for FileStorage {
 
 fn not_ours(why: &'static str) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, why)
-}
-
-/// Moves a descriptor above those of standard input, output and error. Where a program has closed
-/// one of these, whatever its code prints would go into a file of the queue.
-fn above_standard(file: OwnedFd) -> rustix::io::Result<OwnedFd> {
-    if file.as_raw_fd() > 2 { Ok(file) } else { rustix::io::fcntl_dupfd_cloexec(&file, 3) }
 }
 
 fn open_directory(at: impl AsFd, path: &Path) -> rustix::io::Result<OwnedFd> {

@@ -77,6 +77,7 @@ pub(crate) mod requests;
 pub(crate) mod waiting;
 pub(crate) mod worker;
 
+pub(crate) use self::ready::above_standard;
 #[cfg(not(test))]
 pub(crate) use self::real::{
     AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Condvar, JoinHandle, Mutex, MutexGuard,

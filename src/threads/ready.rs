@@ -3,14 +3,20 @@
 
 use crate::threads::Mutex;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+/// Moves a descriptor above those of standard input, output and error. Where a program has closed
+/// one of these, whatever its code prints would go into a file, a socket or a count of the queue.
+pub(crate) fn above_standard(file: OwnedFd) -> rustix::io::Result<OwnedFd> {
+    if file.as_raw_fd() > 2 { Ok(file) } else { rustix::io::fcntl_dupfd_cloexec(&file, 3) }
+}
 
 /// The descriptor itself. Only [`Ready`] reads from it and writes to it, and it contains at most
 /// one count or one byte: so no call waits, or fails because it is full or empty.
 #[derive(Debug)]
 enum Descriptor {
     #[cfg(target_os = "linux")]
-    Event(std::os::fd::OwnedFd),
+    Event(OwnedFd),
     /// On Linux only for the tests.
     #[cfg(any(not(target_os = "linux"), test))]
     Pipe(io::PipeReader, io::PipeWriter),
@@ -25,7 +31,8 @@ impl Descriptor {
         #[cfg(target_os = "linux")]
         {
             use rustix::event::{EventfdFlags, eventfd};
-            Ok(Descriptor::Event(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
+            let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+            Ok(Descriptor::Event(above_standard(event)?))
         }
         #[cfg(not(target_os = "linux"))]
         Descriptor::pipe()
@@ -34,7 +41,8 @@ impl Descriptor {
     #[cfg(any(not(target_os = "linux"), test))]
     fn pipe() -> io::Result<Descriptor> {
         let (reader, writer) = io::pipe()?;
-        Ok(Descriptor::Pipe(reader, writer))
+        let reader = above_standard(reader.into())?.into();
+        Ok(Descriptor::Pipe(reader, above_standard(writer.into())?.into()))
     }
 
     /// Makes a descriptor readable that is not. Returns whether it is now.

@@ -66,11 +66,31 @@ static int runs_out(int some) {
   return failed && before > 2 && before == after;
 }
 
+/* Sockets on both sides of a shared queue, and what is readable while messages wait. */
+static int shares(void) {
+  mmq_options *options = mmq_options_new();
+  mmq_queue *queue;
+  mmq_client *client;
+  int closed, ready;
+  OK(mmq_options_set_shared(options, true));
+  OK(mmq_open(path_of("shared"), options, &queue));
+  mmq_options_free(options);
+  closed = are_closed();
+  OK(mmq_connect(path_of("shared"), &client));
+  OK(mmq_client_enqueue(client, "a", 1, NULL));
+  closed = are_closed() && closed;
+  OK(mmq_ready_fd(queue, &ready));
+  closed = are_closed() && ready > 2 && closed;
+  mmq_client_free(client);
+  OK(mmq_close(queue));
+  return closed;
+}
+
 int main(int argc, char **argv) {
   mmq_queue *queue;
   mmq_message *message;
   unsigned long long number;
-  int descriptor, closed, ran_out, saved[3];
+  int descriptor, closed, shared, ran_out, saved[3];
   BEGIN(argc, argv);
   for (descriptor = 0; descriptor < 3; descriptor++) {
     saved[descriptor] = fcntl(descriptor, F_DUPFD_CLOEXEC, 20);
@@ -78,9 +98,11 @@ int main(int argc, char **argv) {
   }
   closed = puts_in(0);
   closed = puts_in(MESSAGES / 2) && closed;
+  shared = shares();
   ran_out = runs_out(saved[0]);
   for (descriptor = 0; descriptor < 3; descriptor++) dup2(saved[descriptor], descriptor);
   CHECK(closed);
+  CHECK(shared);
   CHECK(ran_out);
   OK(mmq_open(path_of("standard"), NULL, &queue));
   for (number = 0; number < MESSAGES; number++) {
