@@ -4,7 +4,7 @@
 //! descriptor, as `/proc/self/fd/N/socket`, which also works where the directory was renamed.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
@@ -18,6 +18,11 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
 use crate::format::SOCKET_NAME;
 use crate::threads::above_standard;
 
+/// To go through a directory is all that a client needs; it may not be allowed to list it.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const ACCESS: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+const ACCESS: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC);
 /// How many clients may wait to be accepted.
 const BACKLOG: i32 = 128;
 
@@ -25,19 +30,14 @@ const BACKLOG: i32 = 128;
 fn at_address<R>(
     directory: BorrowedFd<'_>,
     path: &Path,
-    with: impl Fn(&SocketAddrUnix) -> rustix::io::Result<R>,
+    with: impl FnOnce(&SocketAddrUnix) -> rustix::io::Result<R>,
 ) -> io::Result<R> {
-    let by_descriptor = format!("/proc/self/fd/{}/{SOCKET_NAME}", directory.as_raw_fd());
-    let done = SocketAddrUnix::new(&by_descriptor).and_then(|address| with(&address));
-    // Without /proc, by the path.
-    let is_missing = |error: &Errno| matches!(*error, Errno::NOENT | Errno::NOTDIR);
-    match done {
-        Err(error) if is_missing(&error) && !Path::new("/proc/self/fd").exists() => {
-            let address = SocketAddrUnix::new(path.join(SOCKET_NAME))?;
-            Ok(with(&address)?)
-        }
-        done => Ok(done?),
+    let mut at = Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string());
+    if !at.exists() {
+        // Without /proc, by the path.
+        path.clone_into(&mut at);
     }
+    Ok(with(&SocketAddrUnix::new(at.join(SOCKET_NAME))?)?)
 }
 
 fn new_socket() -> rustix::io::Result<OwnedFd> {
@@ -68,26 +68,50 @@ pub(super) fn listen(
     // On Linux the file gets these bits of the socket, less the umask: at no time more than `mode`.
     let _ = rustix::fs::fchmod(&socket, mode);
     at_address(directory, path, |address| rustix::net::bind(&socket, address))?;
-    // As its directory's, for those whose queue it is. Only root may give it away, and others may
-    // not give it to each group.
-    let of = rustix::fs::fstat(directory)?;
-    for (user, group) in [(Some(of.st_uid), None), (None, Some(of.st_gid))] {
-        let (user, group) = (user.map(Uid::from_raw), group.map(Gid::from_raw));
-        let _ = rustix::fs::chownat(directory, SOCKET_NAME, user, group, AtFlags::SYMLINK_NOFOLLOW);
-    }
-    rustix::fs::chmodat(directory, SOCKET_NAME, mode, AtFlags::empty())?;
+    reached!("a socket is bound");
+    hand_over(directory, mode)?;
     rustix::net::listen(&socket, BACKLOG)?;
     Ok(socket.into())
+}
+
+/// Gives the socket that was just bound all bits of `mode`, and its directory's user and group, for
+/// those whose queue it is. Only root may give it away, and others may not give it to each group.
+///
+/// Whoever may write to the directory can put another file in the socket's place, a link to one, or
+/// one of this user's. So the calls go by a descriptor of what has the name (other systems have
+/// none of a socket's file), and only if that is a socket of this user with no other name, and on
+/// Linux with no other bits than those.
+fn hand_over(directory: BorrowedFd<'_>, mode: Mode) -> io::Result<()> {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    let to = rustix::fs::openat(directory, SOCKET_NAME, ACCESS | OFlags::NOFOLLOW, Mode::empty())?;
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    let (name, flags) = ("", AtFlags::EMPTY_PATH);
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    let (to, name, flags) = (directory, SOCKET_NAME, AtFlags::SYMLINK_NOFOLLOW);
+    let (found, of) = (rustix::fs::statat(&to, name, flags)?, rustix::fs::fstat(directory)?);
+    let has_more = !mode.contains(Mode::from_raw_mode(found.st_mode));
+    if FileType::from_raw_mode(found.st_mode) != FileType::Socket
+        || (found.st_uid, found.st_nlink) != (rustix::process::geteuid().as_raw(), 1)
+        || has_more && cfg!(any(target_os = "linux", target_os = "android"))
+    {
+        return Ok(());
+    }
+    // Without /proc the socket keeps what the umask left: less than `mode`.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    let _ = rustix::fs::chmod(format!("/proc/self/fd/{}", to.as_raw_fd()), mode);
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    rustix::fs::chmodat(to, name, mode, flags)?;
+    let (user, group) = (Some(Uid::from_raw(of.st_uid)), Some(Gid::from_raw(of.st_gid)));
+    let _ = rustix::fs::chownat(&to, name, user, None, flags);
+    let _ = rustix::fs::chownat(&to, name, None, group, flags);
+    Ok(())
 }
 
 /// Removes the socket from the directory, if there is one. A file of that name that is no socket is
 /// not mmq's, and stays.
 pub(crate) fn remove(directory: BorrowedFd<'_>) -> io::Result<()> {
-    let stat = match rustix::fs::statat(directory, SOCKET_NAME, AtFlags::SYMLINK_NOFOLLOW) {
-        Err(Errno::NOENT) => return Ok(()),
-        found => found?,
-    };
-    if FileType::from_raw_mode(stat.st_mode) != FileType::Socket {
+    let found = rustix::fs::statat(directory, SOCKET_NAME, AtFlags::SYMLINK_NOFOLLOW);
+    if !found.is_ok_and(|it| FileType::from_raw_mode(it.st_mode) == FileType::Socket) {
         return Ok(());
     }
     match rustix::fs::unlinkat(directory, SOCKET_NAME, AtFlags::empty()) {
@@ -98,16 +122,9 @@ pub(crate) fn remove(directory: BorrowedFd<'_>) -> io::Result<()> {
 
 /// Connects to the owner that listens in the directory `path`.
 pub(super) fn connect(path: &Path) -> io::Result<UnixStream> {
-    // To go through a directory is all that a client needs; it may not be allowed to list it.
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    let access = OFlags::PATH;
-    #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    let access = OFlags::RDONLY;
-    let flags = access | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let directory = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
+    let directory = rustix::fs::openat(CWD, path, ACCESS | OFlags::DIRECTORY, Mode::empty())?;
     let socket = new_socket()?;
-    let directory = std::os::fd::AsFd::as_fd(&directory);
-    at_address(directory, path, |address| rustix::net::connect(&socket, address))?;
+    at_address(directory.as_fd(), path, |address| rustix::net::connect(&socket, address))?;
     Ok(socket.into())
 }
 

@@ -1,15 +1,20 @@
 //! Whatever bytes a client sends, the owner answers or ends the connection, and keeps nothing.
 
+use std::fs::{self, Permissions};
 use std::io::{Read, Write};
 use std::net::Shutdown;
-use std::os::unix::net::UnixStream;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
 use std::time::Duration;
 
 use super::clients::Clients;
 use super::frame::{Call, HEADER_LEN, Header, MAGIC, VERSION};
 use super::input::Input;
 use super::serving::Serving;
+use crate::options::Options;
 use crate::queue::Queue;
+use crate::tests::sim::meanwhile;
 
 /// Serves these bytes, all that a client sends, and returns what it gets.
 fn served(queue: &Queue, bytes: &[u8]) -> Vec<u8> {
@@ -95,4 +100,42 @@ fn whatever_a_client_sends_it_gets_frames_and_keeps_nothing() {
         }
     }
     queue.enqueue("goes on").unwrap();
+}
+
+/// The directory's user may put a file there at any moment.
+#[test]
+fn what_is_put_in_the_sockets_place_keeps_its_mode_and_its_owner() {
+    type Put = fn(&Path, &Path);
+    let kinds: [(&str, Put); 4] = [
+        ("a link", |file, to| symlink(file, to).unwrap()),
+        ("another name", |file, to| fs::hard_link(file, to).unwrap()),
+        ("a file", |file, to| fs::rename(file, to).unwrap()),
+        ("a socket", |_, to| drop(UnixListener::bind(to).unwrap())),
+    ];
+    for (kind, put) in kinds {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, queue) = (dir.path().join("file"), dir.path().join("queue"));
+        fs::write(&file, "of this user").unwrap();
+        fs::create_dir(&queue).unwrap();
+        // As root in the directory of somebody else; anybody else owns both.
+        let _ = chown(&queue, Some(65534), Some(12345));
+        let socket = queue.join("socket");
+        let (from, to) = (file.clone(), socket.clone());
+        let bits = |path: &Path| {
+            let found = fs::metadata(path).unwrap();
+            (found.permissions().mode() & 0o777, found.uid(), found.gid())
+        };
+        let was = std::rc::Rc::new(std::cell::Cell::new(None));
+        let keep = std::rc::Rc::clone(&was);
+        meanwhile("a socket is bound", move || {
+            fs::remove_file(&to).unwrap();
+            put(&from, &to);
+            // More bits than those of the queue's socket: it is another one.
+            fs::set_permissions(&to, Permissions::from_mode(0o711)).unwrap();
+            keep.set(Some(bits(&to)));
+        });
+        let opened = Options::new().shared(true).shared_mode(0o666).open(&queue).unwrap();
+        assert_eq!(Some(bits(&socket)), was.get(), "{kind}");
+        opened.close().unwrap();
+    }
 }

@@ -46,7 +46,7 @@ pub(crate) struct FileStorage {
 impl FileStorage {
     /// Opens the directory, which exists.
     pub(crate) fn open(path: &Path) -> io::Result<FileStorage> {
-        let directory = open_directory(CWD, path)?;
+        let directory = open_directory(CWD, path, OFlags::empty())?;
         let overwrites = system::overwrites(&directory)?;
         Ok(FileStorage {
             path: path.to_owned(),
@@ -92,7 +92,11 @@ impl FileStorage {
         let (mut storage, parents) = match FileStorage::open(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 let (parents, made_parents) = create_directory(path, mode)?;
-                let storage = FileStorage { made_parents, ..FileStorage::open(path)? };
+                reached!("a directory is made");
+                // Another user may have put a link in its place, which a slash would follow.
+                let made = path.components().as_path();
+                let directory = open_directory(CWD, made, OFlags::NOFOLLOW)?;
+                let storage = FileStorage { made_parents, directory, ..FileStorage::open(path)? };
                 if let Some(mode) = mode {
                     change_mode(&storage.directory, of_directory(mode), DIRECTORY_BITS)?;
                 }
@@ -160,11 +164,12 @@ impl FileStorage {
         };
         let is_ours = |name: &str| name == INDEX_NAME || segment_slot(name).is_some();
         for listed in self.list()?.iter().filter(|it| it.is_file && is_ours(&it.name)) {
-            match self.open_file(&listed.name, OFlags::empty()) {
-                Ok(file) => change_mode(&file, mode, FILE_BITS)?,
-                // The file was removed meanwhile.
-                Err(Errno::NOENT) => {}
-                Err(error) => return Err(error.into()),
+            match self.open(&listed.name) {
+                Ok(file) => change_mode(&file.file, mode, FILE_BITS)?,
+                // The file was removed meanwhile, or has another name: it may be another queue's.
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Unsupported) => {}
+                Err(error) => return Err(error),
             }
         }
         match change_mode(&self.directory, of_directory(mode), DIRECTORY_BITS) {
@@ -211,7 +216,7 @@ impl Storage for FileStorage {
 
     fn list(&self) -> io::Result<Vec<Listed>> {
         let mut listed = Vec::new();
-        for found in Dir::new(open_directory(&self.directory, Path::new("."))?)? {
+        for found in Dir::new(open_directory(&self.directory, Path::new("."), OFlags::empty())?)? {
             let found = found?;
             // A name that is not UTF-8 is foreign, whatever it becomes here.
             let name = found.file_name().to_string_lossy();
@@ -382,8 +387,8 @@ fn not_ours(why: &'static str) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, why)
 }
 
-fn open_directory(at: impl AsFd, path: &Path) -> rustix::io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+fn open_directory(at: impl AsFd, path: &Path, extra: OFlags) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | extra;
     above_standard(retry_on_intr(|| rustix::fs::openat(&at, path, flags, Mode::empty()))?)
 }
 
@@ -437,7 +442,7 @@ fn create_directory(path: &Path, mode: Option<Mode>) -> io::Result<(Vec<OwnedFd>
 
 /// Opens the directory above another one, to sync a name in it.
 fn open_parent(at: impl AsFd, path: &Path) -> io::Result<Option<OwnedFd>> {
-    match open_directory(at, path) {
+    match open_directory(at, path, OFlags::empty()) {
         Ok(parent) => Ok(Some(parent)),
         // A parent that this process may not read cannot be synced. For NOENT and NOTDIR the next
         // call gives a better error.

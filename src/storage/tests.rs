@@ -145,6 +145,31 @@ fn new_files_get_the_mode_of_those_that_are_there() {
     assert_eq!(mode("segment-00000001"), 0o666);
 }
 
+/// Another user who may write to a directory puts a link to one of this user's there.
+#[test]
+fn no_other_directory_or_file_gets_the_mode_of_a_queue() {
+    let (root, _) = storage();
+    let path = |name: &str| root.path().join(name);
+    let mode = |name: &str| path(name).metadata().unwrap().permissions().mode() & 0o777;
+    std::fs::create_dir(path("own")).unwrap();
+    std::fs::write(path("file"), "x").unwrap();
+    for name in ["own", "file"] {
+        std::fs::set_permissions(path(name), Permissions::from_mode(0o700)).unwrap();
+    }
+    let (own, new, aside) = (path("own"), path("new"), path("aside"));
+    crate::tests::sim::meanwhile("a directory is made", move || {
+        std::fs::rename(&new, aside).unwrap();
+        symlink(own, new).unwrap();
+    });
+    assert!(FileStorage::create(&root.path().join("new/"), Some(0o666)).is_err());
+    assert_eq!(mode("own"), 0o700);
+    let made = FileStorage::create(&path("made"), Some(0o666)).unwrap();
+    made.create("segment-00000000").unwrap();
+    std::fs::hard_link(path("file"), path("made").join("segment-00000001")).unwrap();
+    made.with_mode(Some(0o644)).change_modes().unwrap();
+    assert_eq!((mode("file"), mode("made/segment-00000000")), (0o700, 0o644));
+}
+
 #[test]
 fn allocating_extends_and_never_shortens_and_what_was_mapped_before_can_be_stored_to() {
     let (_root, storage) = storage();
