@@ -1,6 +1,7 @@
 //! Text for Prometheus.
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 
 use crate::failure::{Failure, Tried};
@@ -14,7 +15,10 @@ pub(crate) fn escaped(value: &str) -> String {
 pub(crate) fn replace(file: &Path, text: &str) -> Tried<()> {
     let mut beside = file.as_os_str().to_owned();
     beside.push(format!(".tmp.{}", std::process::id()));
-    let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, file));
+    // What is left there, or put there by another user, is not written to.
+    let _ = fs::remove_file(&beside);
+    let made = fs::File::create_new(&beside).and_then(|mut made| made.write_all(text.as_bytes()));
+    let written = made.and_then(|()| fs::rename(&beside, file));
     written.map_err(|error| {
         let _ = fs::remove_file(&beside);
         Failure::io(file.display(), &error)

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use mmq::{Options, Queue, Redelivery};
 use serde_json::{Value, json};
@@ -236,6 +236,21 @@ fn sample(line: &str) -> (String, BTreeMap<String, String>, f64) {
     }
     let value = rest.as_str().strip_prefix(' ').expect("a blank").parse().expect("a number");
     (name, labels, value)
+}
+
+/// Another user may have put a link there, where that user may write to the directory.
+#[test]
+fn a_link_beside_the_output_is_not_followed() {
+    let dir = crate::support::tempdir().unwrap();
+    Queue::open(dir.path().join("q")).unwrap().close().unwrap();
+    fs::write(dir.path().join("kept"), "as it was").unwrap();
+    let program = mmq([""; 0]).get_program().to_owned();
+    let line = "ln -s kept out.tmp.$$; exec \"$0\" stat --prometheus --output out q";
+    let mut command = Command::new("sh");
+    command.args(["-c", line]).arg(program).current_dir(dir.path());
+    ends(command, 0);
+    assert_eq!(fs::read_to_string(dir.path().join("kept")).unwrap(), "as it was");
+    assert!(dir.path().join("out").symlink_metadata().unwrap().is_file());
 }
 
 #[test]
