@@ -286,6 +286,26 @@ fn a_close_in_a_forked_child_takes_no_lock() {
     queue.close().unwrap();
 }
 
+/// The connection is its parent's.
+#[test]
+#[cfg_attr(miri, ignore = "forks")]
+fn a_handle_that_a_forked_child_closes_stays_connected_in_its_parent() {
+    let dir = crate::tests::guard::tempdir().unwrap();
+    let owner = crate::Options::new().shared(true).open(dir.path()).unwrap();
+    owner.enqueue("a job").unwrap();
+    let handle = crate::open_or_connect(dir.path(), &crate::Options::new()).unwrap();
+    let job = handle.default_consumer().unwrap().receive().unwrap().unwrap();
+    let inherited = handle.clone();
+    assert!(in_a_forked_child(move || {
+        let _ = inherited.clone().close();
+        true
+    }));
+    job.ack().unwrap();
+    assert!(owner.is_empty());
+    handle.close().unwrap();
+    owner.close().unwrap();
+}
+
 /// The same of a forwarder, whose thread holds its lock.
 #[cfg(feature = "forward")]
 #[test]

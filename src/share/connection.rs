@@ -271,8 +271,11 @@ impl Connection {
         })
     }
 
+    /// Ends the connection. Not in a forked child: it is its parent's.
     pub(super) fn end(&self) {
-        let _ = self.stream.shutdown(Shutdown::Both);
+        if !self.fork.forked() {
+            let _ = self.stream.shutdown(Shutdown::Both);
+        }
     }
 
     /// Returns the socket, to the only caller that reads and writes.
