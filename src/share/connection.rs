@@ -16,7 +16,7 @@ use super::output::{OK, send_both, send_some};
 use super::refusal::{read_error, unreadable};
 use super::socket;
 use crate::error::{Error, Result};
-use crate::index::holder;
+use crate::index::{IndexFile, holder};
 use crate::memory::ForkGuard;
 use crate::options::Start;
 use crate::storage::{FileStorage, Storage};
@@ -94,7 +94,8 @@ impl Connection {
         let failed = |error| Error::io("greet the owner of", path, error);
         stream.set_read_timeout(Some(GREETED_IN)).map_err(failed)?;
         let mut connection = Connection {
-            path: path.to_owned(),
+            // The process may change its directory.
+            path: std::path::absolute(path).map_err(failed)?,
             stream,
             owner_pid: 0,
             queue_id: [0; 16],
@@ -360,6 +361,11 @@ const UNANSWERED: &str = "the owner has ended, or did not answer the greeting";
 pub(super) fn is_passing(error: &Error) -> bool {
     let passing = [UNOWNED, CHANGING, UNANSWERED];
     matches!(error, Error::NotShared { reason, .. } if passing.contains(&&**reason))
+}
+
+/// Reads the id of the queue in the directory; `None` where the index does not tell it.
+pub(super) fn id_in(path: &Path) -> Option<[u8; 16]> {
+    IndexFile::read(&FileStorage::open_to_look(path).ok()?).ok()??.queue_id()
 }
 
 /// Refuses a queue that stands where another one was.

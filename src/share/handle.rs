@@ -43,9 +43,8 @@ use crate::stats::{ConsumerStats, Stats};
 /// [`Error::Locked`] when another process has it open and does not share it; those of
 /// [`Options::open`] and of [`Client::connect`].
 pub fn open_or_connect(dir: impl AsRef<Path>, options: &Options) -> Result<Handle> {
-    let dir = dir.as_ref().to_owned();
     let options = options.clone().shared(true);
-    Ok(Handle { queue: Arc::new(SharedQueue::open(dir, options)?) })
+    Ok(Handle { queue: Arc::new(SharedQueue::open(dir.as_ref(), options)?) })
 }
 
 /// A queue that this process has open and shares, or uses through its owner:

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::client::Client;
-use super::connection::{check_same, is_passing};
+use super::connection::{check_same, id_in, is_passing};
 use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::queue::Queue;
@@ -89,12 +89,14 @@ impl Role {
 }
 
 impl SharedQueue {
-    pub(super) fn open(dir: PathBuf, options: Options) -> Result<SharedQueue> {
-        let role = Role::take(&dir, &options)?;
+    pub(super) fn open(dir: &Path, options: Options) -> Result<SharedQueue> {
+        let role = Role::take(dir, &options)?;
         // Whatever happens to it, no other queue is made in its place.
         let options = options.create(false);
         let queue_id = role.queue_id();
         let state = Mutex::new(HandleState::Open(Arc::new(role)));
+        // The process may change its directory.
+        let dir = std::path::absolute(dir).map_err(|error| Error::io("find", dir, error))?;
         Ok(SharedQueue { dir, options, queue_id, state })
     }
 
@@ -159,6 +161,8 @@ impl SharedQueue {
             HandleState::Open(_) => return Ok(()),
             HandleState::Closed => return Err(Error::closed(&self.dir)),
         }
+        // An opening writes to the files.
+        id_in(&self.dir).map_or(Ok(()), |found| check_same(&self.dir, self.queue_id, found))?;
         let role = Role::take(&self.dir, &self.options)?;
         check_same(&self.dir, self.queue_id, role.queue_id())?;
         *state = HandleState::Open(Arc::new(role));

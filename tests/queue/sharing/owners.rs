@@ -4,13 +4,14 @@ use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
+use std::process::Stdio;
 use std::time::Duration;
 
 use mmq::{Client, Error, Options, Queue, open_or_connect};
 
 use super::hostile::frame;
 use super::owner;
-use crate::support::{tempdir, within};
+use crate::support::{itself, tempdir, within};
 
 const SOON: Duration = Duration::from_secs(60);
 
@@ -95,9 +96,39 @@ fn another_queue_in_the_place_of_the_old_one_is_refused() {
     is_told(handle.default_consumer().unwrap_err());
     is_told(handle.enqueue("lost").unwrap_err());
     new.close().unwrap();
+    // Nor is it opened to find that out.
+    let index = fs::read(path.join("index")).unwrap();
+    is_told(handle.enqueue("lost").unwrap_err());
+    assert!(fs::read(path.join("index")).unwrap() == index);
     fs::remove_dir_all(&path).unwrap();
     // And none is made there.
     assert!(handle.enqueue("lost").is_err() && !path.exists());
+}
+
+#[test]
+fn a_relative_path_stays_the_same_when_the_process_goes_elsewhere() {
+    let dir = tempdir().unwrap();
+    let mut child = itself("sharing::owners::the_child_that_goes_elsewhere");
+    child.current_dir(dir.path()).env("MMQ_RELATIVE", "1").stdout(Stdio::null());
+    assert!(child.status().unwrap().success());
+    assert_eq!(Queue::open(dir.path().join("queue")).unwrap().len(), 3);
+}
+
+#[test]
+fn the_child_that_goes_elsewhere() {
+    if std::env::var_os("MMQ_RELATIVE").is_some() {
+        let queue = owner("queue".as_ref());
+        let handle = open_or_connect("queue", &Options::new()).unwrap();
+        let client = Client::connect("queue").unwrap();
+        std::env::set_current_dir("/").unwrap();
+        let mut writer = client.writer().unwrap();
+        writer.enqueue("of the client").unwrap();
+        writer.wait().unwrap();
+        handle.enqueue("of the handle").unwrap();
+        queue.close().unwrap();
+        handle.enqueue("of the next owner").unwrap();
+        handle.close().unwrap();
+    }
 }
 
 #[test]
