@@ -697,7 +697,10 @@ typedef struct mmq_inspection {
    * enqueued.
    */
   int state;
-  /** The process that has the queue open; 0 when no process has. */
+  /**
+   * The process that has the queue open; 0 when no process has, or one that this process cannot
+   * see, as in another container.
+   */
   uint32_t owner_pid;
   /** The sequence number the next message will get. */
   uint64_t next_seq;
@@ -2235,7 +2238,7 @@ mmq_status mmq_client_last_gap(struct mmq_client_consumer *consumer, struct mmq_
 /**
  * Inspects the queue in a directory without opening it: takes no lock, maps nothing and writes
  * nothing. Another process may use the queue meanwhile, but need not. The owner is read from
- * /proc/locks; where that does not exist, a queue in use looks like one whose process died.
+ * /proc/locks; on other systems than Linux a queue in use looks like one whose process died.
  *
  * @param dir The queue's directory: a path that ends with a zero byte. Not NULL.
  * @param out Receives the figures; set out->struct_size before. Not NULL.

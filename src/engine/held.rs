@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::commit::Core;
+use crate::error::Error;
 use crate::memory::PerProcess;
 use crate::storage::Storage;
 
@@ -28,9 +29,15 @@ impl OpenHere {
     }
 }
 
-/// Returns whether this process has a queue open that it opened at `since`.
-pub(super) fn is_open_here(since: SystemTime) -> bool {
-    open_here().contains(&since)
+/// The error for a queue that another opener has.
+pub(crate) fn locked<S: Storage>(storage: &S) -> Error {
+    let (stored, since) = crate::index::holder(storage);
+    // A queue whose close is over, but for messages, has no process id.
+    let is_own = [0, std::process::id()].contains(&stored);
+    let here = is_own && since.is_some_and(|at| open_here().contains(&at));
+    // The stored number is of the holder's namespace, which may not be this one.
+    let pid = if here { stored } else { storage.holder().unwrap_or(stored) };
+    Error::Locked { path: storage.path().to_owned(), pid, here, since }
 }
 
 impl Drop for OpenHere {

@@ -39,7 +39,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use consumer_table::Consumers;
-use held::{Lock, OpenHere, is_open_here};
+pub(crate) use held::locked;
+use held::{Lock, OpenHere};
 use waited_for::{WaitedFor, may_wait};
 
 use crate::commit::Core;
@@ -108,10 +109,7 @@ impl<S: Storage> Engine<S> {
         let path = storage.path().to_path_buf();
         options.validate(&path)?;
         if !storage.try_lock().map_err(|error| Error::io("lock", &path, error))? {
-            let (pid, since) = crate::index::holder(&storage);
-            // A queue whose close is over, but for messages, has no process id.
-            let here = [0, std::process::id()].contains(&pid) && since.is_some_and(is_open_here);
-            return Err(Error::Locked { path, pid, here, since });
+            return Err(locked(&storage));
         }
         let recovered = recover(&storage, options);
         let recovered = recovered.inspect_err(|_| storage.unlock())?;

@@ -150,7 +150,7 @@ pub enum Error {
     Locked {
         /// The queue's directory.
         path: PathBuf,
-        /// The holder's process id; 0 when it could not be read.
+        /// The holder's process id; 0 when it could not be read, or it has none in this namespace.
         pid: u32,
         /// Whether the holder is this very process. (In a container another process may have the
         /// same id.)

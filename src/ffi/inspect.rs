@@ -21,7 +21,8 @@ pub struct mmq_inspection {
     /// the index is lost; the figures show what the next opening will find. 4: no message was ever
     /// enqueued.
     pub state: c_int,
-    /// The process that has the queue open; 0 when no process has.
+    /// The process that has the queue open; 0 when no process has, or one that this process cannot
+    /// see, as in another container.
     pub owner_pid: u32,
     /// The sequence number the next message will get.
     pub next_seq: u64,
@@ -77,7 +78,7 @@ impl From<&Snapshot> for mmq_inspection {
 
 /// Inspects the queue in a directory without opening it: takes no lock, maps nothing and writes
 /// nothing. Another process may use the queue meanwhile, but need not. The owner is read from
-/// /proc/locks; where that does not exist, a queue in use looks like one whose process died.
+/// /proc/locks; on other systems than Linux a queue in use looks like one whose process died.
 ///
 /// @param dir The queue's directory: a path that ends with a zero byte. Not NULL.
 /// @param out Receives the figures; set out->struct_size before. Not NULL.

@@ -30,7 +30,7 @@ const CHANGES_OF_HANDS: usize = 5;
 /// The holder of the queue, or how its last run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Condition {
-    /// The process with this id uses the queue.
+    /// The process with this id uses the queue; 0 if it has none here.
     Owned(u32),
     Left(Ended),
     /// The queue never held anything: the process that created the directory got no further.
@@ -193,7 +193,8 @@ impl Picture {
 }
 
 fn changed_too_quickly<S: Storage>(storage: &S) -> Error {
-    let why = "the queue is being changed too quickly to be read; try again";
+    let why = "the queue is being changed too quickly to be read, or /proc hides from this process \
+               in which boot it was opened; try again";
     Error::io("inspect", storage.path(), io::Error::new(ErrorKind::WouldBlock, why))
 }
 

@@ -50,9 +50,8 @@ use crate::storage::{FileStorage, Storage};
 /// # }
 /// ```
 ///
-/// Who has a queue is looked up in `/proc/locks`. Where that does not exist (on other systems than
-/// Linux), and for a process of a container that this one cannot see, a queue in use looks like one
-/// whose process died.
+/// Who has a queue is looked up in `/proc/locks`. A process of a container that this one cannot see
+/// has the id 0. On other systems than Linux a queue in use looks like one whose process died.
 #[derive(Debug)]
 pub struct Inspector {
     storage: Arc<FileStorage>,

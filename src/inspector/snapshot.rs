@@ -69,7 +69,7 @@ pub struct Snapshot {
     pub path: PathBuf,
     /// Who has it, or how it was left.
     pub state: QueueState,
-    /// The process that has it.
+    /// The process that has it; 0 for one that this process cannot see, as in another container.
     pub owner_pid: Option<u32>,
     /// When that process opened it.
     pub owned_since: Option<SystemTime>,

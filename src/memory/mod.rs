@@ -10,6 +10,7 @@
 //! | `payload` | `Payload`: a message in one piece or several | |
 //! | `futex` | `Mutex`, `Condvar` | locks that work in a forked child |
 //! | `fork` | `ForkGuard`, `PerProcess` | detects a forked child, rebuilds values there |
+//! | `mark` | | marks a directory for processes of other namespaces |
 //! | `shared_extents` | | asks whether a file shares disk space with another |
 //!
 //! A **window** is a range of mapped bytes (in tests, of heap bytes: `tests/heap.rs`). Each
@@ -39,6 +40,8 @@ mod copy_and_check;
 mod fork;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod futex;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod mark;
 mod payload;
 mod references;
 #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -50,6 +53,8 @@ mod window;
 pub(crate) use fork::{ForkGuard, PerProcess};
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) use futex::{Condvar, Mutex, MutexGuard, is_waited_for};
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(crate) use mark::{is_marked, mark, unmark};
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
 pub(crate) use payload::Payload;

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::Queue;
 use crate::engine::copy_queue::{CopiedId, Watched};
+use crate::engine::locked;
 use crate::error::{Error, Result};
 use crate::events;
 use crate::storage::{FileStorage, Storage};
@@ -126,9 +127,7 @@ impl Unfinished {
         };
         let storage = from.create_like(&path).map_err(failed("create"))?;
         if !storage.try_lock().map_err(failed("lock"))? {
-            let pid = storage.holder().unwrap_or(0);
-            let here = pid == std::process::id();
-            return Err(Error::Locked { path, pid, here, since: None });
+            return Err(locked(&storage));
         }
         if !storage.list().map_err(failed("list"))?.is_empty() {
             let shown = path.display();

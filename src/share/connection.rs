@@ -15,8 +15,9 @@ use super::input::Input;
 use super::output::{OK, send_both, send_some};
 use super::refusal::{read_error, unreadable};
 use super::socket;
+use crate::engine::locked;
 use crate::error::{Error, Result};
-use crate::index::{IndexFile, holder};
+use crate::index::IndexFile;
 use crate::memory::ForkGuard;
 use crate::options::Start;
 use crate::storage::{FileStorage, Storage};
@@ -401,6 +402,5 @@ fn no_owner(path: &Path, error: io::Error) -> Error {
         // An owner that does not share removes the socket that an earlier one left.
         return not_shared(CHANGING);
     }
-    let (pid, since) = holder(&storage);
-    Error::Locked { path: path.to_owned(), pid, here: pid == std::process::id(), since }
+    locked(&storage)
 }

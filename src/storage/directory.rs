@@ -325,16 +325,19 @@ impl Storage for FileStorage {
     fn try_lock(&self) -> io::Result<bool> {
         // The open file description holds the lock, so a second descriptor cannot take it even in
         // this process.
-        match retry_on_intr(|| {
-            rustix::fs::flock(&self.directory, FlockOperation::NonBlockingLockExclusive)
-        }) {
-            Ok(()) => Ok(true),
+        let lock = FlockOperation::NonBlockingLockExclusive;
+        match retry_on_intr(|| rustix::fs::flock(&self.directory, lock)) {
+            Ok(()) => {
+                system::mark(self.directory());
+                Ok(true)
+            }
             Err(Errno::WOULDBLOCK) => Ok(false),
             Err(error) => Err(error.into()),
         }
     }
 
     fn unlock(&self) {
+        system::unmark(self.directory());
         // Unlocking an open descriptor cannot fail. If it did, closing the descriptor would release
         // the lock.
         let _ =

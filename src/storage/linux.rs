@@ -9,6 +9,7 @@ use rustix::io::{Errno, retry_on_intr};
 
 use super::CacheToken;
 use super::file::{Overwrites, write_zeros};
+pub(super) use crate::memory::{is_marked, mark, unmark};
 use crate::threads::OnceLock;
 use rustix::fs::{FallocateFlags, OFlags, StatxFlags, ioctl_setflags, statx};
 /// Makes reads through the descriptor leave the file's access time as it is.
@@ -114,23 +115,21 @@ fn hash(bytes: &[u8]) -> u64 {
     hash.max(1)
 }
 
-/// Returns the process that holds the lock of the directory, from the kernel's list. Does not try
-/// the lock: a process that opened the queue in that moment would find it locked.
-///
+/// Returns the process that holds the lock of the directory, from the kernel's list; 0 where the
+/// list hides it, and the mark of the directory says that there is one. Does not try the lock: a
+/// process that opened the queue in that moment would find it locked.
+pub(super) fn holder(directory: &OwnedFd) -> Option<u32> {
+    listed_holder(directory).or_else(|| is_marked(directory.as_fd()).then_some(0))
+}
+
 /// `/proc/locks` names the device and the inode of a locked file. On btrfs, and on an overlay, that
 /// device differs from the one of `stat`; so a lock on the same inode counts too if the process has
 /// the directory open, or if this process may not see its descriptors.
-pub(super) fn holder(directory: &OwnedFd) -> Option<u32> {
+fn listed_holder(directory: &OwnedFd) -> Option<u32> {
     let stat = retry_on_intr(|| rustix::fs::fstat(directory)).ok()?;
     let locks = std::fs::read_to_string("/proc/locks").ok()?;
-    let is_device = |text: &str| {
-        let (major, minor) = text.split_once(':')?;
-        let number = |text| u32::from_str_radix(text, 16).ok();
-        Some(
-            number(major)? == rustix::fs::major(stat.st_dev)
-                && number(minor)? == rustix::fs::minor(stat.st_dev),
-        )
-    };
+    let (major, minor) = (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
+    let its_device = format!("{major:02x}:{minor:02x}");
     locks.lines().find_map(|line| {
         // "1: FLOCK  ADVISORY  WRITE 4711 08:01:131090 0 EOF"; a process that waits has "->".
         let mut words = line.split_whitespace().skip(1);
@@ -140,7 +139,7 @@ pub(super) fn holder(directory: &OwnedFd) -> Option<u32> {
         let pid: u32 = words.nth(2)?.parse().ok()?;
         let (device, inode) = words.next()?.rsplit_once(':')?;
         let is_it = inode.parse() == Ok(stat.st_ino)
-            && (is_device(device)? || has_open(pid, &stat).unwrap_or(true));
+            && (device == its_device || has_open(pid, &stat).unwrap_or(true));
         is_it.then_some(pid)
     })
 }

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -62,6 +62,9 @@ pub(super) fn identity(at: impl AsFd, name: &str) -> io::Result<u64> {
 pub(super) fn holder(_directory: &OwnedFd) -> Option<u32> {
     None
 }
+
+pub(super) fn mark(_directory: BorrowedFd<'_>) {}
+pub(super) fn unmark(_directory: BorrowedFd<'_>) {}
 
 pub(super) fn fill_random(bytes: &mut [u8; 16]) -> io::Result<()> {
     File::open("/dev/urandom")?.read_exact(bytes)

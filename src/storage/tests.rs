@@ -170,6 +170,24 @@ fn no_other_directory_or_file_gets_the_mode_of_a_queue() {
     assert_eq!((mode("file"), mode("made/segment-00000000")), (0o700, 0o644));
 }
 
+/// So does a process in whose namespace the holder is not.
+#[test]
+#[cfg(target_os = "linux")]
+fn the_lock_shows_also_where_the_kernels_list_hides_its_holder() {
+    let (root, first) = storage();
+    let second = FileStorage::open_to_look(first.path()).unwrap();
+    let is_seen = || crate::memory::is_marked(second.directory());
+    assert!(!is_seen());
+    assert!(first.try_lock().unwrap());
+    assert!(is_seen() && is_seen());
+    // Whoever asks has nothing that keeps the next opener away.
+    first.unlock();
+    assert!(!is_seen());
+    assert!(FileStorage::open(first.path()).unwrap().try_lock().unwrap());
+    assert!(!is_seen());
+    drop(root);
+}
+
 #[test]
 fn allocating_extends_and_never_shortens_and_what_was_mapped_before_can_be_stored_to() {
     let (_root, storage) = storage();

@@ -115,9 +115,15 @@ fn state(snapshot: &Snapshot, paint: Paint) -> String {
         QueueState::Owned => {
             let since = snapshot.owned_since.map(times::rfc3339);
             let since = since.map(|since| format!(" since {since}")).unwrap_or_default();
-            format!("process {} has it{since}", snapshot.owner_pid.unwrap_or(0))
+            match snapshot.owner_pid {
+                Some(pid) if pid != 0 => format!("process {pid} has it{since}"),
+                _ => format!("a process that this one cannot see has it{since}"),
+            }
         }
         QueueState::Closed => "closed".into(),
+        QueueState::Left | QueueState::Cut if cfg!(not(target_os = "linux")) => {
+            "in use, or its process died: this process cannot see".into()
+        }
         QueueState::Left if has_failed_flush(snapshot) => {
             "its process died after a failed flush; messages may be lost".into()
         }

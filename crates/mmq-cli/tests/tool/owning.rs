@@ -1,13 +1,15 @@
 //! Commands that own the queue: `put`, `take`, `consumers`, `purge`.
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
 use mmq::{Inspector, Queue, Seen, Start};
 
 use crate::flipped;
-use crate::run::{check, ends, given, mmq, on, said};
-use crate::support::eventually;
+use crate::run::{Running, check, ends, given, mmq, on, said};
+use crate::support::{eventually, itself};
 use crate::times;
 
 /// A queue that holds `0` to `count - 1`, a line each.
@@ -124,6 +126,49 @@ fn a_queue_that_somebody_has_names_its_holder() {
     assert!(last.starts_with("{\"error\":{\"code\":\"locked\",\"message\":\""), "{last}");
     assert!(last.contains(&format!("\"pid\":{pid},\"since\":\"20")), "{last}");
     queue.close().unwrap();
+}
+
+/// The command in a namespace of processes of its own, which shows no process of this one.
+fn apart(command: &Command) -> Command {
+    let mut apart = Command::new("unshare");
+    apart.args(["--pid", "--fork", "--kill-child", "--mount-proc"]).arg(command.get_program());
+    apart.args(command.get_args()).stdin(Stdio::null());
+    apart.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    apart
+}
+
+#[test]
+fn an_owner_in_another_namespace_is_no_dead_one_and_has_no_number_of_it() {
+    if !apart(&mmq(["--version"])).output().is_ok_and(|it| it.status.success()) {
+        crate::support::skip("only root has a namespace of processes");
+        return;
+    }
+    let dir = crate::support::tempdir().unwrap();
+    let stated = |command: Command| String::from_utf8(ends(command, 0).stdout).unwrap();
+    let (here, there) = (dir.path().join("here"), dir.path().join("there"));
+    let queue = Queue::open(&here).unwrap();
+    queue.enqueue_batch(["a", "b"]).unwrap();
+    let seen = stated(apart(&on("stat", &here, &[])));
+    assert!(seen.contains(": a process that this one cannot see has it since 20"), "{seen}");
+    assert_eq!(stated(apart(&on("gaps", &here, &["--deep"]))), "");
+    let output = check(given(apart(&on("put", &here, &[])), b"c"), 4);
+    assert!(said(&output).contains("is open already since 20"), "{}", said(&output));
+    queue.close().unwrap();
+
+    let mut owner = itself("looking::the_child_that_holds_a_queue");
+    owner.env("MMQ_TEST_DIR", &there);
+    let mut owner = Running(apart(&owner).stdout(Stdio::piped()).spawn().unwrap());
+    let mut lines = BufReader::new(owner.0.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("holds it")));
+    let seen = stated(on("stat", &there, &[]));
+    let number = seen.split(": process ").nth(1).and_then(|seen| seen.split(' ').next()).unwrap();
+    assert_ne!(number, "1", "{seen}");
+    let output = check(given(on("put", &there, &[]), b"c"), 4);
+    let part = format!("is open already in process {number} since 20");
+    assert!(said(&output).contains(&part), "{}", said(&output));
+    drop(owner);
+    let died = || stated(apart(&on("stat", &there, &[]))).contains("its process died; nothing is");
+    eventually("it has died", died);
 }
 
 #[test]
