@@ -193,8 +193,7 @@ impl Picture {
 }
 
 fn changed_too_quickly<S: Storage>(storage: &S) -> Error {
-    let why = "the queue is being changed too quickly to be read, or /proc hides from this process \
-               in which boot it was opened; try again";
+    let why = "the queue is being changed too quickly to be read; try again";
     Error::io("inspect", storage.path(), io::Error::new(ErrorKind::WouldBlock, why))
 }
 
@@ -291,7 +290,10 @@ fn try_in_use<S: Storage>(
     let behind = IndexImage::read(&bytes, &queue_id);
     // An opening stores the token last: until then the live part belongs to the run before.
     let token = storage.cache_token(&file.file);
-    let is_true = (image.live.token.boot, image.live.token.file) == (token.boot, token.file);
+    let stored = &image.live.token;
+    // The kernel may hide the boot from one of the two processes.
+    let is_boot = stored.boot == token.boot || stored.boot == 0 || token.boot == 0;
+    let is_true = is_boot && stored.file == token.file;
     if !is_true || behind.live.run != image.live.run || behind.live.token != image.live.token {
         return Ok(None);
     }

@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// `struct flock` where words have 64 bits: kind, whence, start, length, process.
 #[repr(C)]
-struct Lock(i16, i16, i64, i64, i32);
+struct FileLock(i16, i16, i64, i64, i32);
 
 // A command, and the kind of a lock. Who asks for an exclusive one learns of each shared one.
 const ASK: (c_int, i16) = (36, 1); // F_OFD_GETLK, F_WRLCK
@@ -23,7 +23,7 @@ unsafe extern "C" {
 
 /// Returns what the command leaves in the lock; `None` where the system refuses it.
 fn call(directory: BorrowedFd<'_>, (command, kind): (c_int, i16)) -> Option<i16> {
-    let mut lock = Lock(kind, 0, 0, 0, 0);
+    let mut lock = FileLock(kind, 0, 0, 0, 0);
     // SAFETY: the descriptor is open. Both commands read and write a `struct flock`, as `lock` is.
     let done = unsafe { fcntl(directory.as_raw_fd(), command, &raw mut lock) };
     (done == 0).then_some(lock.0)

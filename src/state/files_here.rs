@@ -4,10 +4,10 @@ use std::io;
 use std::sync::atomic::Ordering;
 
 use crate::error::{Error, Result, SyncFailed};
-use crate::format::{INDEX_NAME, segment_name};
+use crate::format::{INDEX_NAME, Spot, segment_name};
 use crate::segment::{Lost, Segment, Unsynced};
 use crate::state::State;
-use crate::storage::{Storage, StorageFile};
+use crate::storage::{Storage, StorageFile, store_again};
 
 fn gone(why: &'static str) -> Result<(), SyncFailed> {
     Err(SyncFailed(io::Error::new(io::ErrorKind::NotFound, why)))
@@ -89,5 +89,38 @@ impl<S: Storage> State<S> {
         self.files_unsynced.store(false, Ordering::Release);
         self.index.note_files_synced();
         Ok(())
+    }
+
+    /// Stores the segment's records within the stretch again that recovery found: they may exist
+    /// only in the page cache, and the previous process may have died after a failed sync, which
+    /// leaves their pages clean (R4). This overwrites no producer's store: producers store behind
+    /// the tail that recovery found.
+    pub(super) fn store_found_again(
+        &self,
+        segment: &Segment<S::File>,
+        from: Spot,
+        to: Spot,
+    ) -> Result<()> {
+        let found_to = self.found_tail.position.min(to.position);
+        if from.position >= found_to || planted!(SuspectNotStoredAgain) {
+            return Ok(());
+        }
+        let header = &segment.header;
+        let from = from.position.clamp(header.base, header.end());
+        self.store_again_up_to(segment, segment.offset(from), found_to)
+    }
+
+    /// Stores a segment's bytes again from a file offset up to a position.
+    fn store_again_up_to(
+        &self,
+        segment: &Segment<S::File>,
+        start: u64,
+        position: u64,
+    ) -> Result<()> {
+        let header = &segment.header;
+        let end = segment.offset(position.clamp(header.base, header.end()));
+        holds!(start <= end, "what was found in a segment is stored again, {start} to {end}");
+        store_again(&segment.file, start, end.min(segment.allocated()))
+            .map_err(|error| Error::io("write", self.storage.path().join(segment.name()), error))
     }
 }

@@ -24,9 +24,9 @@ use std::sync::atomic::Ordering;
 
 use crate::error::{Error, Result};
 use crate::format::{self, Checkpoint, Spot};
-use crate::segment::{Lost, Segment, Unsynced};
+use crate::segment::{Lost, Unsynced};
 use crate::state::{Began, Durable, MOST_BEHIND, State};
-use crate::storage::{Storage, StorageFile, store_again};
+use crate::storage::{Storage, StorageFile};
 use crate::threads::requests::Request;
 use crate::threads::{MutexGuard, now};
 
@@ -411,7 +411,7 @@ impl<S: Storage> State<S> {
                 return Err(Error::io("open", path, error));
             }
         };
-        self.store_found_again(&segment, stretch)?;
+        self.store_found_again(&segment, stretch.from, stretch.to)?;
         if !self.durable_only {
             // Not what an earlier flush has synced, which may have to be read from the disk.
             let to = if is_full { segment.header.end() } else { stretch.to.position };
@@ -429,33 +429,5 @@ impl<S: Storage> State<S> {
             list.note_cut(&context, &segment);
         }
         Ok(())
-    }
-
-    /// Stores the segment's records within the stretch again that recovery found: they may exist
-    /// only in the page cache, and the previous process may have died after a failed sync, which
-    /// leaves their pages clean (R4). This overwrites no producer's store: producers store behind
-    /// the tail that recovery found.
-    fn store_found_again(&self, segment: &Segment<S::File>, stretch: &Stretch) -> Result<()> {
-        let found_to = self.found_tail.position.min(stretch.to.position);
-        if stretch.from.position >= found_to || planted!(SuspectNotStoredAgain) {
-            return Ok(());
-        }
-        let header = &segment.header;
-        let from = stretch.from.position.clamp(header.base, header.end());
-        self.store_again_up_to(segment, segment.offset(from), found_to)
-    }
-
-    /// Stores a segment's bytes again from a file offset up to a position.
-    pub(super) fn store_again_up_to(
-        &self,
-        segment: &Segment<S::File>,
-        start: u64,
-        position: u64,
-    ) -> Result<()> {
-        let header = &segment.header;
-        let end = segment.offset(position.clamp(header.base, header.end()));
-        holds!(start <= end, "what was found in a segment is stored again, {start} to {end}");
-        store_again(&segment.file, start, end.min(segment.allocated()))
-            .map_err(|error| Error::io("write", self.storage.path().join(segment.name()), error))
     }
 }
