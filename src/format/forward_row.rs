@@ -39,13 +39,15 @@ pub(crate) struct ForwardSlot {
     pub(crate) number: u64,
     /// The consumer's row.
     pub(crate) owner: u32,
-    /// The far side has acknowledged every message below this number.
+    /// The far side has acknowledged every message below this number, but those from `handed` on:
+    /// they are left out, or missing.
     pub(crate) until: u64,
     /// The number at which the forwarder began: below it the far side never acknowledged anything.
     pub(crate) began: u64,
-    /// Which store of the far side, and where it ended right before the message `until`.
+    /// Which store of the far side, and where it ended right before the message `until`, or
+    /// `handed` if that is lower.
     pub(crate) position: Option<(u64, u64)>,
-    /// The sum of the chain of messages before `until`.
+    /// The sum of the chain of messages before that one.
     pub(crate) chain: Option<u32>,
     /// The positions of the far side do not count messages.
     pub(crate) counts_differ: bool,

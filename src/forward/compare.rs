@@ -1,8 +1,9 @@
 //! Compares the far side's messages with the queue's, and decides where to continue.
 
-use crate::error::Result;
+use crate::error;
 use crate::forward::destination::{MissingCause, MissingNumbers};
 use crate::forward::far_side::Held;
+use crate::forward::halt::{Halt, Over};
 use crate::forward::local::{Acknowledged, Local};
 use crate::forward::rules::IfForgotten;
 
@@ -33,7 +34,7 @@ impl Here {
     }
 
     fn place(&self) -> u64 {
-        self.acknowledged.until
+        self.acknowledged.there()
     }
 
     fn chain(&self) -> Option<u32> {
@@ -41,31 +42,25 @@ impl Here {
     }
 }
 
-/// The result of the comparison.
+/// The result of the comparison: continue at the number `at`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
-    /// Continue at this number.
-    GoOn {
-        at: u64,
-        /// The sum of the chain before that message, which the far side has, too; `None` when a new
-        /// chain begins there.
-        chain: Option<u32>,
-        /// The far side has lost these, and the queue no longer has them.
-        lost: Option<MissingNumbers>,
-    },
-    /// The queue is an older copy; `next` is its next number, when the far side is ahead of it.
-    OlderCopy { seq: u64, next: Option<u64> },
-    /// The far side has forgotten the queue, and the user has not chosen what to do then.
-    Forgotten,
+pub(super) struct GoOn {
+    pub(super) at: u64,
+    /// The sum of the chain before that message, which the far side has, too; `None` when a new
+    /// chain begins there.
+    pub(super) chain: Option<u32>,
+    /// The far side has lost these, and the queue no longer has them.
+    pub(super) lost: Option<MissingNumbers>,
 }
 
-/// Decides where to continue. `chain_over` is [`Local::chain_over`](super::local::Local).
+/// Decides where to continue, or why not. `chain_over` is
+/// [`Local::chain_over`](super::local::Local).
 pub(super) fn compare(
     held: Held,
     here: &Here,
     if_forgotten: Option<IfForgotten>,
-    mut chain_over: impl FnMut(u64, u32, u64) -> Result<Option<u32>>,
-) -> Result<Verdict> {
+    mut chain_over: impl FnMut(u64, u32, u64) -> error::Result<Option<u32>>,
+) -> Result<GoOn, Over> {
     let place = here.place();
     let began = if planted!(ForwardBeganForgotten) { 0 } else { here.began };
     Ok(match held {
@@ -100,7 +95,7 @@ pub(super) fn compare(
         // The far side never acknowledged anything, so it has forgotten nothing.
         Held::Nothing if place <= began => go_on(place, here.chain()),
         Held::Nothing => match if_forgotten.unwrap_or(IfForgotten::Stop) {
-            IfForgotten::Stop => Verdict::Forgotten,
+            IfForgotten::Stop => return Err(Over::Halt(Halt::Forgotten { place })),
             IfForgotten::Continue => go_on(place, here.chain()),
             IfForgotten::Resend => again_from(here.began, None, here),
         },
@@ -111,7 +106,7 @@ pub(super) fn compare(
 /// there, and nobody knows which of its positions are the queue's. (A power cut takes the row back,
 /// so after one it may be the queue's own messages.)
 pub(super) fn others_wrote(held: Held, acknowledged: &Acknowledged) -> bool {
-    let handed = acknowledged.handed.saturating_sub(acknowledged.until);
+    let handed = acknowledged.handed - acknowledged.there();
     let Held::Removed { stored: Some(stored) } = held else { return false };
     stored > handed && !acknowledged.counts_differ && !planted!(ForwardOthersCounted)
 }
@@ -121,10 +116,10 @@ fn behind(
     seq: u64,
     sum: Option<u32>,
     here: &Here,
-    mut chain_over: impl FnMut(u64, u32, u64) -> Result<Option<u32>>,
-) -> Result<Verdict> {
+    mut chain_over: impl FnMut(u64, u32, u64) -> error::Result<Option<u32>>,
+) -> Result<GoOn, Over> {
     if seq >= here.next {
-        return Ok(Verdict::OlderCopy { seq, next: Some(here.next) });
+        return Err(Over::Halt(Halt::OlderCopy { seq, next: Some(here.next) }));
     }
     let (at, place) = (seq + 1, here.place());
     if at >= place {
@@ -133,7 +128,7 @@ fn behind(
         let known = here.chain().filter(|_| !planted!(ForwardCopyNotSeen));
         let reached = known.map_or(Ok(None), |known| chain_over(place, known, at))?;
         if reached.zip(sum).is_some_and(|(reached, sum)| reached != sum) {
-            return Ok(Verdict::OlderCopy { seq, next: None });
+            return Err(Over::Halt(Halt::OlderCopy { seq, next: None }));
         }
         // This also corrects a place that a power cut moved back.
         return Ok(go_on(at, sum.or(reached)));
@@ -144,14 +139,14 @@ fn behind(
     Ok(again_from(at, sum, here))
 }
 
-fn go_on(at: u64, chain: Option<u32>) -> Verdict {
-    Verdict::GoOn { at, chain, lost: None }
+fn go_on(at: u64, chain: Option<u32>) -> GoOn {
+    GoOn { at, chain, lost: None }
 }
 
 /// Decides when the far side has lost acknowledged messages from `lost` on, before which the chain
 /// has the sum `chain`: continue there, or, if the queue no longer has that message, at its oldest
 /// one. (Reading reports messages that the queue dropped behind the place.)
-fn again_from(lost: u64, chain: Option<u32>, here: &Here) -> Verdict {
+fn again_from(lost: u64, chain: Option<u32>, here: &Here) -> GoOn {
     let oldest = here.oldest.min(here.place());
     if planted!(ForwardSentFromOldest) {
         return go_on(oldest, chain);
@@ -160,7 +155,7 @@ fn again_from(lost: u64, chain: Option<u32>, here: &Here) -> Verdict {
         return go_on(lost, chain);
     }
     let reported = MissingNumbers { first: lost, last: oldest - 1, cause: MissingCause::LostThere };
-    Verdict::GoOn { at: oldest, chain, lost: Some(reported) }
+    GoOn { at: oldest, chain, lost: Some(reported) }
 }
 
 #[cfg(test)]
@@ -186,17 +181,32 @@ mod tests {
         Held::Until { seq, sum: Some(seq as u32 + 1) }
     }
 
+    type Verdict = Result<GoOn, String>;
+
+    fn text(compared: Result<GoOn, Over>) -> Verdict {
+        compared.map_err(|over| format!("{over:?}"))
+    }
+
     /// The verdict for a queue that has every message from its oldest one on.
     fn verdict(held: Held, here: &Here, if_forgotten: Option<IfForgotten>) -> Verdict {
         let chain_over = |from: u64, sum: u32, to: u64| {
             let is_there = from == to || from >= here.oldest && to <= here.next;
             Ok(is_there.then(|| sum + (to - from) as u32))
         };
-        compare(held, here, if_forgotten, chain_over).unwrap()
+        text(compare(held, here, if_forgotten, chain_over))
+    }
+
+    /// It goes on there.
+    fn to(at: u64, chain: Option<u32>) -> Verdict {
+        Ok(go_on(at, chain))
     }
 
     fn at(at: u64) -> Verdict {
-        go_on(at, Some(at as u32))
+        to(at, Some(at as u32))
+    }
+
+    fn older_copy(seq: u64, next: Option<u64>) -> Verdict {
+        text(Err(Over::Halt(Halt::OlderCopy { seq, next })))
     }
 
     fn lost(first: u64, last: u64) -> Option<MissingNumbers> {
@@ -210,23 +220,23 @@ mod tests {
         assert_eq!(verdict(until(49), &HERE, None), at(50));
         assert_eq!(verdict(until(34), &HERE, None), at(35), "kept, and sent again");
         assert_eq!(verdict(until(29), &HERE, None), at(30));
-        let again = Verdict::GoOn { at: 30, chain: Some(10), lost: lost(10, 29) };
+        let again = Ok(GoOn { at: 30, chain: Some(10), lost: lost(10, 29) });
         assert_eq!(verdict(until(9), &HERE, None), again, "more than is kept");
     }
 
     #[test]
     fn an_older_copy_is_found_by_the_number_and_by_the_chain() {
-        let next = Verdict::OlderCopy { seq: 50, next: Some(50) };
+        let next = older_copy(50, Some(50));
         assert_eq!(verdict(until(50), &HERE, Some(IfForgotten::Resend)), next);
         // The last message may be the same in both: the chain has all before it.
         let other = Held::Until { seq: 45, sum: Some(7) };
-        assert_eq!(verdict(other, &HERE, None), Verdict::OlderCopy { seq: 45, next: None });
+        assert_eq!(verdict(other, &HERE, None), older_copy(45, None));
         // Nothing to compare with: no sum there, none here, a message that is missing here.
         assert_eq!(verdict(Held::Until { seq: 45, sum: None }, &HERE, None), at(46));
         let unknown =
             Here { acknowledged: Acknowledged { chain: None, ..HERE.acknowledged }, ..HERE };
-        assert_eq!(verdict(other, &unknown, None), go_on(46, Some(7)));
-        assert_eq!(compare(other, &HERE, None, |_, _, _| Ok(None)).unwrap(), go_on(46, Some(7)));
+        assert_eq!(verdict(other, &unknown, None), to(46, Some(7)));
+        assert_eq!(text(compare(other, &HERE, None, |_, _, _| Ok(None))), to(46, Some(7)));
     }
 
     #[test]
@@ -247,19 +257,19 @@ mod tests {
         assert_eq!(removed(handed(40), 1), at(40));
         // What was in flight is missing here: nobody knows what arrived.
         let held = Held::Removed { stored: Some(3) };
-        assert_eq!(compare(held, &HERE, None, |_, _, _| Ok(None)).unwrap(), at(40));
+        assert_eq!(text(compare(held, &HERE, None, |_, _, _| Ok(None))), at(40));
     }
 
     #[test]
     fn what_a_set_back_far_side_lost_is_sent_again() {
         let set_back = |lost| verdict(Held::SetBack { lost }, &HERE, Some(IfForgotten::Continue));
-        assert_eq!(set_back(Some(5)), go_on(35, None));
-        assert_eq!(set_back(None), go_on(30, None), "all that is kept");
-        assert_eq!(set_back(Some(20)), Verdict::GoOn { at: 30, chain: None, lost: lost(20, 29) });
+        assert_eq!(set_back(Some(5)), to(35, None));
+        assert_eq!(set_back(None), to(30, None), "all that is kept");
+        assert_eq!(set_back(Some(20)), Ok(GoOn { at: 30, chain: None, lost: lost(20, 29) }));
         let held = Held::SetBack { lost: Some(5) };
-        assert_eq!(compare(held, &HERE, None, |_, _, _| Ok(None)).unwrap(), go_on(30, None));
+        assert_eq!(text(compare(held, &HERE, None, |_, _, _| Ok(None))), to(30, None));
         let began = Here { began: 35, ..HERE };
-        assert_eq!(verdict(Held::SetBack { lost: Some(20) }, &began, None), go_on(35, None));
+        assert_eq!(verdict(Held::SetBack { lost: Some(20) }, &began, None), to(35, None));
     }
 
     /// A position may stand for more than one message, or for none.
@@ -270,7 +280,7 @@ mod tests {
         assert_eq!(verdict(Held::Removed { stored: Some(7) }, &here, None), at(40));
         for lost in [5, 20] {
             let set_back = Held::SetBack { lost: Some(lost) };
-            assert_eq!(verdict(set_back, &here, None), go_on(30, None));
+            assert_eq!(verdict(set_back, &here, None), to(30, None));
         }
         assert_eq!(verdict(until(45), &here, None), at(46));
     }
@@ -280,11 +290,14 @@ mod tests {
         let acknowledged = Acknowledged { until: 12, chain: Some(12), ..HERE.acknowledged };
         let new = Here { acknowledged, began: 12, oldest: 12, ..HERE };
         assert_eq!(verdict(Held::Nothing, &new, Some(IfForgotten::Stop)), at(12));
-        assert_eq!(verdict(Held::Nothing, &HERE, None), Verdict::Forgotten);
+        assert_eq!(
+            verdict(Held::Nothing, &HERE, None),
+            text(Err(Over::Halt(Halt::Forgotten { place: 40 })))
+        );
         assert_eq!(verdict(Held::Nothing, &HERE, Some(IfForgotten::Continue)), at(40));
         let all = Here { oldest: 0, ..HERE };
-        assert_eq!(verdict(Held::Nothing, &all, Some(IfForgotten::Resend)), go_on(0, None));
-        let again = Verdict::GoOn { at: 30, chain: None, lost: lost(0, 29) };
+        assert_eq!(verdict(Held::Nothing, &all, Some(IfForgotten::Resend)), to(0, None));
+        let again = Ok(GoOn { at: 30, chain: None, lost: lost(0, 29) });
         assert_eq!(verdict(Held::Nothing, &HERE, Some(IfForgotten::Resend)), again);
     }
 
@@ -292,7 +305,22 @@ mod tests {
     fn what_was_dropped_behind_the_place_is_not_lost_there() {
         // The reading reports what was dropped.
         let here = Here { oldest: 45, ..HERE };
-        let again = Verdict::GoOn { at: 40, chain: Some(10), lost: lost(10, 39) };
+        let again = Ok(GoOn { at: 40, chain: Some(10), lost: lost(10, 39) });
         assert_eq!(verdict(until(9), &here, None), again);
+    }
+
+    /// The place has passed 36 to 39, which nobody handed over.
+    #[test]
+    fn what_was_left_out_behind_the_last_message_is_not_lost_there() {
+        let acknowledged = Acknowledged { handed: 36, chain: Some(36), ..HERE.acknowledged };
+        let here = Here { acknowledged, oldest: 38, ..HERE };
+        assert_eq!(verdict(until(35), &here, None), at(36));
+        assert_eq!(verdict(Held::Removed { stored: Some(0) }, &here, None), at(36));
+        assert_eq!(
+            verdict(until(33), &here, None),
+            Ok(GoOn { at: 36, chain: Some(34), lost: lost(34, 35) })
+        );
+        let new = Here { began: 36, ..here };
+        assert_eq!(verdict(Held::Nothing, &new, None), at(36));
     }
 }

@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use crate::error::Error;
 use crate::forward::backoff::Backoff;
-use crate::forward::compare::{Here, OTHERS_WROTE, Verdict, compare, others_wrote};
-use crate::forward::destination::{Destination, FarError, MissingNumbers, Trouble};
+use crate::forward::compare::{GoOn, Here, OTHERS_WROTE, compare, others_wrote};
+use crate::forward::destination::{Destination, MissingNumbers, Trouble};
 use crate::forward::far_side::Held;
-use crate::forward::halt::Halt;
+use crate::forward::halt::{Halt, Over, again};
 use crate::forward::keeping::Keeping;
 use crate::forward::link_rate::LinkRate;
 use crate::forward::local::{Acknowledged, Local, NextRead};
 use crate::forward::parcel::Parcel;
 use crate::forward::progress::{Counts, Worked};
-use crate::forward::rules::{Away, ForwardOptions, WhenRefused};
+use crate::forward::rules::{ForwardOptions, WhenRefused};
 use crate::forward::session::Session;
 use crate::forward::source::Source;
 use crate::message::Message;
@@ -27,24 +27,6 @@ pub(super) const TRIES: u32 = 5;
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
 /// The time between two moves of the kept place.
 const TRIM_EVERY: Duration = Duration::from_millis(100);
-
-/// The reason why a session ends.
-enum Over {
-    Trouble(Trouble),
-    Halt(Halt),
-}
-
-impl From<Trouble> for Over {
-    fn from(trouble: Trouble) -> Over {
-        Over::Trouble(trouble)
-    }
-}
-
-impl From<Error> for Over {
-    fn from(error: Error) -> Over {
-        Over::Halt(Halt::Queue(error))
-    }
-}
 
 pub(super) struct Driver<'a, D> {
     pub(super) local: Box<dyn Local>,
@@ -69,7 +51,7 @@ pub(super) struct Driver<'a, D> {
     refused: Option<(u64, u32)>,
     /// Numbers that are rejected for good and not yet passed: why, and whether their messages are
     /// stored elsewhere.
-    given_up: BTreeMap<u64, (String, Away)>,
+    given_up: BTreeMap<u64, (String, bool)>,
     pub(super) counts: Counts,
     /// Why there is no session.
     pub(super) trouble: Option<String>,
@@ -153,7 +135,7 @@ impl<'a, D: Destination> Driver<'a, D> {
         let (Some(session), Some((flushed, _))) = (&self.session, &self.flushed_place) else {
             return Ok(());
         };
-        self.keeping.trim(&mut *self.local, session.acknowledged.min(flushed.until))
+        self.keeping.trim(&mut *self.local, session.acknowledged.min(flushed.there()))
     }
 
     /// Makes both places durable.
@@ -170,7 +152,8 @@ impl<'a, D: Destination> Driver<'a, D> {
         };
         let outcome = self.send_and_hear(&mut session, now, wait);
         if let Err(Over::Trouble(Trouble::NotStored { seq, .. })) = outcome {
-            let handed = self.handed_before.max(seq);
+            // (A report of a gap has the number of the message before it.)
+            let handed = self.handed_before.max(seq).max(session.acknowledged);
             let before = self.local.acknowledged();
             self.local.set_acknowledged(Acknowledged { handed, ..before })?;
         }
@@ -194,15 +177,7 @@ impl<'a, D: Destination> Driver<'a, D> {
         let here = Here::of(&*self.local);
         let local = &mut *self.local;
         let chain_over = |from, sum, to| local.chain_over(from, sum, to);
-        let (at, chain, lost) = match compare(held, &here, self.options.if_forgotten, chain_over)? {
-            Verdict::GoOn { at, chain, lost } => (at, chain, lost),
-            Verdict::OlderCopy { seq, next } => {
-                return Err(Over::Halt(Halt::OlderCopy { seq, next }));
-            }
-            Verdict::Forgotten => {
-                return Err(Over::Halt(Halt::Forgotten { place: acknowledged.until }));
-            }
-        };
+        let GoOn { at, chain, lost } = compare(held, &here, self.options.if_forgotten, chain_over)?;
         if others_wrote(held, &acknowledged) {
             // A store that is set back has lost their messages, too.
             (acknowledged.counts_differ, self.others_wrote) = (true, Some(OTHERS_WROTE));
@@ -210,7 +185,9 @@ impl<'a, D: Destination> Driver<'a, D> {
         acknowledged.handed = acknowledged.handed.max(at);
         self.handed_before = acknowledged.handed;
         self.counts.lost_there += lost.map_or(0, |lost| lost.last - lost.first + 1);
-        let goes_back = lost.is_some() || at < acknowledged.until;
+        let left_out = acknowledged.there()..acknowledged.until;
+        let goes_back = lost.is_some() || at < left_out.start;
+        let until = if goes_back { at } else { at.max(left_out.end) };
         let position = self.destination.position();
         let known = acknowledged.position.map(|position| position.store);
         let is_other_store = position.is_some_and(|position| known != Some(position.store));
@@ -219,7 +196,7 @@ impl<'a, D: Destination> Driver<'a, D> {
         // side has acknowledged something, nobody knows which chain its messages are in.
         let counts = !acknowledged.counts_differ && (lost.is_some() || !is_other_store);
         acknowledged = match goes_back && counts {
-            false => Acknowledged { until: at, position, chain, ..acknowledged },
+            false => Acknowledged { until, position, chain, ..acknowledged },
             true => Acknowledged { chain: None, ..acknowledged },
         };
         if acknowledged != self.local.acknowledged() {
@@ -233,7 +210,9 @@ impl<'a, D: Destination> Driver<'a, D> {
             Held::Until { seq, sum: Some(sum) } => Some((seq, sum)),
             _ => None,
         };
-        Ok(Session::new(limits, at, chain.unwrap_or_default(), lost, last, now))
+        let mut session = Session::new(limits, at, chain.unwrap_or_default(), lost, last, now);
+        session.left_out = left_out;
+        Ok(session)
     }
 
     /// Sends the available messages that fit, then reads acknowledgements.
@@ -262,9 +241,10 @@ impl<'a, D: Destination> Driver<'a, D> {
         let wait = if sends || is_idle { Duration::ZERO } else { wait };
         // An idle session asks as well: the far side may have gone.
         let until = self.destination.acknowledged(wait)?;
-        if is_idle {
-            self.has_worked |= !sends;
-            return Ok(if sends { Worked::Busy } else { Worked::Idle });
+        if is_idle && !sends {
+            self.has_worked = true;
+            self.pass_left_out(session)?;
+            return Ok(Worked::Idle);
         }
         if until > session.unsent {
             return Err(again(format!(
@@ -284,6 +264,19 @@ impl<'a, D: Destination> Driver<'a, D> {
         Ok(Worked::Busy)
     }
 
+    /// Moves the place behind the numbers that are left out or missing at the end of the queue. The
+    /// message behind them reports them.
+    fn pass_left_out(&mut self, session: &Session) -> Result<(), Error> {
+        let mut known = self.local.acknowledged();
+        if session.expected <= known.until {
+            return Ok(());
+        }
+        (known.until, known.handed) = (session.expected, session.acknowledged);
+        known.position = self.destination.position();
+        known.counts_differ |= session.has_left_out;
+        self.local.set_acknowledged(known)
+    }
+
     /// Stores what the next send hands to the far side: a later session compares with it what
     /// the far side says.
     fn note_handed(&mut self, session: &Session, batch: &Parcel) -> Result<(), Error> {
@@ -296,7 +289,7 @@ impl<'a, D: Destination> Driver<'a, D> {
         if last <= known.handed && !begins {
             return Ok(());
         }
-        known.handed = known.handed.max(last);
+        (known.until, known.handed) = (known.there(), known.handed.max(last));
         known.counts_differ |= differ;
         if begins && known.until > session.acknowledged {
             // The former position of a far side that lost something: see `begin`.
@@ -365,6 +358,10 @@ impl<'a, D: Destination> Driver<'a, D> {
                 continue;
             }
             session.note_passed(seq);
+            if session.left_out.contains(&seq) {
+                session.leave_out(&message);
+                continue;
+            }
             if let Some(why) = self.why_refused(session, seq, len) {
                 let is_stop = matches!(self.when_refused, WhenRefused::Stop);
                 if is_stop && (session.in_flight() > 0 || !batch.items.is_empty()) {
@@ -400,8 +397,8 @@ impl<'a, D: Destination> Driver<'a, D> {
     /// Handles a rejected message as the user chose.
     fn put_away(&mut self, message: &Message, why: String) -> Result<(), Over> {
         let seq = message.seq();
-        let (_, away) = self.given_up.entry(seq).or_insert((why.clone(), Away::NotYet));
-        if *away == Away::Done {
+        let (_, is_away) = self.given_up.entry(seq).or_insert((why.clone(), false));
+        if *is_away {
             return Ok(());
         }
         match &mut self.when_refused {
@@ -409,7 +406,7 @@ impl<'a, D: Destination> Driver<'a, D> {
             WhenRefused::Skip => {}
             WhenRefused::PutAway(put_away) => put_away(message, &why).map_err(again)?,
         }
-        *away = Away::Done;
+        *is_away = true;
         self.counts.refused += 1;
         Ok(())
     }
@@ -430,7 +427,7 @@ impl<'a, D: Destination> Driver<'a, D> {
                 let for_good = tries >= TRIES;
                 if for_good {
                     self.refused = None;
-                    self.given_up.insert(seq, (why.clone(), Away::NotYet));
+                    self.given_up.insert(seq, (why.clone(), false));
                 } else {
                     self.refused = Some((seq, tries));
                 }
@@ -442,9 +439,4 @@ impl<'a, D: Destination> Driver<'a, D> {
         self.not_before = now + pause;
         Ok(Worked::Pause(pause))
     }
-}
-
-/// Returns a trouble that ends the session, and after which the driver asks again.
-fn again(why: impl Into<FarError>) -> Over {
-    Over::Trouble(Trouble::Again(why.into(), Duration::ZERO))
 }

@@ -1,7 +1,9 @@
 //! Why a forwarder stops for good.
 
+use std::time::Duration;
+
 use crate::error::Error;
-use crate::forward::destination::FarError;
+use crate::forward::destination::{FarError, Trouble};
 
 /// Why a forwarder stops and a person must intervene. No message is lost: those that the far side
 /// has not acknowledged wait in the queue.
@@ -70,4 +72,28 @@ impl std::fmt::Display for Unlike {
             None => f.write_str(", and this queue has another message with that number"),
         }
     }
+}
+
+/// The reason why a session ends.
+#[derive(Debug)]
+pub(super) enum Over {
+    Trouble(Trouble),
+    Halt(Halt),
+}
+
+impl From<Trouble> for Over {
+    fn from(trouble: Trouble) -> Over {
+        Over::Trouble(trouble)
+    }
+}
+
+impl From<Error> for Over {
+    fn from(error: Error) -> Over {
+        Over::Halt(Halt::Queue(error))
+    }
+}
+
+/// Returns a trouble that ends the session, and after which the driver asks again.
+pub(super) fn again(why: impl Into<FarError>) -> Over {
+    Over::Trouble(Trouble::Again(why.into(), Duration::ZERO))
 }

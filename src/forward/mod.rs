@@ -44,7 +44,7 @@
 //! |---|---|---|
 //! | `forwarder` | `Forwarder`, `Stop` | runs and stops |
 //! | `progress` | `ForwardWatch` and what it shows | reports |
-//! | `rules`, `halt` | the user's options; why a forwarder stops | |
+//! | `rules`, `halt` | the user's options; why a session ends, a forwarder stops | |
 //! | `destination` | the trait of a far engine and its types | |
 //! | `far_address` | a far side's URL | shows it without secrets |
 //! | `source` | a queue's identity at the far side | fills templates of names |

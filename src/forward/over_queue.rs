@@ -201,7 +201,9 @@ impl Local for QueueLocal {
         }
         let stored = *self.row.stored();
         let core = &self.engine.core;
-        let time = if until > stored.until { core.storage.now() } else { stored.time };
+        // (What is left out is passed without an acknowledgement.)
+        let has_heard = acknowledged.there() > stored.until.min(stored.handed);
+        let time = if has_heard { core.storage.now() } else { stored.time };
         let position = position.map(|Position { store, at }| (store, at));
         let (row, consumer) = (&mut self.row, &self.consumer);
         // After a close the files may belong to another process. The close waits for this lock.

@@ -152,10 +152,3 @@ pub(super) enum WhenRefused<'a> {
     Skip,
     PutAway(PutAway<'a>),
 }
-
-/// Whether a rejected message is stored elsewhere, or need not be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Away {
-    NotYet,
-    Done,
-}

@@ -1,6 +1,7 @@
 //! The state of one session, from the far side's answer to the first trouble.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::time::Duration;
 
 use crate::error::GapCause;
@@ -32,6 +33,8 @@ pub(super) struct Session {
     pub(super) sent_bytes: u64,
     /// The sum of the chain over what was read.
     chain: u32,
+    /// An earlier session left these out for good.
+    pub(super) left_out: Range<u64>,
     /// It left out a message, which has a number and gets no position.
     pub(super) has_left_out: bool,
     /// A message that the session has read but that does not fit yet.
@@ -89,6 +92,7 @@ impl Session {
             sent: VecDeque::new(),
             sent_bytes: 0,
             chain,
+            left_out: 0..0,
             has_left_out: false,
             waiting: None,
             open: None,

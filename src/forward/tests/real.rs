@@ -15,7 +15,7 @@ use crate::forward::{
 use crate::options::{OnFull, Options};
 use crate::queue::Queue;
 
-fn far() -> FarHandle {
+pub(super) fn far() -> FarHandle {
     let mut far = Far::new(7, Chain::Each, 1);
     far.limits = Limits { longest: 1 << 20, ..Limits::default() };
     far.well = true;
@@ -26,11 +26,11 @@ fn numbers(far: &FarHandle) -> Vec<u64> {
     far.0.lock().log.iter().map(|stored| stored.seq).collect()
 }
 
-fn forwarder<'a>(queue: &Queue, far: &'a mut FarHandle) -> Forwarder<&'a mut FarHandle> {
+pub(super) fn forwarder<'a>(queue: &Queue, far: &'a mut FarHandle) -> Forwarder<&'a mut FarHandle> {
     Forwarder::new(queue, "forward", far).unwrap().name("near")
 }
 
-fn local(queue: &Queue) -> QueueLocal {
+pub(super) fn local(queue: &Queue) -> QueueLocal {
     let consumer = queue.consumer("forward").unwrap();
     let (engine, consumer) = consumer.parts();
     QueueLocal::new(engine, consumer).unwrap()
