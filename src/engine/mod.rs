@@ -172,6 +172,10 @@ impl<S: Storage> Engine<S> {
             engine.core.index.end_attempts(row.row, &row.name, died_with);
             let consumer = engine.take_up(Some(row.row), &row.name, row.place, &row.acks)?;
             row.forward.iter().for_each(|slot| consumer.note_forwarded(slot));
+            #[cfg(feature = "forward")]
+            if ended == Ended::Cut && row.forward.is_some_and(|slot| slot.position.is_none()) {
+                engine.core.index.hand_all(row.row, &row.name, tail.seq)?;
+            }
         }
         if undurable {
             engine.core.flush_to(tail)?;

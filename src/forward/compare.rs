@@ -1,7 +1,7 @@
 //! Compares the far side's messages with the queue's, and decides where to continue.
 
 use crate::error;
-use crate::forward::destination::{MissingCause, MissingNumbers};
+use crate::forward::destination::{MissingCause, MissingNumbers, Trouble};
 use crate::forward::far_side::Held;
 use crate::forward::halt::{Halt, Over};
 use crate::forward::local::{Acknowledged, Local};
@@ -122,6 +122,18 @@ fn behind(
         return Err(Over::Halt(Halt::OlderCopy { seq, next: Some(here.next) }));
     }
     let (at, place) = (seq + 1, here.place());
+    // (Where positions are known, the message itself says whose it is.)
+    let is_bare = sum.is_none() && here.acknowledged.position.is_none();
+    if is_bare && seq >= here.acknowledged.handed {
+        let why = format!(
+            "it counts to message {seq}, and this queue has sent it none from {} on: somebody else \
+             wrote there and removed that, or set the number; set it back to the queue's newest \
+             message there (Redis: XSETID, to {place}-0 where none is left); or this directory is \
+             an older copy of the queue",
+            here.acknowledged.handed
+        );
+        return Err(Over::Trouble(Trouble::Lost(why.into())));
+    }
     if at >= place {
         // The messages from the place on lead from the sum that is known here to that of the far
         // side, unless the far side has other messages.
@@ -307,6 +319,21 @@ mod tests {
         let here = Here { oldest: 45, ..HERE };
         let again = Ok(GoOn { at: 40, chain: Some(10), lost: lost(10, 39) });
         assert_eq!(verdict(until(9), &here, None), again);
+    }
+
+    /// A number outlives its message, and somebody else may have set it.
+    #[test]
+    fn a_number_that_nobody_handed_over_is_not_taken_for_stored() {
+        let handed =
+            |handed| Here { acknowledged: Acknowledged { handed, ..HERE.acknowledged }, ..HERE };
+        let number = |seq| Held::Until { seq, sum: None };
+        assert_eq!(verdict(number(44), &handed(45), None), at(45));
+        for seq in [45, 49] {
+            let said = verdict(number(seq), &handed(45), None).unwrap_err();
+            assert!(said.contains(&format!("message {seq}")) && said.contains("XSETID"), "{said}");
+        }
+        // A message that is there is the queue's own: a power cut took the row back.
+        assert_eq!(verdict(until(47), &handed(45), None), at(48));
     }
 
     /// The place has passed 36 to 39, which nobody handed over.

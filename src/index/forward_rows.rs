@@ -95,6 +95,17 @@ impl<S: Storage> Index<S> {
         Ok(forward_row)
     }
 
+    /// Notes that the forwarder of the consumer `name` in `row` may have handed over every message
+    /// below `next`: a power cut took its row back, and no position tells how far.
+    #[cfg(feature = "forward")]
+    pub(crate) fn hand_all(&self, row: u32, name: &str, next: u64) -> Result<()> {
+        let mut forward_row = self.forward_row(row, name, 0, 0)?;
+        let stored = forward_row.stored;
+        let (until, handed) = (stored.until.min(stored.handed), stored.handed.max(next));
+        forward_row.store(ForwardSlot { until, handed, ..stored });
+        Ok(())
+    }
+
     /// Clears the row of the removed forwarder of the consumer in `row`. Returns whether there was
     /// one. The caller syncs the index.
     pub(super) fn clear_forward(&self, extents: &mut Extents<S::File>, row: u32) -> bool {

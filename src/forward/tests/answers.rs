@@ -3,10 +3,63 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::real::{far, forwarder};
+use super::real::{far, forwarder, local};
 use crate::forward::destination::MissingCause;
-use crate::forward::{ForwardOptions, OnRefused};
+use crate::forward::local::{Acknowledged, Local};
+use crate::forward::{
+    Destination, ForwardOptions, Forwarder, Halt, Held, Limits, Mark, OnRefused, Outgoing, Source,
+    Trouble,
+};
 use crate::queue::Queue;
+
+/// One that knows only the number of its last message.
+struct Counts(u64);
+
+impl Destination for Counts {
+    fn resume(&mut self, _: &Source, _: Option<Mark>) -> Result<Held, Trouble> {
+        let seq = self.0.checked_sub(1);
+        Ok(seq.map_or(Held::Nothing, |seq| Held::Until { seq, sum: None }))
+    }
+    fn send(&mut self, messages: &[Outgoing<'_>]) -> Result<(), Trouble> {
+        self.0 = messages.last().map_or(self.0, |last| last.seq + 1);
+        Ok(())
+    }
+    fn acknowledged(&mut self, _: Duration) -> Result<u64, Trouble> {
+        Ok(self.0)
+    }
+    fn limits(&self) -> Limits {
+        Limits::default()
+    }
+}
+
+/// A copy of an open queue is what a power cut leaves: nobody knows what the far side was handed.
+#[test]
+fn a_number_that_somebody_else_set_is_told_from_one_before_a_power_cut() {
+    let dir = crate::tests::guard::tempdir().unwrap();
+    let [before, after] = ["before", "after"].map(|name| dir.path().join(name));
+    let queue = Queue::open(&before).unwrap();
+    queue.enqueue_batch(["a", "b", "c", "d"]).unwrap();
+    queue.flush().unwrap();
+    let mut driven = local(&queue);
+    driven.set_acknowledged(Acknowledged { handed: 2, ..Acknowledged::until(1) }).unwrap();
+    driven.flush().unwrap();
+    std::fs::create_dir(&after).unwrap();
+    for file in std::fs::read_dir(&before)
+        .unwrap()
+        .map(Result::unwrap)
+        .filter(|file| file.file_type().unwrap().is_file())
+    {
+        std::fs::copy(file.path(), after.join(file.file_name())).unwrap();
+    }
+    drop(driven);
+    let once = |queue: &Queue, far| Forwarder::new(queue, "forward", far).unwrap().once();
+    let halt = once(&queue, Counts(3)).unwrap_err();
+    assert!(matches!(halt, Halt::Lost(_)), "{halt}");
+    let said = halt.to_string();
+    assert!(said.contains("message 2, and this queue has sent it none from 2 on"), "{said}");
+    once(&queue, Counts(2)).unwrap();
+    once(&Queue::open(&after).unwrap(), Counts(3)).unwrap();
+}
 
 #[test]
 fn what_is_left_out_at_the_end_is_put_aside_once_and_passed() {

@@ -105,6 +105,12 @@ impl Near {
         let left = rng.below(self.since.len() as u64 + 1) as usize;
         self.acknowledged = left.checked_sub(1).map_or(self.durable.0, |left| self.since[left]);
         self.kept = between(rng, self.durable.1, self.kept);
+        // As the opening does it.
+        let Acknowledged { handed, position, .. } = self.acknowledged;
+        if position.is_none() {
+            (self.acknowledged.until, self.acknowledged.handed) =
+                (self.acknowledged.there(), handed.max(self.next()));
+        }
         self.flush_all();
     }
 
