@@ -53,7 +53,7 @@ pub(super) struct Driver<'a, D> {
     /// stored elsewhere.
     given_up: BTreeMap<u64, (String, bool)>,
     pub(super) counts: Counts,
-    /// Why there is no session.
+    /// Why the last session ended, until the far side acknowledges something.
     pub(super) trouble: Option<String>,
     /// The first number that the sessions before this one handed to no far side.
     handed_before: u64,
@@ -205,7 +205,6 @@ impl<'a, D: Destination> Driver<'a, D> {
             self.flush()?;
         }
         self.local.read_from(at)?;
-        self.trouble = None;
         let last = match held {
             Held::Until { seq, sum: Some(sum) } => Some((seq, sum)),
             _ => None,
@@ -242,7 +241,7 @@ impl<'a, D: Destination> Driver<'a, D> {
         // An idle session asks as well: the far side may have gone.
         let until = self.destination.acknowledged(wait)?;
         if is_idle && !sends {
-            self.has_worked = true;
+            (self.has_worked, self.trouble) = (true, None);
             self.pass_left_out(session)?;
             return Ok(Worked::Idle);
         }
@@ -312,7 +311,7 @@ impl<'a, D: Destination> Driver<'a, D> {
             return Ok(());
         }
         let until = arrived.until;
-        self.has_worked = true;
+        (self.has_worked, self.trouble) = (true, None);
         self.backoff.reset();
         let most = session.limits.in_flight_bytes;
         self.link_rate.note_acknowledged(arrived.bytes, session.sent_bytes, arrived.after, most);

@@ -133,7 +133,8 @@ pub struct ForwardProgress {
     pub lag: u64,
     /// How many acknowledged numbers the queue keeps.
     pub kept: u64,
-    /// Why there is no session; `None` when there is one.
+    /// Why the last session ended; `None` once the far side has acknowledged something since, or
+    /// has all messages.
     pub trouble: Option<String>,
     /// What a person should know of the far side:
     /// [`Destination::warning`](super::Destination::warning), or that somebody else wrote there.

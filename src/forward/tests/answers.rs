@@ -1,14 +1,14 @@
 //! Far sides whose answers are unusual, and a real queue.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::real::{far, forwarder, local};
 use crate::forward::destination::MissingCause;
 use crate::forward::local::{Acknowledged, Local};
 use crate::forward::{
-    Destination, ForwardOptions, Forwarder, Halt, Held, Limits, Mark, OnRefused, Outgoing, Source,
-    Trouble,
+    Destination, ForwardOptions, ForwardWatch, Forwarder, Halt, Held, Limits, Mark, OnRefused,
+    Outgoing, Source, Trouble,
 };
 use crate::queue::Queue;
 
@@ -59,6 +59,55 @@ fn a_number_that_somebody_else_set_is_told_from_one_before_a_power_cut() {
     assert!(said.contains("message 2, and this queue has sent it none from 2 on"), "{said}");
     once(&queue, Counts(2)).unwrap();
     once(&Queue::open(&after).unwrap(), Counts(3)).unwrap();
+}
+
+/// One whose first session ends, and whose second one is silent at first.
+struct Flaps {
+    watch: Arc<OnceLock<ForwardWatch>>,
+    asked: u64,
+    sent: u64,
+}
+
+impl Destination for Flaps {
+    fn resume(&mut self, _: &Source, _: Option<Mark>) -> Result<Held, Trouble> {
+        Ok(Held::Nothing)
+    }
+    fn send(&mut self, messages: &[Outgoing<'_>]) -> Result<(), Trouble> {
+        self.sent = messages.len() as u64;
+        Ok(())
+    }
+    fn acknowledged(&mut self, _: Duration) -> Result<u64, Trouble> {
+        self.asked += 1;
+        match self.asked {
+            1 => Err(Trouble::Again("the link broke".into(), Duration::ZERO)),
+            2 => Ok(0),
+            3 => {
+                assert_eq!(
+                    self.watch.get().unwrap().progress().trouble.as_deref(),
+                    Some("the link broke")
+                );
+                Ok(self.sent)
+            }
+            _ => Ok(self.sent),
+        }
+    }
+    fn limits(&self) -> Limits {
+        Limits::default()
+    }
+}
+
+#[test]
+fn a_trouble_is_said_until_something_is_acknowledged() {
+    let dir = crate::tests::guard::tempdir().unwrap();
+    let queue = Queue::open(dir.path()).unwrap();
+    queue.enqueue("a message").unwrap();
+    let own = Arc::new(OnceLock::new());
+    let far = Flaps { watch: Arc::clone(&own), asked: 0, sent: 0 };
+    let mut forwarder = Forwarder::new(&queue, "forward", far).unwrap();
+    let watch = forwarder.watch();
+    own.set(watch.clone()).unwrap();
+    forwarder.once().unwrap();
+    assert_eq!(watch.progress().trouble, None);
 }
 
 #[test]
