@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -75,6 +75,8 @@ impl Session {
             to_send,
             report,
             is_dropped: Arc::clone(&is_dropped),
+            hash: String::new(),
+            last: EntryId::ZERO,
             under_way: VecDeque::new(),
             is_full: false,
         };
@@ -155,6 +157,10 @@ struct Thread {
     to_send: Receiver<Parcel>,
     report: Sender<Result<News, Trouble>>,
     is_dropped: Arc<AtomicBool>,
+    /// The hash of the script [`ADD`].
+    hash: String,
+    /// The last id behind what is answered.
+    last: EntryId,
     /// What is written and not answered yet: length, last id before it, last id after it.
     under_way: VecDeque<(u64, EntryId, EntryId)>,
     /// The socket took the last write only after a while: read an answer before the next one, or
@@ -194,6 +200,7 @@ impl Thread {
         let (last, held) =
             held_by(&self.about, &answer).map_err(|why| lost(&self.about.place(), why))?;
         self.hear_replicas(&mut connection)?;
+        (self.hash, self.last) = (hash.clone(), last);
         // (When nobody listens, the thread finds out before its first write.)
         let _ = self.report.send(Ok(News::Begun(Begun { hash, last, held })));
         Ok(connection)
@@ -220,23 +227,21 @@ impl Thread {
     /// Writes what there is to send, and else reads the next answer, until the session is dropped.
     fn work(&mut self, connection: &mut Connection) -> Result<(), Trouble> {
         loop {
-            let next = if self.under_way.is_empty() {
-                self.to_send.recv_timeout(IDLE)
-            } else if self.is_full {
-                Err(RecvTimeoutError::Timeout)
-            } else {
-                self.to_send.try_recv().map_err(|none| match none {
-                    TryRecvError::Empty => RecvTimeoutError::Timeout,
-                    TryRecvError::Disconnected => RecvTimeoutError::Disconnected,
-                })
+            let wait = if self.under_way.is_empty() { IDLE } else { Duration::ZERO };
+            let next = match self.is_full {
+                true => Err(RecvTimeoutError::Timeout),
+                false => self.to_send.recv_timeout(wait),
             };
             if self.is_dropped.load(Ordering::Relaxed) {
                 return Ok(());
             }
             match next {
                 Ok(parcel) => self.write(connection, &parcel)?,
+                // A send of nothing finds out whether an idle connection still has a server behind
+                // it, and that the stream.
                 Err(RecvTimeoutError::Timeout) if self.under_way.is_empty() => {
-                    self.look(connection)?;
+                    let nothing = Parcel::new(&self.about, &self.hash, (self.last, None), &[]);
+                    self.write(connection, &nothing)?;
                 }
                 Err(RecvTimeoutError::Timeout) => self.hear(connection)?,
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
@@ -247,6 +252,9 @@ impl Thread {
     /// How long the server may take for what is under way: longer than the forwarder waits, so
     /// that the link's pace decides and not this.
     fn patience(&self) -> Duration {
+        if self.under_way.iter().all(|(_, from, to)| from == to) {
+            return PATIENCE;
+        }
         let bytes: u64 = self.under_way.iter().map(|(len, ..)| len).sum();
         Duration::from_secs(60 + bytes / 2048)
     }
@@ -265,31 +273,28 @@ impl Thread {
 
     /// Reads the answer to what was written first.
     fn hear(&mut self, connection: &mut Connection) -> Result<(), Trouble> {
-        let found: String =
-            read(connection).map_err(|error| self.trouble(&error, self.patience()))?;
-        self.is_full = false;
-        let Some((_, from, to)) = self.under_way.pop_front() else {
+        let Some((_, from, to)) = self.under_way.front().copied() else {
             return Err(again(&self.about.place(), "it answered what nobody asked"));
         };
+        let found: String = read(connection).map_err(|error| match error.detail() {
+            // (A message that may be so long goes alone.)
+            Some(detail) if detail.contains("invalid bulk length") => Trouble::Refused {
+                seq: to.until().saturating_sub(1),
+                why: "it is longer than the server's proto-max-bulk-len".to_owned(),
+            },
+            _ => self.trouble(&error, self.patience()),
+        })?;
+        self.is_full = false;
         if found != from.to_string() {
             // A write of an earlier session arrived late, or the stream has another writer.
-            let why = format!("it ends in {found}, not in {from}: asking again");
-            return Err(again(&self.about.place(), why));
+            let why = format!("{}: it ends in {found}, not in {from}", self.about.place());
+            return Err(Trouble::NotStored { seq: from.until(), why: why.into() });
         }
         self.hear_replicas(connection)?;
+        self.under_way.pop_front();
+        self.last = to;
         let _ = self.report.send(Ok(News::Stored(to)));
         Ok(())
-    }
-
-    /// Finds out whether an idle connection still has a server behind it.
-    fn look(&self, connection: &mut Connection) -> Result<(), Trouble> {
-        let ping = redis::cmd("PING").get_packed_command();
-        connection
-            .set_read_timeout(Some(PATIENCE))
-            .and_then(|()| connection.send_packed_command(&ping))
-            .and_then(|()| connection.recv_response())
-            .map(drop)
-            .map_err(|error| self.trouble(&error, PATIENCE))
     }
 }
 

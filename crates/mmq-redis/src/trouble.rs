@@ -7,7 +7,7 @@ use mmq::forward::Trouble;
 use redis::{ErrorKind, RedisError};
 
 /// The pause when a server is full, starts, fails over or must not write now.
-const LATER: Duration = Duration::from_secs(5);
+const LATER: Duration = Duration::from_millis(500);
 
 /// What a later try may mend, in a sentence.
 pub(crate) fn again(place: &str, why: impl Display) -> Trouble {
@@ -42,11 +42,13 @@ pub(crate) fn trouble(place: &str, error: &RedisError, waited: Duration) -> Trou
             "look at user and password: this server has none"
         }
         "ERR" if text.contains("DB index") => "look at the number of the database in the URL",
-        "ERR" if text.contains("unknown command") => {
+        "ERR"
+            if ["unknown command", "Unknown Redis command"].iter().any(|it| text.contains(it)) =>
+        {
             "this is no Redis from 6.2 on, or somebody took the command away"
         }
         "NOPERM" | "ERR" if code == "NOPERM" || text.contains("can't run this command") => {
-            "the user needs EVAL, EVALSHA, SCRIPT, PING, XINFO, XREVRANGE and XADD on the key \
+            "the user needs EVAL, EVALSHA, SCRIPT, XINFO, XREVRANGE and XADD on the key \
              (and WAIT and XSETID, to wait for replicas)"
         }
         "WRONGTYPE" => "the key holds something else: name another one",

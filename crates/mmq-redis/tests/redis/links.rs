@@ -127,12 +127,23 @@ fn an_attempt_that_failed_meanwhile_is_told_and_another_one_begins() {
 
 /// An idle session asks now and then, so that it does not pass for one for ever.
 #[test]
-fn an_idle_session_finds_out_that_the_server_has_died() {
+fn an_idle_session_finds_out_that_the_server_has_died_or_lost_the_stream() {
     let mut server = Server::start(&[]);
     let mut far = RedisStream::new(&server.url(), KEY).unwrap();
     assert_eq!(far.resume(&source(), None).unwrap(), Held::Nothing);
     server.kill();
+    let (dir, emptied) = (crate::support::tempdir().unwrap(), Server::start(&[]));
+    let queue = Queue::open(dir.path()).unwrap();
+    put(&queue, 5);
+    let sent = RedisStream::new(&emptied.url(), KEY).unwrap();
+    let mut forwarder = Forwarder::new(&queue, "forward", sent).unwrap();
+    forwarder.once().unwrap();
+    let mut sent = forwarder.into_destination();
+    let _: String = emptied.call(&["FLUSHALL"]);
+    // (Each waits for the same ten seconds.)
     assert!(far.acknowledged(Duration::from_secs(60)).is_err());
+    let lost = sent.acknowledged(Duration::from_secs(60)).unwrap_err();
+    assert!(matches!(lost, Trouble::NotStored { seq: 5, .. }), "{lost:?}");
 }
 
 /// An idle forwarder sends nothing, so only the connection itself can tell.

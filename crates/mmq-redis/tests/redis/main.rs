@@ -18,7 +18,8 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use mmq::forward::{
-    ForwardEnd, ForwardProgress, ForwardState, Forwarder, Halt, IfForgotten, TellGaps,
+    ForwardEnd, ForwardOptions, ForwardProgress, ForwardState, Forwarder, Halt, IfForgotten,
+    OnRefused, TellGaps,
 };
 use mmq::{CopiedId, OnFull, Options, Queue};
 use mmq_redis::RedisStream;
@@ -237,10 +238,39 @@ fn another_writer_is_named_and_waited_for() {
         until(&|progress| progress.trouble.is_some_and(|trouble| trouble.contains(named)));
         assert_eq!(server.entries(KEY).len(), 6);
         let _: u64 = server.call(&["XDEL", KEY, "8-0"]);
+        let named = "message 7, and this queue has sent it none from 5 on";
+        until(&|progress| progress.trouble.is_some_and(|trouble| trouble.contains(named)));
+        assert_eq!(server.entries(KEY).len(), 5);
         let _: String = server.call(&["XSETID", KEY, "5-0"]);
         until(&|progress| progress.acknowledged == 10);
         stop.stop();
         running.join().unwrap().unwrap();
     });
     check(&server.entries(KEY), 10);
+}
+
+/// A server that takes no message of this length, and one that has lost a command.
+#[test]
+fn a_limit_of_the_server_and_a_missing_command_are_said() {
+    let dir = crate::support::tempdir().unwrap();
+    let (server, queue) =
+        (Server::start(&["--proto-max-bulk-len", "1mb"]), Queue::open(dir.path()).unwrap());
+    put(&queue, 5);
+    queue.enqueue(vec![7; 3 << 20]).unwrap();
+    put(&queue, 5);
+    let mut options = ForwardOptions::default();
+    options.first_pause = Duration::from_millis(1);
+    let skips = || forwarder(&queue, &server).options(options.clone());
+    let reported = halted(skips());
+    assert!(reported.contains("message 5: it is longer than the server's proto"), "{reported}");
+    skips().on_refused(OnRefused::Skip).once().unwrap();
+    let entries = server.entries(KEY);
+    let numbers: Vec<_> = entries.iter().map(Entry::seq).collect();
+    assert_eq!(numbers, [0, 1, 2, 3, 4, 6, 7, 8, 9, 10]);
+    assert_eq!(entries[5].text("missing"), "5-5 refused");
+
+    let server = Server::start(&["--rename-command", "XREVRANGE", "none"]);
+    let _: String = server.call(&["XADD", KEY, "1-0", "field", "value"]);
+    let reported = halted(forwarder(&queue, &server));
+    assert!(reported.contains("somebody took the command away"), "{reported}");
 }
