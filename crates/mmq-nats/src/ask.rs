@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
+use super::nats_stream::BATCH;
 use super::standing::Standing;
-use super::words::{HEADERS, Letterhead};
+use super::words::{BATCH_ID, HEADERS, Letterhead};
 use crate::{NatsMode, NatsOrder};
 use mmq::forward::{Held, Mark, Position, Trouble};
 
@@ -62,7 +63,10 @@ pub(super) async fn ask(
         is_own: is_own(config, letterhead),
         end: info["state"]["last_seq"].as_u64().unwrap_or_default().max(of_subject),
         last: match &last {
-            Some(last) => held(last, letterhead)?.map(|held| (of_subject, held)),
+            Some(last) => {
+                let headers = named(client, order, letterhead, last).await?;
+                held(of_subject, &headers, letterhead)?.map(|held| (of_subject, held))
+            }
             None => None,
         },
         mark: mark.map(|mark| mark.position).filter(|it| it.store == store).map(|it| it.at),
@@ -188,11 +192,9 @@ fn has_none(client: &Client, order: &NatsOrder) -> bool {
 
 /// What the last message of the subject says; `Held::Nothing` if the queue before this one wrote
 /// it. `None`, if the server has put it where messages were that are gone (a delete marker).
-fn held(message: &Value, letterhead: &Letterhead) -> Result<Option<Held>, Trouble> {
+fn held(at: u64, headers: &str, letterhead: &Letterhead) -> Result<Option<Held>, Trouble> {
     let Letterhead { queue, subject, .. } = letterhead;
-    let headers = headers(message);
-    let at = &message["seq"];
-    match Letterhead::origin(&headers) {
+    match Letterhead::origin(headers) {
         Some(there) if there.queue == queue => {
             Ok(Some(Held::Until { seq: there.seq, sum: there.sum }))
         }
@@ -208,9 +210,32 @@ fn held(message: &Value, letterhead: &Letterhead) -> Result<Option<Held>, Troubl
         None if headers.contains("\r\nNats-Marker-Reason:") => Ok(None),
         None => Err(letterhead.lost(format!(
             "its subject {subject} ends in message {at}, which no queue wrote: give the queue a \
-             subject of its own"
+             subject of its own; if the stream is a copy that ends within a batch, delete its \
+             messages down to the last one whose header Mmq has three words"
         ))),
     }
+}
+
+/// The text of the headers of the last message, with the queue's name. Where the stream is a copy,
+/// as by a mirror, that was cut within a batch, only the end of the batch before has the name.
+async fn named(
+    client: &Client,
+    order: &NatsOrder,
+    letterhead: &Letterhead,
+    last: &Value,
+) -> Result<String, Trouble> {
+    let (text, at) = (headers(last), last["seq"].as_u64().unwrap_or_default());
+    let is_bare = text.contains("\r\nMmq:") && Letterhead::origin(&text).is_none();
+    for seq in (1..at).rev().take(if is_bare { BATCH } else { 0 }) {
+        let which = json!({ "next_by_subj": letterhead.subject, "seq": seq });
+        let earlier = message(client, order, letterhead, which).await?.unwrap_or_default();
+        match Letterhead::origin(&headers(&earlier)).map(|it| it.queue == letterhead.queue) {
+            Some(true) => return Ok(format!("{text}{BATCH_ID}: {}\r\n", letterhead.queue)),
+            Some(false) => break,
+            None => {}
+        }
+    }
+    Ok(text)
 }
 
 /// The text of a message's headers.

@@ -44,12 +44,15 @@ pub(super) async fn login(
             }
             Err(error) => error,
         };
-        reported.push(format!("{}:{}: {}", server.host(), server.port(), with_causes(&error)));
+        let why = with_causes(&error);
+        // (The client reports a certificate that one side does not take as any error of the link.)
+        let is_of_tls = error.kind() == ConnectErrorKind::Tls || why.contains("ertificate");
+        reported.push(format!("{}:{}: {why}", server.host(), server.port()));
         match error.kind() {
             ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => {
                 refused.push("user and password in the URL, the credentials file or the nkey");
             }
-            ConnectErrorKind::Tls => refused.push("the files of certificates and keys"),
+            _ if is_of_tls => refused.push("the files of certificates and keys"),
             _ => {}
         }
     }
@@ -57,6 +60,8 @@ pub(super) async fn login(
     let mut reported = reported.join(", ");
     if let Some(what) = refused.first() {
         reported = format!("{reported}; look at {what}");
+    } else if order.servers.len() == 1 {
+        reported += "; of a cluster, name the other servers too";
     }
     Err(if is_lost { letterhead.lost(reported) } else { letterhead.again(reported) })
 }

@@ -11,7 +11,7 @@ use crate::{NatsMode, NatsOrder, ZERO, lost};
 use mmq::forward::{Destination, Halt, Held, Limits, Mark, Outgoing, Position, Source, Trouble};
 
 /// What a server takes in one batch, unless `max_batch_size` says otherwise.
-const BATCH: usize = 1_000;
+pub(super) const BATCH: usize = 1_000;
 /// The longest wait for the answer that a session begins with. When that takes longer, a later call
 /// has it.
 const BEGINNING: Duration = Duration::from_millis(400);

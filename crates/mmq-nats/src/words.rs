@@ -21,7 +21,7 @@ const MISSING: usize = 800;
 /// How many digits of a queue's id stand for it.
 pub(super) const QUEUE_DIGITS: usize = 8;
 /// The pause when a stream is full, or the server has no room.
-const FULL: Duration = Duration::from_secs(5);
+const FULL: Duration = Duration::from_millis(500);
 
 const MESSAGE: HeaderName = HeaderName::from_static("Mmq");
 const WORD_OF_GAP: HeaderName = HeaderName::from_static("Mmq-Gap");
@@ -146,9 +146,11 @@ impl Letterhead {
                 self.subject
             )),
             (10_109, _) => self.lost(format!("{reported}: it takes no more messages")),
+            (10_176, _) => self.again(format!("{reported}; is the server or its disk full?")),
             (10_070 | 10_071 | 10_164, _) => {
                 // A write of an earlier session arrived late, or the stream has another writer.
-                let why = format!("it does not end where it did: {reported}: asking again");
+                let why =
+                    format!("it does not end where it did, or is full: {reported}: asking again");
                 match first {
                     Some(seq) => Trouble::NotStored { seq, why: self.error(why) },
                     None => self.again(why),

@@ -320,3 +320,31 @@ fn a_message_that_the_stream_refuses_is_found_among_others() {
         assert_eq!(entries[2].text("Mmq-Missing"), "2-2 refused");
     }
 }
+
+/// A mirror keeps no id of a batch, and within a batch nothing else names the queue.
+#[test]
+fn a_promoted_mirror_that_ends_within_a_batch_goes_on_exactly() {
+    let (dir, server) = (crate::support::tempdir().unwrap(), server_for(NatsMode::Batch));
+    let mirror = json!({ "name": "MIRROR", "mirror": { "name": STREAM }, "storage": "file" });
+    assert!(server.api("STREAM.CREATE.MIRROR", mirror)["error"].is_null());
+    let queue = Queue::open(dir.path()).unwrap();
+    for _ in 0..2 {
+        put(&queue, 20);
+        forwarder(&queue, &server, NatsMode::Batch).once().unwrap();
+    }
+    let state = || server.api("STREAM.INFO.MIRROR", json!({}))["state"].take();
+    while state()["last_seq"] != 40 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let _ = server.api(&format!("STREAM.DELETE.{STREAM}"), json!({}));
+    for seq in 31..=40 {
+        server.api("STREAM.MSG.DELETE.MIRROR", json!({ "seq": seq }));
+    }
+    let promoted =
+        json!({ "name": "MIRROR", "subjects": [SUBJECT], "storage": "file", "allow_atomic": true });
+    assert!(server.api("STREAM.UPDATE.MIRROR", promoted)["error"].is_null());
+    put(&queue, 5);
+    let far = NatsStream::new(&server.url(), "MIRROR").unwrap().subject(SUBJECT).unwrap();
+    Forwarder::new(&queue, "forward", far).unwrap().once().unwrap();
+    check(&server.entries("MIRROR", SUBJECT), 45);
+}
