@@ -61,7 +61,7 @@ fn what_is_there_goes_on_once() {
     let bytes = format!("mmq_forward_acknowledged_bytes_total{labels} 9\n");
     assert!(figures.contains(&bytes), "{figures}");
     assert!(figures.contains("mmq_forward_last_acknowledgement_timestamp_seconds{"), "{figures}");
-    assert!(!figures.contains("reason="), "{figures}");
+    assert!(figures.contains("reason=\"ended: the far side has all messages\""), "{figures}");
     let listed = command(&["consumers", queue.to_str().unwrap()]).output().unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();
     assert!(listed.contains("a forwarder: moved "), "{listed}");

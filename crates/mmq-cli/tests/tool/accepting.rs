@@ -258,6 +258,40 @@ fn missing_numbers_are_told_on_standard_error() {
     assert_eq!(Queue::open(&far).unwrap().len(), 1);
 }
 
+/// The last figures stay, and say that nobody forwards any more, and why.
+#[test]
+fn the_figures_of_a_forwarder_that_has_ended_say_so() {
+    let dir = crate::support::tempdir().unwrap();
+    let [near, far, metrics] = ["near", "far", "metrics"].map(|name| dir.path().join(name));
+    let ends_with = |why: &str| {
+        let figures = fs::read_to_string(&metrics).unwrap();
+        let line = |name: &str| figures.lines().find(|line| line.starts_with(name));
+        assert!(line("mmq_forward_up{").is_some_and(|line| line.ends_with(" 0")), "{figures}");
+        let said = line("mmq_forward_trouble_info{").is_some_and(|line| line.contains(why));
+        assert!(said, "{why}: {figures}");
+        assert!(!figures.contains("s3cret"), "{figures}");
+    };
+    let file = metrics.to_str().unwrap();
+    fill(&near, 0..5);
+    let url = exec(&far).replacen("exec:", "exec:TOKEN=s3cret ", 1);
+    ends(on("forward", &near, &[&url, "--once", "--metrics", file]), 0);
+    ends_with("the far side has all messages");
+    fs::remove_dir_all(&far).unwrap();
+    ends(on("forward", &near, &[&url, "--once", "--metrics", file]), 7);
+    ends_with("the far side holds nothing of the queue");
+    let go_on = [&*url, "--if-forgotten", "continue", "--metrics", file];
+    let mut forward = Running(on("forward", &near, &go_on).stderr(Stdio::null()).spawn().unwrap());
+    let is_up = || {
+        fs::read_to_string(&metrics).is_ok_and(|it| {
+            it.contains("destination=\"exec:...\"} 1\n# HELP mmq_forward_sent_total")
+        })
+    };
+    eventually("a session", is_up);
+    kill_process(Pid::from_child(&forward.0), Signal::TERM).unwrap();
+    assert_eq!(forward.0.wait().unwrap().code(), Some(143));
+    ends_with("ended by a signal");
+}
+
 #[test]
 fn a_slow_pipe_passes_everything() {
     let dir = crate::support::tempdir().unwrap();

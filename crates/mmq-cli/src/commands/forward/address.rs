@@ -38,8 +38,8 @@ impl Address {
     pub(super) fn of(matches: &ArgMatches) -> Tried<Address> {
         let given = text_of(matches, "url").unwrap_or_default();
         if child::SCHEMES.iter().any(|scheme| given.starts_with(scheme)) {
-            // It holds no secret: ssh has its own keys.
-            return Ok(Address { url: given.to_owned(), shown: given.to_owned(), login: None });
+            let shown = without_arguments(given);
+            return Ok(Address { url: given.to_owned(), shown, login: None });
         }
         let far = FarAddress::new(given);
         let Some(password) = password(matches)? else { return Ok(Address::from(far)) };
@@ -75,6 +75,14 @@ impl Address {
     }
 }
 
+/// A command without its arguments and variables, which may hold secrets. (ssh has its own keys.)
+fn without_arguments(url: &str) -> String {
+    let Some(command) = url.strip_prefix("exec:") else { return url.to_owned() };
+    let first = command.split_whitespace().next().unwrap_or_default();
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-".contains(c);
+    format!("exec:{}", if first.chars().all(is_plain) { first } else { "..." })
+}
+
 /// The password, if one is given outside the URL.
 fn password(matches: &ArgMatches) -> Tried<Option<String>> {
     let (password, place) = match path_of(matches, "password-file") {
@@ -99,4 +107,22 @@ fn password(matches: &ArgMatches) -> Tried<Option<String>> {
         return Err(Failure::usage(format!("{place} holds no password: it is empty")));
     }
     Ok(Some(password))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_arguments;
+
+    #[test]
+    fn a_command_is_shown_without_what_may_be_secret() {
+        for (url, shown) in [
+            ("exec:mmq accept /mnt/q", "exec:mmq"),
+            ("exec: /opt/engine.py --key=s3cret", "exec:/opt/engine.py"),
+            ("exec:TOKEN=s3cret engine", "exec:..."),
+            ("exec:'a b' c", "exec:..."),
+            ("ssh://edge@host/~/q", "ssh://edge@host/~/q"),
+        ] {
+            assert_eq!(without_arguments(url), shown);
+        }
+    }
 }

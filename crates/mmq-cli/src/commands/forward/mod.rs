@@ -194,19 +194,6 @@ fn dead_letters<'a>(matches: &'a ArgMatches, dir: &Path) -> Tried<Option<&'a Pat
     }
 }
 
-#[cfg(feature = "zstd")]
-#[allow(clippy::unnecessary_wraps, reason = "the other build has an error")]
-fn compress(options: &mut ForwardOptions, level: i32) -> Tried<()> {
-    options.zstd = Some(level);
-    Ok(())
-}
-
-#[cfg(not(feature = "zstd"))]
-fn compress(_: &mut ForwardOptions, _: i32) -> Tried<()> {
-    let without = "this mmq was built without zstd; `cargo install --path crates/mmq-cli --features zstd,...` builds one with it";
-    Err(Failure::usage(without))
-}
-
 fn options(matches: &ArgMatches, dead: Option<&Arc<Queue>>) -> Tried<ForwardOptions> {
     let mut options = ForwardOptions::default();
     if let Some(keep) = matches.get_one::<u64>("keep") {
@@ -219,8 +206,14 @@ fn options(matches: &ArgMatches, dead: Option<&Arc<Queue>>) -> Tried<ForwardOpti
         options.patience = *patience;
     }
     options.times = matches.get_flag("times");
-    if let Some(level) = matches.get_one::<i32>("zstd") {
-        compress(&mut options, *level)?;
+    #[cfg(feature = "zstd")]
+    {
+        options.zstd = matches.get_one::<i32>("zstd").copied();
+    }
+    #[cfg(not(feature = "zstd"))]
+    if matches.contains_id("zstd") {
+        let without = "this mmq was built without zstd; `cargo install --path crates/mmq-cli --features zstd,...` builds one with it";
+        return Err(Failure::usage(without));
     }
     options.on_refused = match (text_of(matches, "on-refused"), dead) {
         (_, Some(dead)) => OnRefused::DeadLetters(Arc::clone(dead)),
@@ -286,21 +279,20 @@ fn forward(
             Err(panic) => std::panic::resume_unwind(panic),
         },
     };
-    looked?;
-    report.warn();
-    let ended = outcome.map_err(halted)?;
-    report.end()?;
-    match (call.signals.stop(), ended) {
-        (_, ForwardEnd::Drained) => Ok(ExitStatus::Done),
-        (Some(ending), _) => Ok(ending),
-        (None, _) => {
+    let ending = match outcome {
+        Err(halt) => Err(halted(halt)),
+        Ok(ForwardEnd::Drained) => Ok(ExitStatus::Done),
+        Ok(_) => call.signals.stop().ok_or_else(|| {
             let why = gave_up.unwrap_or_else(|| "the far side does not answer".to_owned());
             let message = format!(
                 "the far side did not take all messages: {why}; the others wait in the queue"
             );
-            Err(Failure::new(ExitStatus::Failed, "far_side", message))
-        }
-    }
+            Failure::new(ExitStatus::Failed, "far_side", message)
+        }),
+    };
+    let ending = looked.and(ending);
+    let said = report.end(&ending);
+    ending.and_then(|ending| said.map(|()| ending))
 }
 
 /// What the tool says of a forwarder that has stopped for good.

@@ -10,6 +10,7 @@ use super::address::Address;
 use crate::arguments::{dir_of, path_of, text_of};
 use crate::commands::Call;
 use crate::console::Form;
+use crate::ending::ExitStatus;
 use crate::failure::{Failure, Tried};
 use crate::json_object::Object;
 use crate::metrics;
@@ -83,12 +84,13 @@ impl<'a> Report<'a> {
     pub(super) fn look(&mut self) -> Tried<()> {
         let progress = self.watch.progress();
         let now = Instant::now();
-        let has_session = progress.trouble.is_none() && progress.state != ForwardState::Beginning;
         let reached = (progress.place, progress.acknowledged);
         if reached != self.reached {
             (self.heard, self.reached, self.session) = (now, reached, None);
         }
-        if has_session && *self.session.get_or_insert(progress.sessions) == progress.sessions {
+        if has_session(&progress)
+            && *self.session.get_or_insert(progress.sessions) == progress.sessions
+        {
             self.heard = now;
         }
         self.warn();
@@ -128,19 +130,27 @@ impl<'a> Report<'a> {
 
     /// Why `--once` gives up, if it is time. A session that lasts has time: its patience ends it.
     pub(super) fn in_vain(&self) -> Option<String> {
-        let why = self.trouble.as_ref().filter(|_| self.heard.elapsed() > IN_VAIN)?;
+        let lasts = has_session(&self.watch.progress());
+        let why = self.trouble.as_ref().filter(|_| !lasts && self.heard.elapsed() > IN_VAIN)?;
         Some(match self.session {
             Some(_) => format!("its sessions end, and it has acknowledged nothing in them: {why}"),
             None => why.clone(),
         })
     }
 
-    /// The last line.
-    pub(super) fn end(&mut self) -> Tried<()> {
-        let progress = self.watch.progress();
-        self.line(&progress)?;
+    /// The last line and figures, which stay: nobody forwards any more.
+    pub(super) fn end(&mut self, ending: &Tried<ExitStatus>) -> Tried<()> {
+        self.warn();
+        let mut progress = self.watch.progress();
+        let said = self.line(&progress);
+        progress.state = ForwardState::Ended;
+        progress.trouble = Some(match ending {
+            Err(failure) => failure.message().to_owned(),
+            Ok(ExitStatus::Done) => "ended: the far side has all messages".to_owned(),
+            Ok(_) => "ended by a signal".to_owned(),
+        });
         self.renew_metrics(&progress);
-        Ok(())
+        said
     }
 
     fn oldest_age(&self) -> Option<Duration> {
@@ -178,59 +188,27 @@ impl<'a> Report<'a> {
 
     fn write_metrics(&self, progress: &ForwardProgress) -> Tried<()> {
         let Some(file) = self.metrics else { return Ok(()) };
-        let up = u64::from(progress.trouble.is_none() && progress.sessions > 0);
+        let up = u64::from(has_session(progress) && progress.trouble.is_none());
         let since_1970 = |at: SystemTime| at.duration_since(SystemTime::UNIX_EPOCH).ok();
-        let acknowledged_at = progress.acknowledged_at.and_then(since_1970);
-        let whole = |figure: u64| Some(figure.to_string());
-        let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64().to_string());
+        let heard = progress.acknowledged_at.and_then(since_1970);
+        let count = |name, help, figure: u64| (name, "counter", help, Some(figure.to_string()));
+        let gauge = |name, help, figure: u64| (name, "gauge", help, Some(figure.to_string()));
+        let time = |name, help, time: Option<Duration>| {
+            (name, "gauge", help, time.map(|time| time.as_secs_f64().to_string()))
+        };
         let figures = [
-            ("up", "gauge", "1: there is a session with the far side", whole(up)),
-            ("sent_total", "counter", "Messages sent, repetitions included", whole(progress.sent)),
-            ("sent_bytes_total", "counter", "Their bytes", whole(progress.sent_bytes)),
-            (
-                "acknowledged_total",
-                "counter",
-                "Messages acknowledged",
-                whole(progress.acknowledged),
-            ),
-            (
-                "acknowledged_bytes_total",
-                "counter",
-                "Their bytes",
-                whole(progress.acknowledged_bytes),
-            ),
-            (
-                "last_acknowledgement_timestamp_seconds",
-                "gauge",
-                "When the far side last acknowledged a message",
-                seconds(acknowledged_at),
-            ),
-            (
-                "refused_total",
-                "counter",
-                "Messages that the far side refused",
-                whole(progress.refused),
-            ),
-            (
-                "lost_there_total",
-                "counter",
-                "Sequence numbers that the far side acknowledged and lost, and the queue had not kept",
-                whole(progress.lost_there),
-            ),
-            ("sessions_total", "counter", "Sessions begun or tried", whole(progress.sessions)),
-            ("lag_messages", "gauge", "Sequence numbers that wait", whole(progress.lag)),
-            (
-                "kept_messages",
-                "gauge",
-                "Acknowledged sequence numbers that the queue keeps",
-                whole(progress.kept),
-            ),
-            (
-                "oldest_age_seconds",
-                "gauge",
-                "Age of the oldest message that waits",
-                seconds(self.oldest_age()),
-            ),
+            gauge("up", "1: there is a session, and no trouble since the last acknowledgement", up),
+            count("sent_total", "Messages sent, repetitions included", progress.sent),
+            count("sent_bytes_total", "Their bytes", progress.sent_bytes),
+            count("acknowledged_total", "Messages acknowledged", progress.acknowledged),
+            count("acknowledged_bytes_total", "Their bytes", progress.acknowledged_bytes),
+            time("last_acknowledgement_timestamp_seconds", "When it last acknowledged one", heard),
+            count("refused_total", "Messages that the far side refused", progress.refused),
+            count("lost_there_total", "Acknowledged, then lost, not kept", progress.lost_there),
+            count("sessions_total", "Sessions begun or tried", progress.sessions),
+            gauge("lag_messages", "Sequence numbers that wait", progress.lag),
+            gauge("kept_messages", "Acknowledged numbers that the queue keeps", progress.kept),
+            time("oldest_age_seconds", "Age of the oldest message that waits", self.oldest_age()),
         ];
         let mut text = String::new();
         let mut add = |name: &str, kind: &str, help: &str, labels: &str, value: &str| {
@@ -245,8 +223,18 @@ impl<'a> Report<'a> {
         }
         if let Some(trouble) = &progress.trouble {
             let labels = format!("{},reason=\"{}\"", self.labels, metrics::escaped(trouble));
-            add("trouble_info", "gauge", "Why there is no session", &labels, "1");
+            add(
+                "trouble_info",
+                "gauge",
+                "Why the last session ended, or the forwarder",
+                &labels,
+                "1",
+            );
         }
         metrics::replace(file, &text)
     }
+}
+
+fn has_session(progress: &ForwardProgress) -> bool {
+    matches!(progress.state, ForwardState::Sending | ForwardState::Idle)
 }
