@@ -31,7 +31,8 @@ pub struct Origin {
     pub queue_id: [u8; 16],
     /// Its sequence number there.
     pub seq: u64,
-    /// How often that queue delivered it without an acknowledgement.
+    /// How often that queue delivered it without an acknowledgement. In a message that a forwarder
+    /// sent here: why the numbers before it are missing; 0 if none is.
     pub attempts: u32,
     /// The sum of a forwarder's chain up to this message; 0 in a dead letter.
     pub(crate) sum: u32,

@@ -35,6 +35,8 @@ pub struct Arrivals<'a> {
     last: Option<(u64, u32)>,
     /// The number that the last message has in this queue.
     stored_as: Option<u64>,
+    /// Why numbers before the next message are missing.
+    why_missing: u32,
 }
 
 impl<'a> Arrivals<'a> {
@@ -52,7 +54,8 @@ impl<'a> Arrivals<'a> {
         queue.flush()?;
         let (engine, consumer) = bookmark.parts();
         let row = QueueLocal::new(engine, consumer)?;
-        let mut arrivals = Arrivals { queue, bookmark, row, source, last: None, stored_as: None };
+        let (last, stored_as, why_missing) = (None, None, 0);
+        let mut arrivals = Arrivals { queue, bookmark, row, source, last, stored_as, why_missing };
         for message in arrivals.bookmark.iter() {
             match message {
                 Ok(message) => {
@@ -89,10 +92,26 @@ impl<'a> Arrivals<'a> {
             let reason = format!("{seq}: the queue has that message already");
             return Err(Error::invalid_argument(self.queue.path(), "number of a source", reason));
         }
-        let origin = Origin { queue_id: self.source, seq, attempts: 0, sum };
+        let origin = Origin { queue_id: self.source, seq, attempts: self.why_missing, sum };
         self.stored_as = Some(self.queue.engine().enqueue_dead_letter(message, &origin)?);
-        self.last = Some((seq, sum));
+        (self.last, self.why_missing) = (Some((seq, sum)), 0);
         Ok(())
+    }
+
+    /// Notes why numbers of the source before the next message are missing: a number that the
+    /// message's [`Origin::attempts`] has then.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// let mut arrivals = mmq::forward::Arrivals::new(&queue, [7; 16])?;
+    /// arrivals.note_missing(3);
+    /// arrivals.store(40, 0x1234, b"the numbers before it were dropped")?;
+    /// assert_eq!(queue.peek()?.unwrap().origin().unwrap().attempts, 3);
+    /// # Ok::<(), mmq::Error>(())
+    /// ```
+    pub fn note_missing(&mut self, why: u32) {
+        self.why_missing = why;
     }
 
     /// Makes the stored messages durable, and lets readers remove all of them but the last.

@@ -18,11 +18,17 @@ use crate::opening;
 use crate::output::{Out, Output};
 use crate::units;
 
+/// Why numbers of the source are missing: from 1 on in the origin of the message behind them.
+const CAUSES: &str = "damaged unflushed dropped expired reserved rejected lost-there refused";
+/// They have several causes.
+const SEVERAL: u32 = 9;
+
 const AFTER: &str = "\
 `mmq forward DIR ssh://HOST/DIR2` runs this command on HOST. It stores each message once and in
 order, and acknowledges it when it is durable. Each message has its origin: the id of the queue DIR
 and the number there (`mmq take --framing json` shows both). Where that number jumps, messages are
-missing, and standard error says why. Several queues may send to one DIR2, one at a time.
+missing; \"attempts\" there says why: 1 damaged, 2 unflushed, 3 dropped, 4 expired, 5 reserved, 6
+rejected, 7 lost-there, 8 refused, 9 several. One source at a time may send to DIR2.
 
 The consumer accept-ID belongs to the queue with that ID. It keeps the last message of that queue,
 from which the next session goes on. `mmq stat` does not count that message. Do not remove the
@@ -47,7 +53,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     let mut output = Output::new(call.signals, Out::Written)?;
     // Nothing is made for a caller that is no forwarder.
     let Some(Frame::Hello(source)) = read(call, &mut input)? else {
-        return stopped(call, || {
+        return call.signals.stop().ok_or_else(|| {
             Failure::usage("standard input is not from `mmq forward`, which runs this command")
         });
     };
@@ -60,7 +66,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     opening::warn_of_owner(call.console, dir);
     let mut arrivals = Arrivals::new(&queue, source)?;
     say(&mut output, &Frame::Holds(arrivals.last()))?;
-    let (mut count, mut missing) = (0, 0);
+    let (mut count, mut missing, mut why) = (0, 0, 0);
     let ended = loop {
         let frame = match read(call, &mut input) {
             Ok(Some(frame)) => frame,
@@ -70,13 +76,16 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
         let done = match frame {
             Frame::Message(seq, sum, bytes) => match arrivals.store(seq, sum, &bytes) {
                 Ok(()) => {
-                    count += 1;
+                    (count, why) = (count + 1, 0);
                     Ok(())
                 }
                 Err(error) => refuse(&mut output, seq, error),
             },
             Frame::Missing(text) => {
                 missing += 1;
+                let cause = CAUSES.split(' ').zip(1..).find(|(cause, _)| text.ends_with(cause));
+                why = cause.filter(|_| why == 0).map_or(SEVERAL, |(_, number)| number);
+                arrivals.note_missing(why);
                 let text = visible_text(text.as_bytes());
                 call.console.note(format!("messages of the source are missing: {text}"));
                 Ok(())
@@ -117,10 +126,6 @@ fn read(call: &Call<'_>, input: &mut impl Read) -> Tried<Option<Frame>> {
         }
         read => read.map_err(|error| Failure::io("standard input", &error)),
     }
-}
-
-fn stopped(call: &Call<'_>, otherwise: impl FnOnce() -> Failure) -> Tried<ExitStatus> {
-    call.signals.stop().ok_or_else(otherwise)
 }
 
 fn say(output: &mut Output<'_>, frame: &Frame) -> Tried<()> {

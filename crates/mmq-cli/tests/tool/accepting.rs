@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use mmq::{LaneOptions, Queue};
+use mmq::{LaneOptions, OnFull, Options, Queue};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::run::{Running, check, ends, given, mmq, on, said};
@@ -255,7 +255,30 @@ fn missing_numbers_are_told_on_standard_error() {
     assert!(output.stdout.ends_with(&frame(6, &11_u64.to_le_bytes())));
     // The same message again: refused, and not stored twice.
     given(mmq(["accept".as_ref(), far.as_os_str()]), &input.concat());
-    assert_eq!(Queue::open(&far).unwrap().len(), 1);
+    let queue = Queue::open(&far).unwrap();
+    assert_eq!(queue.len(), 1);
+    // Why the ones before it are missing.
+    assert_eq!(queue.dequeue().unwrap().unwrap().origin().unwrap().attempts, 1);
+}
+
+#[test]
+fn missing_numbers_are_told_by_the_forwarder_and_stored() {
+    let dir = crate::support::tempdir().unwrap();
+    let [near, far] = ["near", "far"].map(|name| dir.path().join(name));
+    let options = Options::new().arena_size(65_536).max_bytes(4 * 65_536);
+    let queue = options.on_full(OnFull::DropOldest).open(&near).unwrap();
+    queue.consumer("forward").unwrap();
+    for _ in 0..100 {
+        queue.enqueue([7; 10_000]).unwrap();
+    }
+    let oldest = queue.stats().oldest_seq;
+    assert!(oldest > 0);
+    queue.close().unwrap();
+    let said = said(&ends(once(&near, &exec(&far)), 0));
+    assert!(said.contains(&format!("messages are missing: 0-{} dropped", oldest - 1)), "{said}");
+    let queue = Queue::open(&far).unwrap();
+    let origin = || queue.dequeue().unwrap().unwrap().origin().unwrap();
+    assert_eq!((origin().attempts, origin().attempts), (3, 0));
 }
 
 /// The last figures stay, and say that nobody forwards any more, and why.

@@ -1,4 +1,5 @@
-//! Another queue as the far side: `mmq accept` behind a command's standard input and output.
+//! A command as the far side, by frames on its standard input and output: `mmq accept` of another
+//! queue, or an engine of the user's.
 
 use std::fs;
 use std::io::{self, BufReader, Read};
@@ -14,10 +15,11 @@ use mmq::forward::{Destination, Held, Limits, Mark, Outgoing, OutgoingKind, Sour
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::wire::{Frame, LONGEST, NO_MESSAGE};
+use crate::console::Console;
 use crate::failure::{Failure, Tried};
 
 pub(super) const SCHEMES: [&str; 2] = ["ssh://", "exec:"];
-/// So long `mmq accept` may take to begin: a login, a lock, an opening.
+/// So long the command may take to begin: a login, a lock, an opening.
 const BEGINNING: Duration = Duration::from_secs(60);
 /// So long a stop may go unnoticed meanwhile.
 const TICK: Duration = Duration::from_millis(50);
@@ -32,6 +34,9 @@ pub(super) struct AnotherQueue {
     arguments: Vec<String>,
     /// Whether nobody waits for an answer any more.
     is_stopped: Arc<AtomicBool>,
+    console: Console,
+    /// The missing numbers below this one were said.
+    told: u64,
     session: Option<Session>,
 }
 
@@ -48,7 +53,7 @@ struct Session {
 
 impl AnotherQueue {
     /// Nothing runs before the first session.
-    pub(super) fn at(url: &str, is_stopped: Arc<AtomicBool>) -> Tried<AnotherQueue> {
+    pub(super) fn at(url: &str, is_stopped: Arc<AtomicBool>, console: Console) -> Tried<Self> {
         let (program, arguments) = match url.strip_prefix("exec:") {
             Some(command) if command.trim().is_empty() => {
                 return Err(Failure::usage("exec: needs a command, as in 'exec:mmq accept DIR2'"));
@@ -56,7 +61,8 @@ impl AnotherQueue {
             Some(command) => ("sh", vec!["-c".to_owned(), command.to_owned()]),
             None => ("ssh", ssh(url)?),
         };
-        Ok(AnotherQueue { program: program.to_owned(), arguments, is_stopped, session: None })
+        let (program, told, session) = (program.to_owned(), 0, None);
+        Ok(AnotherQueue { program, arguments, is_stopped, console, told, session })
     }
 
     fn begin(&self) -> io::Result<Session> {
@@ -177,9 +183,11 @@ impl Session {
         }
         let said = mem::take(&mut *self.said.lock().unwrap_or_else(PoisonError::into_inner));
         let said = String::from_utf8_lossy(&said);
-        let lines: Vec<&str> = said.lines().map(sentence).filter(|it| !it.is_empty()).collect();
+        // (Without what would stand before another sign of a line's end.)
+        let lines = said.lines().map(|line| line.trim().trim_end_matches('.'));
+        let lines: Vec<&str> = lines.filter(|it| !it.is_empty()).collect();
         let ended = status.map_or_else(|| "it closed its output".to_owned(), |it| it.to_string());
-        let text = format!("`mmq accept` ended ({ended}): {}", lines.join("; "));
+        let text = format!("the command ended ({ended}): {}", lines.join("; "));
         match status.and_then(|status| status.code()) {
             // The shell found no such command, or may not run it; a wrong command line.
             Some(2 | 126 | 127) => Trouble::Lost(text.into()),
@@ -196,11 +204,6 @@ fn kill(id: u32) {
     }
     let children = children.unwrap_or_default();
     children.split_whitespace().filter_map(|child| child.parse().ok()).for_each(kill);
-}
-
-/// A line without what would stand before another sign of its end.
-fn sentence(line: &str) -> &str {
-    line.trim().trim_end_matches('.')
 }
 
 /// Ends its input, so that it closes its queue before the forwarder ends. To kill it loses nothing:
@@ -237,7 +240,7 @@ impl Destination for AnotherQueue {
         let answer = loop {
             match session.next(TICK)? {
                 None if self.is_stopped.load(Ordering::Relaxed) => {
-                    return Err(again("`mmq accept` had not answered yet".to_owned()));
+                    return Err(again("the command had not answered yet".to_owned()));
                 }
                 None if Instant::now() < until => {}
                 answer => break answer,
@@ -249,8 +252,10 @@ impl Destination for AnotherQueue {
                 session.acknowledged = seq.saturating_add(1);
                 Ok(Held::Until { seq, sum: Some(sum) })
             }
-            Some(_) => Err(Trouble::Lost("`mmq accept` began with a wrong frame".into())),
-            None => Err(again(format!("no answer within {} s", BEGINNING.as_secs()))),
+            Some(_) => Err(Trouble::Lost("the command began with a wrong frame".into())),
+            None => {
+                Err(again(format!("no answer of the command within {} s", BEGINNING.as_secs())))
+            }
         }
     }
 
@@ -271,6 +276,13 @@ impl Destination for AnotherQueue {
         write(&mut bytes).map_err(|error| again(error.to_string()))?;
         // A pipe that has broken is found by the next look at what came.
         let _ = session.to.send(bytes);
+        // (A send may be repeated.)
+        let missing = messages.iter().flat_map(|message| message.missing_before);
+        let told = self.told;
+        for missing in missing.filter(|missing| missing.last >= told) {
+            self.console.note(format!("messages are missing: {missing}"));
+            self.told = missing.last + 1;
+        }
         Ok(())
     }
 
@@ -278,7 +290,7 @@ impl Destination for AnotherQueue {
         let session = self.session()?;
         match session.next(wait)? {
             Some(Frame::Durable(below)) => session.acknowledged = below,
-            Some(_) => return Err(Trouble::Lost("`mmq accept` sent a wrong frame".into())),
+            Some(_) => return Err(Trouble::Lost("the command sent a wrong frame".into())),
             None => {}
         }
         Ok(session.acknowledged)

@@ -21,6 +21,7 @@ use crate::arguments::path_of;
 #[cfg(any(feature = "nats", feature = "redis"))]
 use crate::arguments::text_of;
 use crate::arguments::{flag, number};
+use crate::console::Console;
 use crate::failure::{Failure, Tried};
 
 /// An engine that messages can go on to.
@@ -30,38 +31,22 @@ struct FarEngine {
     /// The feature that has its client.
     feature: &'static str,
     /// What only this engine has a use for.
-    options: &'static [&'static str],
+    options: &'static str,
 }
 
 const ENGINES: [FarEngine; 3] = [
     FarEngine {
         schemes: &["nats://", "tls://"],
         feature: "nats",
-        options: &[
-            "succeed",
-            "pack",
-            "stream",
-            "subject",
-            "mode",
-            "domain",
-            "ttl",
-            "inbox-prefix",
-            "creds",
-            "nkey",
-            "tls-first",
-            "ca",
-            "cert",
-            "cert-key",
-        ],
+        options: "succeed pack stream subject mode domain ttl inbox-prefix creds nkey tls-first ca cert \
+                  cert-key",
     },
     FarEngine {
         schemes: &["redis://", "rediss://", "unix://", "redis+unix://"],
         feature: "redis",
-        options: &[
-            "pack", "succeed", "key", "max-len", "replicas", "sentinel", "ca", "cert", "cert-key",
-        ],
+        options: "pack succeed key max-len replicas sentinel ca cert cert-key",
     },
-    FarEngine { schemes: &child::SCHEMES, feature: "mmq", options: &[] },
+    FarEngine { schemes: &child::SCHEMES, feature: "mmq", options: "" },
 ];
 
 /// The options of each engine, under a heading of their own.
@@ -127,6 +112,7 @@ pub(super) fn destination(
     address: &Address,
     matches: &ArgMatches,
     is_stopped: &Arc<AtomicBool>,
+    console: Console,
 ) -> Tried<Box<dyn Destination>> {
     let is_of = |scheme: &&str| address.url().starts_with(*scheme);
     let Some(engine) = ENGINES.iter().find(|engine| engine.schemes.iter().any(is_of)) else {
@@ -137,15 +123,16 @@ pub(super) fn destination(
             schemes.join(", ")
         )));
     };
-    let others = ["password-file", "times"].iter().filter(|_| engine.feature == "mmq");
-    for option in ENGINES.iter().flat_map(|other| other.options).chain(others) {
+    let others = ["password-file", "times"].into_iter().filter(|_| engine.feature == "mmq");
+    let options = |engine: &FarEngine| engine.options.split_whitespace();
+    for option in ENGINES.iter().flat_map(options).chain(others) {
         let is_given = matches.value_source(option) == Some(ValueSource::CommandLine);
-        if is_given && !engine.options.contains(option) {
+        if is_given && !options(engine).any(|it| it == option) {
             return Err(Failure::usage(format!("--{option} does not apply to {address}")));
         }
     }
     match engine.feature {
-        "mmq" => Ok(Box::new(AnotherQueue::at(address.url(), Arc::clone(is_stopped))?)),
+        "mmq" => Ok(Box::new(AnotherQueue::at(address.url(), Arc::clone(is_stopped), console)?)),
         #[cfg(feature = "nats")]
         "nats" => nats(address, matches),
         #[cfg(feature = "redis")]

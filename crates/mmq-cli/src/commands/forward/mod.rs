@@ -153,7 +153,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
     let dir = arguments::dir_of(matches);
     let address = Address::of(matches)?;
     let is_stopped = Arc::new(AtomicBool::new(false));
-    let destination = far::destination(&address, matches, &is_stopped)?;
+    let destination = far::destination(&address, matches, &is_stopped, call.console)?;
     let dead = dead_letters(matches, dir)?;
     // In the order in which `redrive` opens them: each could wait for the other else.
     let queue = call.opener().open_existing(dir)?;
