@@ -1,6 +1,8 @@
 //! `forward` to `accept`: two queues, no server.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
@@ -179,7 +181,7 @@ fn what_is_wrong_at_the_other_side_is_told_in_its_words() {
         let text = fails(&near, "exec:no-such-command accept q", 7);
         assert!(text.contains("not found"), "{text}");
         let text = fails(&near, "exec:echo Welcome to this host; cat > /dev/null", 7);
-        assert!(text.contains("not from an mmq") && text.contains("Welc"), "{text}");
+        assert!(text.contains("no frame") && text.contains("Welc"), "{text}");
         // The frame of a later release.
         let later = r"exec:printf '\014\000\000\000\002mmqaccpt\011\000\000\000'; cat > /dev/null";
         let text = fails(&near, later, 7);
@@ -349,4 +351,46 @@ fn a_signal_ends_a_command_that_has_not_answered_and_what_it_has_started() {
         let state = || fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         eventually("it has ended", || state().is_empty() || state().contains(") Z "));
     }
+}
+
+/// The program in `docs/engines.md`, to a server that refuses one message.
+#[test]
+fn the_manuals_engine_posts_each_message() {
+    let dir = crate::support::tempdir().unwrap();
+    let [near, state, engine] = ["near", "state", "engine.py"].map(|name| dir.path().join(name));
+    let page = include_str!("../../../../docs/engines.md");
+    let program = page.split("```python\n").nth(1).unwrap().split("```").next().unwrap();
+    fs::write(&engine, program).unwrap();
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", server.local_addr().unwrap());
+    let (tell, posted) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for stream in server.incoming() {
+            let mut stream = BufReader::new(stream.unwrap());
+            let (mut head, mut body) = (String::new(), vec![0; 500]);
+            while !head.ends_with("\r\n\r\n") {
+                stream.read_line(&mut head).unwrap();
+            }
+            stream.read_exact(&mut body).unwrap();
+            let key = head.lines().find_map(|line| line.strip_prefix("Idempotency-Key: "));
+            let number = key.unwrap().rsplit('-').next().unwrap().parse::<u64>().unwrap();
+            assert_eq!(body, format!("{number:0>500}").as_bytes());
+            let status = if number == 7 { "422 No" } else { "200 Fine" };
+            let answer =
+                format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+            stream.get_mut().write_all(answer.as_bytes()).unwrap();
+            let _ = tell.send(number);
+        }
+    });
+    let command = format!("exec:python3 '{}' {url} '{}'", engine.display(), state.display());
+    for first in [0, 5] {
+        fill(&near, first..first + 5);
+        ends(on("forward", &near, &[&command, "--once", "--on-refused", "skip"]), 0);
+    }
+    // (What was not acknowledged before the refusal came again, under the same key.)
+    let mut posted: Vec<_> = posted.try_iter().collect();
+    assert_eq!(posted.iter().filter(|number| **number == 7).count(), 5);
+    posted.sort_unstable();
+    posted.dedup();
+    assert!(posted.into_iter().eq(0..10));
 }

@@ -55,8 +55,8 @@ first run of `mmq forward` has made its consumer: `mmq consumers DIR rm '' --yes
 
 URL is nats://HOST or tls://HOST (with --stream), redis://HOST (with --key), ssh://HOST/DIR2 (runs
 `ssh HOST mmq accept DIR2`; HOST/~/DIR2 begins at the home directory; ssh asks no questions), or
-exec:COMMAND for a shell command that runs `mmq accept DIR2` in some other way. Other users of the
-machine can see a password in the URL. Put it in --password-file or the variable
+exec:COMMAND for a shell command: `mmq accept DIR2`, or an engine of your own (docs/engines.md).
+Other users of the machine can see a password in the URL. Put it in --password-file or the variable
 MMQ_FORWARD_PASSWORD; without a user in the URL it is a token of NATS. A stream of NATS must exist.
 Once a minute a line on standard error says how many messages were sent.
 

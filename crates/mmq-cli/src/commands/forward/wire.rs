@@ -1,6 +1,6 @@
-//! What `forward` and `accept` say to each other: frames, each a length of four bytes, a kind of
-//! one byte, and a body. All numbers are little-endian. The first frame of each side has the
-//! version.
+//! What `forward` and an engine like `accept` say to each other (docs/engines.md): frames, each a
+//! length of four bytes, a kind of one byte, and a body. All numbers are little-endian. The first
+//! frame of each side has the version.
 
 use std::io::{self, Read, Write};
 
@@ -152,7 +152,7 @@ fn versioned(body: &[u8]) -> io::Result<&[u8]> {
         other => Err(io::Error::new(
             io::ErrorKind::InvalidData,
             format!(
-                "the other mmq speaks version {other} of accepting, this one version {VERSION}: install the same release on both sides"
+                "the other side speaks version {other} of these frames, this one version {VERSION}: install the same release on both sides"
             ),
         )),
     }
@@ -166,7 +166,7 @@ fn array<const N: usize>(bytes: &[u8], at: usize) -> io::Result<[u8; N]> {
 fn garbage(bytes: &[u8]) -> io::Error {
     let shown = bytes.get(..bytes.len().min(40)).unwrap_or_default().escape_ascii();
     let text = format!(
-        "what comes is not from an mmq: \"{shown}\"; a login script that prints something must be silent"
+        "what comes is no frame: \"{shown}\"; a login script that prints something must be silent"
     );
     io::Error::new(io::ErrorKind::InvalidData, text)
 }
