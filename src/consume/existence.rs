@@ -158,7 +158,7 @@ impl<S: Storage> LockedState<S> {
     /// Whether the default consumer would find a message if it began now.
     pub(super) fn would_find(&self, core: &Core<S>) -> bool {
         let end = core.visible.spot();
-        core.oldest(end).seq < end.seq
+        core.unclaimed(end).seq < end.seq
     }
 
     /// The cursors that keep a segment open between reads.

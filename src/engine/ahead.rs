@@ -33,7 +33,7 @@ impl<S: Storage> Ahead<S> {
     ) -> Result<Ahead<S>> {
         engine.core.check_readable()?;
         let place = consumer.with_locked(|locked| locked.exists().then(|| locked.next_spot()));
-        let spot = place.unwrap_or_else(|| engine.core.oldest(engine.core.visible.spot()));
+        let spot = place.unwrap_or_else(|| engine.core.unclaimed(engine.core.visible.spot()));
         Ok(Ahead {
             engine: Arc::clone(engine),
             consumer: Arc::clone(consumer),
@@ -109,7 +109,7 @@ impl<S: Storage> Ahead<S> {
             return Ok(found);
         }
         let _nothing_goes = core.places.giving_back.write();
-        self.look_from(core, core.oldest(core.visible.spot()), None)
+        self.look_from(core, core.unclaimed(core.visible.spot()), None)
     }
 
     /// Returns the next message for a consumer at `place` with `ledger`.

@@ -102,21 +102,11 @@ impl<S: Storage> Engine<S> {
         done: &[NumberRange],
     ) -> Result<Arc<ConsumerState<S>>> {
         let end = self.core.visible_end();
-        let mut expired_from = None;
         let (spot, unclaimed, stand_in) = {
             let _nothing_goes = self.core.places.giving_back.write();
             let spot = match at {
                 Begins::Spot(spot) => spot,
-                Begins::Start(Start::Oldest) => {
-                    let oldest = self.core.oldest(end);
-                    // The first consumer gets a gap for messages that expired before it existed.
-                    // Read `expired_from` last: it covers a message at `oldest` that has expired
-                    // since.
-                    if self.core.places.cells.read().is_empty() {
-                        expired_from = self.core.segments.list().expired_from.take();
-                    }
-                    expired_from.unwrap_or(oldest)
-                }
+                Begins::Start(Start::Oldest) => self.core.unclaimed(end),
                 Begins::Start(Start::End) => Cursor::spot_of(&self.core, end.seq, end)?,
                 Begins::Start(Start::Seq(seq)) => loop {
                     // Another thread may evict the oldest messages between the two looks.
@@ -137,10 +127,6 @@ impl<S: Storage> Engine<S> {
         let taken = self.take_up(None, name, place, done);
         if taken.is_ok() && !unclaimed.is_empty() {
             self.core.count_unclaimed(name, unclaimed);
-        }
-        if taken.is_err() && expired_from.is_some() {
-            // No consumer was told about the expired messages: keep them for the next one.
-            self.core.segments.list().expired_from = expired_from;
         }
         self.end_stand_in(&stand_in);
         taken
@@ -237,9 +223,11 @@ impl<S: Storage> Engine<S> {
         let Some(consumer) = self.consumers.by_name.lock().remove(name) else {
             return Err(Error::no_consumer(self.core.storage.path(), name));
         };
-        // If it is the last one, the next consumer gets a gap for messages that expire from here
-        // on.
-        self.core.segments.list().expired_from = None;
+        if self.consumers.by_name.lock().is_empty() {
+            // The next consumer gets a gap for messages that are evicted from here on.
+            let mut list = self.core.segments.list();
+            list.unclaimed_from = Some(list.retained_from());
+        }
         let (removed, rules) = consumer.remove(&self.core);
         // The default consumer's descriptor still becomes readable for messages, since the next
         // read creates that consumer again.
@@ -290,6 +278,8 @@ impl<S: Storage> Engine<S> {
         );
         cells.push(Arc::clone(&consumer.cell));
         drop(cells);
+        // Only now does an opening find the place in the index.
+        core.segments.list().unclaimed_from = None;
         self.consumers.by_name.lock().insert(name.to_owned(), Arc::clone(&consumer));
         Ok(consumer)
     }

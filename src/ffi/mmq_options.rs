@@ -36,9 +36,9 @@ pub enum mmq_on_full {
     /// Wait until there is room.
     MMQ_WAIT = 1,
     /// Drop the oldest messages, a whole segment at a time: three quarters of max_bytes or more
-    /// stay full. Every consumer that had not read them gets a gap of cause MMQ_GAP_DROPPED. A
-    /// consumer made later begins behind them and gets none. So make the consumers in the producer,
-    /// before its first enqueue: by mmq_consumer_open, the default one by a read.
+    /// stay full. Every consumer that had not read them gets a gap of cause MMQ_GAP_DROPPED, and so
+    /// does the queue's first consumer, if they went before it was made. A consumer made later
+    /// begins behind them and gets none.
     MMQ_DROP_OLDEST = 2,
 }
 

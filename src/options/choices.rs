@@ -30,7 +30,8 @@ pub enum OnFull {
     /// Give up the oldest messages, a whole segment at a time; when there is only one segment, all
     /// that it holds. (A segment is at most as long as an arena, or 4 MiB where arenas are shorter,
     /// and at most a quarter of [`Options::max_bytes`].) Every consumer that had not read them
-    /// gets a [`Gap`](crate::Gap) with [`GapCause::Dropped`](crate::GapCause::Dropped).
+    /// gets a [`Gap`](crate::Gap) with [`GapCause::Dropped`](crate::GapCause::Dropped), and so does
+    /// the queue's first consumer, if they went before it was made.
     ///
     /// From a [`Options::max_bytes`] of 16 MiB on, a segment is at most a sixteenth of it (but for
     /// a message that is longer), and the queue's own thread gives up the oldest ahead of need: one

@@ -169,6 +169,14 @@ pub(super) fn first_retained(image: &IndexImage, belief: Belief, by_headers: u64
     evicted(image, belief).end().max(passed)
 }
 
+/// The first number that no consumer has read or was told of, when there is no consumer. Evictions
+/// without one move the headers alone: a number of theirs that was not evicted stems from before
+/// the index was lost.
+pub(super) fn unclaimed_from(image: &IndexImage, belief: Belief, by_headers: u64) -> u64 {
+    let noted = image.checkpoint.map_or(0, |checkpoint| checkpoint.retained_from);
+    if by_headers > evicted(image, belief).end() { noted.max(by_headers) } else { noted }
+}
+
 /// The end of the reservation: no number at or above it was given out.
 pub(super) fn reservation(image: &IndexImage, belief: Belief) -> u64 {
     // The run's reservation is an upper bound even when the rest of the run record is not believed.

@@ -12,7 +12,9 @@ use crate::index::image::Live;
 use crate::index::run::{Next, Run};
 use crate::index::{RowsAre, StoredOver};
 use crate::options::Options;
-use crate::recovery::belief::{Belief, SinceRun, clean_end, evicted, reservation};
+use crate::recovery::belief::{
+    Belief, SinceRun, clean_end, evicted, reservation, unclaimed_from,
+};
 use crate::recovery::read_index::Known;
 use crate::recovery::{PlacedTail, Recovered};
 use crate::segment::{Found, Row};
@@ -37,6 +39,7 @@ pub(super) fn publish<S: Storage>(
         .checkpoint
         .map_or(0, |checkpoint| checkpoint.retained_from)
         .max(known.rows.retained_from);
+    let unclaimed_from = unclaimed_from(&known.image, known.belief, known.rows.retained_from);
     // A holder that closes in order clears its process id after its last sync. After any other end
     // a sync may have failed and left pages marked clean that the disk does not have. Storing them
     // again makes the next sync write them. (No sync of an index that this opening made failed.)
@@ -90,6 +93,7 @@ pub(super) fn publish<S: Storage>(
             foreign_slots: known.rows.foreign_slots,
             next_life,
             retained_from,
+            unclaimed_from,
             end: spot.seq,
             other_bytes,
             rows_complete,

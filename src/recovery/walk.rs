@@ -37,8 +37,10 @@ impl WalkRules {
         // `retained_from`. With only another mount, a run may have reclaimed segments beyond the
         // checkpoint.
         let first = rows.live.first().map_or(u64::MAX, |row| row.header.first_seq);
-        let is_older =
-            image.checkpoint.is_none_or(|checkpoint| checkpoint.retained_from < rows.retained_from);
+        let is_older = image.checkpoint.is_none_or(|checkpoint| {
+            checkpoint.retained_from.max(checkpoint.dropped_seq).max(checkpoint.expired_seq)
+                < rows.retained_from
+        });
         let by_headers = is_older && first <= rows.retained_from;
         let by_index = belief == Belief::Mount && all_before_was_given_back(image, belief, rows);
         WalkRules {

@@ -108,8 +108,9 @@ impl<S: Storage> Segments<S> {
         let too_old = list.too_old(ages, tail, context.storage.now());
         let most = list.live.len().saturating_sub(1).min(too_old);
         let count = list.live.iter().take(most).take_while(|row| row.header.end() <= tail).count();
-        let from = list.live.front().filter(|_| count > 0).map(|row| row.header.beginning())?;
-        list.expired_from.get_or_insert(from);
+        if count == 0 {
+            return None;
+        }
         (0..count).for_each(|_| list.drain_front());
         self.note_passed();
         check!(list.check());

@@ -12,7 +12,7 @@ use super::row::Row;
 use super::undated::Undated;
 #[cfg(test)]
 use crate::format;
-use crate::format::{SEGMENT_HEADER_LEN, Spot};
+use crate::format::SEGMENT_HEADER_LEN;
 use crate::index::RowsAre;
 use crate::storage::{Storage, StorageFile};
 
@@ -39,11 +39,9 @@ pub(crate) struct List<F> {
     /// While no segment is live: no sequence number below this is in the queue. Set when the only
     /// segment is drained, or by recovery to the number behind all segments that it found.
     pub(super) drained_up_to: u64,
-    /// The first message that expired since the last consumer was removed: the next consumer that
-    /// starts at the oldest message starts there, with a gap. Meaningless while there are
-    /// consumers. Under the list's lock, so that a thread that finds messages evicted also finds
-    /// this.
-    pub(crate) expired_from: Option<Spot>,
+    /// While there is no consumer, the first number that none has read or was told of: a segment
+    /// begins with it. Checkpoints keep it as their first retained number.
+    pub(crate) unclaimed_from: Option<u64>,
     /// The age of the messages in the tail's segment, when its header does not date them.
     pub(super) undated_tail: Option<Undated>,
     /// For how many segments a queue that drops its oldest messages keeps space free.
@@ -127,6 +125,11 @@ impl<F: StorageFile> List<F> {
         open.dedup();
         let many = (open.len(), self.open.len());
         holds!(many.1 <= 2 * many.0 + 64, "what is closed is forgotten: {many:?} are open");
+    }
+
+    /// Returns the first sequence number that may still be in the queue.
+    pub(crate) fn retained_from(&self) -> u64 {
+        self.live.front().map_or(self.drained_up_to, |row| row.header.first_seq)
     }
 
     /// Returns all disk bytes except the index's: [`limited_bytes`](Self::limited_bytes) and the

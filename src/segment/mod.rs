@@ -118,7 +118,7 @@ impl<S: Storage> Segments<S> {
                     last_store: 0,
                     recycling: Recycling::new(found.drained, found.spares, found.retained_from),
                     drained_up_to: found.end,
-                    expired_from: None,
+                    unclaimed_from: Some(found.unclaimed_from),
                     undated_tail: None,
                     headroom: 1,
                     is_watched: false,
@@ -289,9 +289,6 @@ impl<S: Storage> Segments<S> {
             return None;
         }
         context.evicted.lock().note(cause, evicted);
-        if cause == GapCause::Expired {
-            list.expired_from.get_or_insert(header.beginning());
-        }
         list.drained_up_to = tail.seq;
         if let Some(open) = list.opened(header.life) {
             // A consumer whose position is in this segment continues behind it.

@@ -25,17 +25,19 @@ impl<S: Storage> Segments<S> {
             return Ok(());
         }
         // The segments stay in the list during the sync, so that their bytes count.
-        let (lives, retained_from): (Vec<u64>, _) = {
+        let (lives, retained_from, unclaimed_from): (Vec<u64>, _, _) = {
             let list = self.list();
             let lives =
                 list.recycling.drained.iter().map(|drained| drained.row.header.life).collect();
-            (lives, list.live.front().map_or(list.drained_up_to, |row| row.header.first_seq))
+            (lives, list.retained_from(), list.unclaimed_from)
         };
         if lives.is_empty() {
             return Ok(());
         }
         self.sync_directory(context.storage, context.index)?;
-        context.index.sync_for_change(context.durable, context.evicted, retained_from)?;
+        // Without a consumer only evicted segments go, and the first one is to be told of them.
+        let claimed = unclaimed_from.unwrap_or(retained_from);
+        context.index.sync_for_change(context.durable, context.evicted, claimed)?;
         reached!("behind the sync of what goes");
         let mut list = self.list();
         context.begin_changing()?;

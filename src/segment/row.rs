@@ -50,6 +50,8 @@ pub(crate) struct Found {
     /// The first sequence number that may still be in the queue: the disk says that all below were
     /// evicted or consumed.
     pub(crate) retained_from: u64,
+    /// Where the first consumer begins: see `List::unclaimed_from`.
+    pub(crate) unclaimed_from: u64,
     /// The first sequence number behind all segments.
     pub(crate) end: u64,
     /// Bytes of disk that files other than segments and the index take.

@@ -363,6 +363,18 @@ impl<S: Storage> State<S> {
         first.unwrap_or_else(|| self.gaps.before_lost_tail(end))
     }
 
+    /// Returns where the first consumer begins: before the messages that were evicted while there
+    /// was none, which it gets as a gap, else at the oldest one. `end` is as in
+    /// [`oldest`](Self::oldest).
+    pub(crate) fn unclaimed(&self, end: Spot) -> Spot {
+        let oldest = self.oldest(end);
+        // Read last, to cover a message at `oldest` that was evicted since.
+        let from = self.segments.list().unclaimed_from;
+        let gone = from.filter(|seq| *seq < self.gaps.evicted.lock().end());
+        // The numbers begin a segment. A power cut may bring it back, and no earlier one.
+        gone.map_or(oldest, |seq| Spot { position: 0, seq })
+    }
+
     /// Returns how many visible messages there are from `seq` on, without those in the ranges
     /// `done` and those known to be missing.
     pub(crate) fn len_from(&self, seq: u64, done: impl Iterator<Item = NumberRange>) -> u64 {

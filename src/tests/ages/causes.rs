@@ -9,14 +9,18 @@ use crate::options::OnFull;
 use crate::tests::sim::SimStorage;
 
 /// Each missing number has one cause, the one it was evicted for, whatever came before and after;
-/// also for a consumer that was away all the time, after a reopening and after a death.
+/// also for a consumer that was away all the time, after a reopening and after a death; and for the
+/// first consumer, which was made only then.
 #[test]
 fn what_was_dropped_and_what_had_expired_are_told_apart() {
-    for end in ["goes on", "reopened", "killed", "power cut"] {
+    let ends = ["goes on", "reopened", "killed", "power cut"];
+    for (end, is_away) in ends.into_iter().flat_map(|end| [(end, true), (end, false)]) {
         let options = options().on_full(OnFull::DropOldest);
         let storage = SimStorage::new(1).with_file_capacity(512 << 10);
         let mut engine = Engine::open_without_workers(storage.clone(), &options).unwrap();
-        engine.consumer("").unwrap();
+        if is_away {
+            engine.consumer("").unwrap();
+        }
         let mut causes: Vec<GapCause> = Vec::new();
         let mut tail = 0;
         for round in 0..6 {

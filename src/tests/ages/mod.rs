@@ -7,6 +7,7 @@ mod crowded;
 mod deaths;
 mod early;
 mod room;
+mod unclaimed;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -55,11 +55,6 @@ class Queue:
         #: Items that `get` returned, and `task_done` was not called for.
         self._unfinished = 0
         self._queue = _Queue(path, on_gap=on_gap or _warn, on_full=on_full, **options)
-        try:
-            # This makes the consumer, which is told from now on what it misses.
-            self._queue.peek()
-        except Empty:
-            pass
 
     def put(self, item: Any, block: bool = True, timeout: Optional[float] = None) -> None:
         """Puts an item in. While the queue is full it waits, at most `timeout` seconds, and then

@@ -58,10 +58,9 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<ExitStatus> {
         });
     };
     let queue = call.opener().own(dir, &Options::new().mode(arguments::mode_of(call.matches)))?;
-    let stats = queue.stats();
-    if stats.consumers == 0 {
+    if queue.stats().consumers == 0 {
         // As `opening::keep_for_own`.
-        queue.seek(stats.oldest_seq)?;
+        queue.set_max_in_flight(None)?;
     }
     opening::warn_of_owner(call.console, dir);
     let mut arrivals = Arrivals::new(&queue, source)?;
