@@ -202,14 +202,11 @@ impl<S: Storage> ConsumerState<S> {
             return Ok(());
         };
         let checked = ledger.check_lease(seq, handed);
-        if handed.is_leased() {
-            if checked.is_ok() {
-                // A time that overflows the clock means no end.
-                ledger.extend(seq, now().checked_add(by));
-            }
-            // The check may have ended other leases, too.
-            self.note_change(locked, core);
+        if checked.is_ok() && handed.is_leased() {
+            // A time that overflows the clock means no end.
+            ledger.extend(seq, now().checked_add(by));
         }
+        self.note_change(locked, core);
         checked
     }
 

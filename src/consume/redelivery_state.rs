@@ -116,6 +116,8 @@ pub(crate) struct Redeliveries<F> {
     /// Messages that are not done, with how often each was delivered without an acknowledgement.
     counts: BTreeMap<u64, u32>,
     row: Option<AttemptsRow<F>>,
+    /// Counts have changed since the last store.
+    is_changed: bool,
     /// Some counts do not fit into the row.
     is_full: bool,
     /// That some counts do not fit has not been reported yet.
@@ -136,6 +138,7 @@ impl<F> Default for Redeliveries<F> {
             notified: None,
             counts: BTreeMap::new(),
             row: None,
+            is_changed: false,
             is_full: false,
             to_report_full: false,
             below: 0,
@@ -183,6 +186,7 @@ impl<F: StorageFile> Redeliveries<F> {
             let was_full = std::mem::replace(&mut self.is_full, !row.store(self.below, counts));
             self.to_report_full |= self.is_full && !was_full;
         }
+        self.is_changed = false;
         check!(self.check());
     }
 
@@ -264,13 +268,13 @@ impl<F: StorageFile> Redeliveries<F> {
         }
     }
 
-    /// Stores the attempt count of a returned message.
+    /// Counts the attempts of a returned message.
     pub(crate) fn note_back(&mut self, seq: u64, attempts: u32) {
         holds!(attempts > 0, "the returned message {seq} was delivered before");
         self.set_count(seq, attempts.min(IN_FLIGHT - 1));
     }
 
-    /// Stores that the message is rejected.
+    /// Notes that the message is rejected.
     pub(crate) fn note_rejected(&mut self, seq: u64, attempts: u32) {
         // An earlier run that rejected the message counted it then.
         if self.counts.get(&seq).is_none_or(|count| count & REJECTED == 0) {
@@ -283,7 +287,14 @@ impl<F: StorageFile> Redeliveries<F> {
 
     fn set_count(&mut self, seq: u64, count: u32) {
         self.counts.insert(seq, count);
-        self.store();
+        self.is_changed = true;
+    }
+
+    /// Stores the counts that changed, once for all messages of a call.
+    pub(crate) fn store_changed(&mut self) {
+        if self.is_changed {
+            self.store();
+        }
     }
 
     /// Drops the counts of done messages, which frees space in the row.

@@ -10,6 +10,9 @@ use crate::error::{Error, Gap, GapCause, Result};
 use crate::storage::StorageFile;
 use crate::threads::now;
 
+/// So many messages that are due one look handles: less than a millisecond.
+const MOST_AT_ONCE: usize = 250;
+
 impl<F: StorageFile> Ledger<F> {
     /// The state of redelivery; the first call creates it.
     pub(crate) fn redelivery(&mut self) -> &mut Redeliveries<F> {
@@ -73,28 +76,36 @@ impl<F: StorageFile> Ledger<F> {
         check!(self.check());
     }
 
-    /// Handles what is due by `now`: ends leases and delays, and retries dead letters.
+    /// Handles what is due by `now`: ends leases and delays, and retries dead letters. Leaves the
+    /// rest of many for the next look, so that other threads get the consumer's lock meanwhile.
     pub(crate) fn tick(&mut self, now: Instant) {
-        while let Some(seq) = self.redelivery.as_mut().and_then(|it| it.take_due(now)) {
-            let Some(open) = self.open.get_mut(&seq) else {
-                continue;
+        for _ in 0..MOST_AT_ONCE {
+            let Some(seq) = self.redelivery.as_mut().and_then(|it| it.take_due(now)) else {
+                break;
             };
-            open.due = None;
-            match open.state {
-                DeliveryState::Out => {
-                    self.give_back(seq, None);
-                }
-                DeliveryState::Delayed | DeliveryState::Back => {
-                    self.put(seq, DeliveryState::Back, None)
-                }
-                DeliveryState::Rejected => {
-                    self.rejected.insert(seq);
-                }
+            self.end_wait(seq);
+        }
+        check!(self.check());
+    }
+
+    /// Handles a message whose timer was taken: its lease, its delay, or the wait of its dead
+    /// letter is over.
+    fn end_wait(&mut self, seq: u64) {
+        let Some(open) = self.open.get_mut(&seq) else {
+            return;
+        };
+        open.due = None;
+        match open.state {
+            DeliveryState::Out => {
+                self.give_back(seq, None);
+            }
+            DeliveryState::Delayed | DeliveryState::Back => {
+                self.put(seq, DeliveryState::Back, None)
+            }
+            DeliveryState::Rejected => {
+                self.rejected.insert(seq);
             }
         }
-        check!(let due = self.redelivery.as_ref().and_then(|it| it.next_due()));
-        holds!(due.is_none_or(|due| due > now), "what was due by {now:?} is done: {due:?}");
-        check!(self.check());
     }
 
     /// Handles what is due and returns the time, if a read needs the time.
@@ -104,16 +115,23 @@ impl<F: StorageFile> Ledger<F> {
         Some(now)
     }
 
-    /// Fails when the lease of the delivery has ended. Another worker has, had or will get this
-    /// message: the caller's lease is void.
+    /// Fails when the lease of the delivery has ended, and ends it if no look has yet. Another
+    /// worker has, had or will get this message: the caller's lease is void.
     pub(crate) fn check_lease(&mut self, seq: u64, handed: DeliveryToken) -> Result<()> {
         if !handed.is_leased() {
             return Ok(());
         }
-        self.tick(now());
         let is_own =
-            |open: &Open| open.state == DeliveryState::Out && open.attempts == handed.attempts;
-        if self.open.get(&seq).is_some_and(is_own) { Ok(()) } else { Err(Error::Expired) }
+            |open: &&Open| open.state == DeliveryState::Out && open.attempts == handed.attempts;
+        let Some(due) = self.open.get(&seq).filter(is_own).map(|open| open.due) else {
+            return Err(Error::Expired);
+        };
+        if due.is_none_or(|due| due > now()) {
+            return Ok(());
+        }
+        self.redelivery().set_timer(seq, due, None);
+        self.end_wait(seq);
+        Err(Error::Expired)
     }
 
     /// How many rejected messages wait to go to another queue.

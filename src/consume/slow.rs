@@ -218,6 +218,7 @@ impl<S: Storage> ConsumerState<S> {
             while let Some(seq) = redelivery.take_rejection() {
                 core.count_rejected(&Gap { first: seq, last: seq, cause: GapCause::Rejected });
             }
+            redelivery.store_changed();
             if redelivery.take_report_full() {
                 events::counts_do_not_fit(core.storage.path(), self.name());
             }

@@ -11,7 +11,8 @@ use crate::consume::redelivery_state::{DeadLetters, Rules};
 use crate::consume::step::{DeliveryToken, Read};
 use crate::engine::{Engine, reading};
 use crate::error::{Error, GapCause, Result};
-use crate::format::Origin;
+use crate::format::{INDEX_NAME, Origin};
+use crate::index::image::IndexImage;
 use crate::options::{OnFull, Options};
 use crate::tests::schedule::threads::stop_clock;
 use crate::tests::sim::SimStorage;
@@ -267,4 +268,32 @@ fn a_death_counts_whoever_opens_the_queue_next_and_a_power_cut_never() {
         let (seq, handed) = receive(&queue, &consumer).unwrap();
         assert_eq!((seq, handed.attempts), (0, 1 + u32::from(is_killed)));
     }
+}
+
+/// A look ends a part of them, so that others get the consumer's lock, and stores the row of
+/// attempts once. What it leaves has ended all the same.
+#[test]
+fn many_leases_that_end_at_one_moment_keep_nobody_for_long() {
+    let storage = SimStorage::new(1).with_file_capacity(4 << 20);
+    let queue = Engine::open_without_workers(storage.clone(), &Options::new()).unwrap();
+    queue.enqueue_batch(&[[7; 8]; 600]).unwrap();
+    let begun = Instant::now();
+    stop_clock(Some(begun));
+    let consumer = workers(&queue, Rules { lease: Some(LONG), ..Rules::default() });
+    let out: Vec<_> = std::iter::from_fn(|| receive(&queue, &consumer)).collect();
+    let stored = || {
+        let index = IndexImage::read(&storage.read_file(INDEX_NAME), &queue.core.index.queue_id);
+        index.attempts_rows[0].as_ref().map_or(0, |row| row.number)
+    };
+    let before = stored();
+    stop_clock(Some(begun + LONG));
+    let (seq, handed) = *out.last().unwrap();
+    assert!(matches!(queue.ack(&consumer, seq, handed), Err(Error::Expired)));
+    for (looks, left) in [(2, 349), (3, 99), (4, 0)] {
+        consumer.look_at_deliveries(&queue.core);
+        assert_eq!((consumer.in_flight(&queue.core), stored() - before), (left, looks));
+    }
+    let again = receive(&queue, &consumer).unwrap();
+    assert_eq!((again.0, again.1.attempts), (0, 2));
+    stop_clock(None);
 }

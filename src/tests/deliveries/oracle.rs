@@ -338,7 +338,7 @@ impl Oracle {
         Ticket { seq, attempts, epoch: self.epoch, is_leased: due.is_some() }
     }
 
-    /// What an answer to that delivery comes to. It does what is due first.
+    /// What an answer to that delivery comes to. If it comes too late, it ends the lease.
     fn hear(&mut self, ticket: Ticket) -> Answered {
         if ticket.epoch != self.epoch {
             return Answered::CalledOff;
@@ -346,11 +346,15 @@ impl Oracle {
         if !ticket.is_leased {
             return Answered::Heard;
         }
-        self.tick();
-        let open = self.open.get(&ticket.seq);
-        let is_own =
-            |open: &Open| matches!(open.is, Is::Out(_)) && open.attempts == ticket.attempts;
-        if open.is_some_and(is_own) { Answered::Heard } else { Answered::Expired }
+        let own = self.open.get(&ticket.seq).filter(|open| open.attempts == ticket.attempts);
+        match own.map(|open| open.is) {
+            Some(Is::Out(Some(due))) if due <= self.now => {
+                self.give_back(ticket.seq, None);
+                Answered::Expired
+            }
+            Some(Is::Out(_)) => Answered::Heard,
+            _ => Answered::Expired,
+        }
     }
 
     pub(super) fn ack(&mut self, ticket: Ticket) -> Answered {
