@@ -208,7 +208,8 @@ impl<S: Storage> Core<S> {
             let _ = self.write_clean_end(target);
         }
         let is_durable = self.durable.lock().spot.position >= target.position;
-        if is_durable && !self.writer.lock().has_begun() && !self.has_unsynced_files() {
+        let is_durable = is_durable && !self.has_unsynced_files();
+        if is_durable && !self.writer.lock().has_begun() {
             // This run stored no message, and recovery found none that may exist only in the page
             // cache. At most, consumers have moved and segments were reclaimed.
             let moves = self.places.moves();
@@ -218,8 +219,10 @@ impl<S: Storage> Core<S> {
                 Ok(())
             };
         }
-        self.flush_to(target)?;
-        self.sync_directory()?;
-        self.write_clean_end(target)
+        if is_durable {
+            self.sync_directory()?;
+            return self.write_clean_end(target);
+        }
+        self.flush_and_end(target)
     }
 }

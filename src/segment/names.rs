@@ -46,7 +46,8 @@ pub(crate) struct Names {
     pub(super) salts: Salts,
     /// Bytes of disk that files other than segments and the index take.
     pub(super) other_bytes: u64,
-    /// How many files this run created, renamed or removed in the directory.
+    /// How many files this run created or renamed in the directory. Nothing rests on the removal of
+    /// one: what is left of it lies before what the index retains.
     pub(super) directory_changes: u64,
     /// Whether every segment has its row in the index.
     pub(super) rows_complete: bool,

@@ -135,7 +135,6 @@ impl<F: StorageFile> List<F> {
             self.write_row(context, &row);
             self.recycling.spares.push(Spare { row, file: transfer.file, is_fresh: false });
         } else if transfer.is_removed {
-            self.names.directory_changes += 1;
             self.names.slots.remove(&row.slot);
             self.recycling.removed.retain(|(open, _)| open.strong_count() > 0);
             self.recycling.removed.push((transfer.open, taken(&row)));
@@ -160,7 +159,6 @@ impl<F: StorageFile> List<F> {
             self.recycling.spares.push(Spare { file: None, ..spare });
             return false;
         }
-        self.names.directory_changes += 1;
         self.names.slots.remove(&spare.row.slot);
         context.index.write_segment_row(spare.row.slot, None, 0);
         check!(self.check());

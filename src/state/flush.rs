@@ -1,7 +1,7 @@
 //! Flushes: their order, group commit, poisoning after a failed sync.
 //!
 //! A flush syncs the segments that writers stored to, then the directory if files were created or
-//! removed, and only then moves the durable mark. All threads that wait for a flush share one sync:
+//! renamed, and only then moves the durable mark. All threads that wait for a flush share one sync:
 //! the first becomes the leader and syncs everything that the others want; the others wait until
 //! the mark passes their record. Producers enqueue meanwhile.
 //!
@@ -74,14 +74,29 @@ impl<S: Storage> State<S> {
                 self.flushed.wait(&mut durable);
                 continue;
             }
-            durable = self.lead(durable)?;
+            durable = self.lead(durable, |target| self.checkpoint_if_overtaken(target))?;
         }
         Ok(())
     }
 
-    /// Leads a flush: syncs up to [`Durable::wanted`], and every full segment. The caller has
-    /// checked that there is no other leader.
-    fn lead<'a>(&'a self, mut durable: MutexGuard<'a, Durable>) -> Result<MutexGuard<'a, Durable>> {
+    /// Flushes everything before the committed `spot`, and writes the checkpoint of a clean end:
+    /// the last flush of a run.
+    pub(crate) fn flush_and_end(&self, spot: Spot) -> Result<()> {
+        let mut durable = self.durable.lock();
+        durable.want(spot);
+        while durable.has_leader {
+            self.flushed.wait(&mut durable);
+        }
+        self.lead(durable, |target| self.write_clean_end(target)).map(drop)
+    }
+
+    /// Leads a flush: syncs up to [`Durable::wanted`], and every full segment; then calls
+    /// `checkpoint`. The caller has checked that there is no other leader.
+    fn lead<'a>(
+        &'a self,
+        mut durable: MutexGuard<'a, Durable>,
+        checkpoint: impl FnOnce(Spot) -> Result<()>,
+    ) -> Result<MutexGuard<'a, Durable>> {
         holds!(!durable.has_leader, "one thread leads a flush at a time");
         durable.has_leader = true;
         let stretch = Stretch { from: durable.spot, to: durable.wanted };
@@ -97,7 +112,7 @@ impl<S: Storage> State<S> {
         }
         let synced = self.sync_found_files().and(self.sync_data(&stretch));
         let synced = synced.and_then(|()| self.sync_what_drained_rests_on());
-        let result = synced.and_then(|()| self.checkpoint_if_overtaken(target));
+        let result = synced.and_then(|()| checkpoint(target));
         self.count_flush(now().saturating_duration_since(began), result.as_ref().err());
         let mut durable = self.durable.lock();
         durable.has_leader = false;
@@ -146,7 +161,7 @@ impl<S: Storage> State<S> {
             self.segment_synced.notify_all();
             return Ok(());
         }
-        drop(self.lead(durable)?);
+        drop(self.lead(durable, |target| self.checkpoint_if_overtaken(target))?);
         if self.is_checkpoint_due() { self.flush_places_and_checkpoint() } else { Ok(()) }
     }
 

@@ -248,3 +248,23 @@ fn drained_segments_cost_a_flush_one_sync_of_the_index() {
     assert!(queue.core.segments.list().drained_unsynced().is_empty());
     LENGTH_HERE.set(None);
 }
+
+/// The names, the places for the segments that go, the tail's segment, and the clean end.
+#[test]
+fn a_close_waits_for_four_syncs() {
+    LENGTH_HERE.set(Some(16 << 10));
+    let storage = SimStorage::new(3);
+    let queue = open(&storage, &Options::new(), Background::Calls);
+    queue.core.segments.list().is_watched = true;
+    make_spares(&queue);
+    syncs_while_passing(5, &queue, &storage);
+    assert!(queue.core.segments.list().has_drained());
+    queue.enqueue(&content(0, LEN)).unwrap();
+    let files = storage.file_names().len();
+    let syncs = || storage.call_count(Call::SyncFile) + storage.call_count(Call::SyncDirectory);
+    let before = syncs();
+    queue.close().unwrap();
+    assert!(storage.file_names().len() < files, "segments were removed");
+    assert!(syncs() - before <= 4, "{} syncs", syncs() - before);
+    LENGTH_HERE.set(None);
+}
