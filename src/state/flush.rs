@@ -91,7 +91,8 @@ impl<S: Storage> State<S> {
     }
 
     /// Leads a flush: syncs up to [`Durable::wanted`], and every full segment; then calls
-    /// `checkpoint`. The caller has checked that there is no other leader.
+    /// `checkpoint`. Ends before, and leaves the mark, where [`sync_data`](Self::sync_data) does.
+    /// The caller has checked that there is no other leader.
     fn lead<'a>(
         &'a self,
         mut durable: MutexGuard<'a, Durable>,
@@ -111,14 +112,19 @@ impl<S: Storage> State<S> {
             self.durable.lock().spot = target;
         }
         let synced = self.sync_found_files().and(self.sync_data(&stretch));
-        let synced = synced.and_then(|()| self.sync_what_drained_rests_on());
-        let result = synced.and_then(|()| checkpoint(target));
+        let result = synced.and_then(|is_all| {
+            if is_all {
+                self.sync_what_drained_rests_on()?;
+                checkpoint(target)?;
+            }
+            Ok(is_all)
+        });
         self.count_flush(now().saturating_duration_since(began), result.as_ref().err());
         let mut durable = self.durable.lock();
         durable.has_leader = false;
         let mut waiters = 0;
         // A failed sync has poisoned the queue; after any other error the next leader tries again.
-        if result.is_ok() || planted!(FailedFlushIsDone) {
+        if matches!(result, Ok(true)) || planted!(FailedFlushIsDone) {
             check!(durable.check_move(target, self.committed().spot()));
             durable.spot = target;
             self.index.set_synced(target);
@@ -142,7 +148,7 @@ impl<S: Storage> State<S> {
             }
             MutexGuard::unlocked(&mut durable, || self.wake_readers_elsewhere());
         }
-        result.map(|()| durable)
+        result.map(|_| durable)
     }
 
     /// Runs the flush that producers requested by [`sync_soon`](Self::sync_soon), and renews a
@@ -161,7 +167,12 @@ impl<S: Storage> State<S> {
             self.segment_synced.notify_all();
             return Ok(());
         }
-        drop(self.lead(durable, |target| self.checkpoint_if_overtaken(target))?);
+        let durable = self.lead(durable, |target| self.checkpoint_if_overtaken(target))?;
+        if durable.spot.position < durable.wanted.position {
+            self.storage_worker.request(|wanted| wanted.flush = true);
+            return Ok(());
+        }
+        drop(durable);
         if self.is_checkpoint_due() { self.flush_places_and_checkpoint() } else { Ok(()) }
     }
 
@@ -389,8 +400,9 @@ impl<S: Storage> State<S> {
 
     /// Syncs every segment before the tail's that was stored to, and the tail's if the stretch
     /// reaches into it; then the directory. One that cannot be opened or stored again fails the
-    /// flush, and keeps no other from the disk.
-    fn sync_data(&self, stretch: &Stretch) -> Result<()> {
+    /// flush, and keeps no other from the disk. Returns false, and leaves the rest, when a producer
+    /// waits for the storage worker, which may be this thread: that request comes first.
+    fn sync_data(&self, stretch: &Stretch) -> Result<bool> {
         let Stretch { from, to } = *stretch;
         self.check_names()?;
         let (mut at, end) = {
@@ -406,13 +418,23 @@ impl<S: Storage> State<S> {
         while !self.is_poisoned() {
             let found = self.segments.list().next_unsynced(&self.storage, at, end);
             let Some(found) = found else { break };
+            let is_last_time = found.is_full && found.opened.is_ok();
             at = found.row.header.base + 1;
             synced = synced.and(self.sync_segment(found, stretch));
+            reached!("between the syncs of two segments");
             let _durable = self.durable.lock();
             self.segment_synced.notify_all();
+            // Only behind a full segment, which no flush syncs again: each turn gets further.
+            if is_last_time
+                && synced.is_ok()
+                && self.storage_worker.requests().wanted.is_asked()
+            {
+                return Ok(false);
+            }
         }
         let synced = synced.and(self.index.poison.check());
-        if planted!(FlushWithoutNames) { synced } else { synced.and(self.sync_directory()) }
+        let named = if planted!(FlushWithoutNames) { Ok(()) } else { self.sync_directory() };
+        synced.and(named).map(|()| true)
     }
 
     fn sync_segment(&self, found: Unsynced<S::File>, stretch: &Stretch) -> Result<()> {

@@ -29,7 +29,7 @@ pub(crate) enum Request {
 /// A request for which a producer waits: one at a time, since that producer holds the producers'
 /// lock.
 #[derive(Debug, Default)]
-enum Awaited {
+pub(crate) enum Awaited {
     #[default]
     Nothing,
     For(Request),
@@ -53,12 +53,17 @@ pub(crate) struct StorageRequests {
     pub(crate) flush: bool,
     /// Flush messages and places, for futures.
     pub(crate) flush_for_tasks: bool,
-    asked: Awaited,
+    pub(crate) asked: Awaited,
     /// The producer that waits for the end of its request.
     producer: Option<Thread>,
 }
 
 impl StorageRequests {
+    /// Returns whether a producer waits for the worker to take a request.
+    pub(crate) fn is_asked(&self) -> bool {
+        matches!(self.asked, Awaited::For(_))
+    }
+
     /// Takes the next request to handle.
     pub(crate) fn take_request(&mut self) -> Option<Request> {
         if let Awaited::For(request) = self.asked {

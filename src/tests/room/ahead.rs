@@ -12,6 +12,7 @@ use crate::segment::geometry::LENGTH_HERE;
 use crate::segment::{Plan, RoomAhead};
 use crate::state::MOST_BEHIND;
 use crate::tests::sim::{Call, SYNCS, SimStorage, meanwhile};
+use crate::threads::requests::{Awaited, Request};
 
 const LEN: usize = 1000;
 
@@ -246,6 +247,40 @@ fn drained_segments_cost_a_flush_one_sync_of_the_index() {
     queue.core.flush_to(queue.core.committed_spot()).unwrap();
     assert!(queue.core.segments.list().has_drained());
     assert!(queue.core.segments.list().drained_unsynced().is_empty());
+    LENGTH_HERE.set(None);
+}
+
+/// A producer waits for room while the storage worker flushes many segments: the oldest are dropped
+/// behind the sync that is under way, not behind all of them. The flush goes on afterwards.
+#[test]
+fn room_does_not_wait_for_a_flush_of_many_segments() {
+    LENGTH_HERE.set(Some(16 << 10));
+    let storage = SimStorage::new(3);
+    let queue = open(&storage, &dropping(LIMITS[1]), Background::Calls);
+    while queue.core.segments.list().count_unsynced() < 6 {
+        queue.enqueue(&content(queue.core.committed_spot().seq, LEN)).unwrap();
+    }
+    let (core, end) = (&queue.core, queue.core.committed_spot());
+    let mut durable = core.durable.lock();
+    let before = durable.spot;
+    durable.want(end);
+    drop(durable);
+    let asking = Arc::clone(&queue);
+    meanwhile("between the syncs of two segments", move || {
+        asking.core.storage_worker.requests().wanted.asked = Awaited::For(Request::Room);
+    });
+    let syncs = || storage.call_count(Call::SyncFile) + storage.call_count(Call::SyncDirectory);
+    let from = syncs();
+    core.flush_behind().unwrap();
+    assert_eq!((syncs() - from, core.durable.lock().spot), (1, before));
+    let asked = core.storage_worker.requests().wanted.take_request();
+    assert_eq!(asked, Some(Request::Room));
+    core.segments.list().headroom = 100;
+    core.make_room(&queue.consumers.release()).unwrap();
+    assert!(syncs() - from <= 3, "{} syncs", syncs() - from);
+    assert!(queue.stats().dropped > 0);
+    core.flush_behind().unwrap();
+    assert_eq!(core.durable.lock().spot, end);
     LENGTH_HERE.set(None);
 }
 
