@@ -29,7 +29,7 @@ pub use held_by::HeldBy;
 #[cfg(feature = "capi")]
 pub(crate) use in_full::InFull;
 use refused::refused_by;
-use text::{Absent, Doubt, Holder, Longest, NotRead, Of, Passed, Since};
+use text::{Absent, Doubt, Holder, Longest, Of, Passed, Since};
 
 /// The result of every call that can fail.
 ///
@@ -183,7 +183,7 @@ pub enum Error {
     },
     /// Another version of mmq wrote the files: a later one, or one from before the first release.
     /// The call left them unchanged.
-    #[error("{}: format version {found} {}", path.display(), NotRead(*found, *supported))]
+    #[error("{}: format version {found} is none that this mmq reads, whose newest is {supported}", path.display())]
     UnsupportedFormat {
         /// The file with that version.
         path: PathBuf,

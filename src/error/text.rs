@@ -164,17 +164,3 @@ impl fmt::Display for Doubt {
         })
     }
 }
-
-/// Why a format version is not supported, beside the newest one that is.
-pub(super) struct NotRead(pub(super) u32, pub(super) u32);
-
-impl fmt::Display for NotRead {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            NotRead(found, supported) if found > supported => {
-                write!(f, "is not supported; this mmq supports versions up to {supported}")
-            }
-            _ => f.write_str("is older than the first release, and not supported"),
-        }
-    }
-}

@@ -16,7 +16,7 @@ use crate::format::{
 };
 use crate::segment::lies::Lies;
 use crate::segment::scan::{Intact, ReadAhead, Scan};
-use crate::segment::{Lost, Opened, Row, open_life, read_header};
+use crate::segment::{Lost, Opened, Row, open_life, present, read_header};
 use crate::state::Gaps;
 use crate::storage::{Storage, StorageFile};
 use crate::threads::park_timeout;
@@ -162,13 +162,10 @@ impl<F: StorageFile> Onlooker<F> {
 
     /// Opens the segment. Reports the missing numbers before it.
     fn enter<S: Storage<File = F>>(&mut self, storage: &S, row: Row) -> Stepped {
-        let opened = match open_life(storage, row.slot, &row.header) {
-            Ok(opened) => opened,
-            Err(Lost::Gone) if self.finds_elsewhere(storage, &row) => return Ok(None),
-            Err(Lost::Gone) => return Ok(self.leave_lost(&row)),
-            Err(Lost::Io(error)) => {
-                return Err(Error::io("open", storage.path().join(segment_name(row.slot)), error));
-            }
+        let opened = open_life(storage, row.slot, &row.header);
+        let Some(opened) = present(storage, row.slot, opened)? else {
+            let is_elsewhere = self.finds_elsewhere(storage, &row);
+            return Ok(if is_elsewhere { None } else { self.leave_lost(&row) });
         };
         let (before, base) = (self.at, row.header.base);
         self.at.position = before.position.max(base);

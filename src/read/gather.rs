@@ -4,10 +4,9 @@
 
 use std::sync::Arc;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::format::{
-    FRAGMENT_HEADER_LEN, Fragment, Kind, ORIGIN_LEN, Origin, SEGMENT_HEADER_LEN, Spot,
-    segment_name, with_payload,
+    FRAGMENT_HEADER_LEN, Fragment, Kind, ORIGIN_LEN, Origin, SEGMENT_HEADER_LEN, Spot, with_payload,
 };
 use crate::memory::Window;
 use crate::memory::checksum;
@@ -15,7 +14,7 @@ use crate::read::found_record::{Check, Record};
 use crate::read::view::failed;
 use crate::segment::pool::User;
 use crate::segment::scan::words;
-use crate::segment::{Lost, Segment};
+use crate::segment::{Segment, present};
 use crate::state::State;
 use crate::storage::{Storage, read_full};
 
@@ -248,17 +247,12 @@ impl<S: Storage> Chain<'_, S> {
         let Some(row) = list.at(self.position.max(end)).filter(|row| row.header.base == end) else {
             return Ok(false);
         };
-        match list.open_anywhere(&state.storage, &state.index, &row) {
-            Ok(segment) => {
-                self.position = row.header.base;
-                self.segment = segment;
-                Ok(true)
-            }
-            Err(Lost::Gone) => Ok(false),
-            Err(Lost::Io(error)) => {
-                let path = state.storage.path().join(segment_name(row.slot));
-                Err(Error::io("open", path, error))
-            }
-        }
+        let opened = list.open_anywhere(&state.storage, &state.index, &row);
+        let Some(segment) = present(&state.storage, row.slot, opened)? else {
+            return Ok(false);
+        };
+        self.position = row.header.base;
+        self.segment = segment;
+        Ok(true)
     }
 }

@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 use super::pass_gaps::pass_to_first;
 use super::{Cursor, Needs};
 use crate::commit::Core;
-use crate::error::{Error, Result};
-use crate::format::{Spot, segment_name};
-use crate::segment::{Lost, Row, Segment};
+use crate::error::Result;
+use crate::format::Spot;
+use crate::segment::{Row, Segment, present};
 use crate::storage::{Storage, StorageFile};
 
 impl<F: StorageFile> Cursor<F> {
@@ -58,16 +58,10 @@ impl<F: StorageFile> Cursor<F> {
             let Some(row) = list.at(position).filter(is_visible) else {
                 return Ok(None);
             };
-            let segment = match list.open(&core.storage, &row) {
-                Ok(segment) => segment,
-                Err(Lost::Io(error)) => {
-                    let path = core.storage.path().join(segment_name(row.slot));
-                    return Err(Error::io("open", path, error));
-                }
-                Err(Lost::Gone) => {
-                    list.look_for(&core.storage, &core.index, row.header.life);
-                    continue;
-                }
+            let opened = list.open(&core.storage, &row);
+            let Some(segment) = present(&core.storage, row.slot, opened)? else {
+                list.look_for(&core.storage, &core.index, row.header.life);
+                continue;
             };
             if list.has_many_open() {
                 // The engine has the other consumers release their segments.

@@ -12,9 +12,7 @@ use crate::index::image::Live;
 use crate::index::run::{Next, Run};
 use crate::index::{RowsAre, StoredOver};
 use crate::options::Options;
-use crate::recovery::belief::{
-    Belief, SinceRun, clean_end, evicted, reservation, unclaimed_from,
-};
+use crate::recovery::belief::{Belief, SinceRun, clean_end, evicted, reservation, unclaimed_from};
 use crate::recovery::read_index::Known;
 use crate::recovery::{PlacedTail, Recovered};
 use crate::segment::{Found, Row};

@@ -5,7 +5,7 @@ use std::io;
 use crate::error::{Error, GapCause, Result};
 use crate::format::{self, Kind, SEGMENT_HEADER_LEN, SegmentHeader, SegmentState, Spot, filler};
 use crate::index::Index;
-use crate::segment::{Lost, Opened, Row, open_life, quarantine};
+use crate::segment::{Opened, Row, open_life, present, quarantine};
 use crate::storage::{Storage, StorageFile, Stores};
 
 /// Writes gap fragments over a hole. So every later opening reports the same numbers with the same
@@ -53,14 +53,7 @@ pub(super) fn fill<S: Storage>(
 
 /// Opens the file of a segment; `None` if the file is gone.
 pub(super) fn open_row<S: Storage>(storage: &S, row: &Row) -> Result<Option<Opened<S::File>>> {
-    match open_life(storage, row.slot, &row.header) {
-        Ok(opened) => Ok(Some(opened)),
-        Err(Lost::Gone) => Ok(None),
-        Err(Lost::Io(error)) => {
-            let path = storage.path().join(format::segment_name(row.slot));
-            Err(Error::io("open", path, error))
-        }
-    }
+    present(storage, row.slot, open_life(storage, row.slot, &row.header))
 }
 
 /// Stores into allocated space. If the call fails and a store through a mapping needs no space,

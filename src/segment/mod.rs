@@ -73,7 +73,7 @@ use names::Names;
 pub(crate) use open::MOST_UNSYNCED_HERE;
 pub(crate) use open::Unsynced;
 use recycling::Recycling;
-pub(crate) use row::{Found, Lost, Row};
+pub(crate) use row::{Found, Lost, Row, present};
 
 /// Whether drained segments are about to free space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

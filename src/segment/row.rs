@@ -2,7 +2,9 @@
 
 use std::io;
 
-use crate::format::SegmentHeader;
+use crate::error::{Error, Result};
+use crate::format::{SegmentHeader, segment_name};
+use crate::storage::Storage;
 
 /// A segment in the list, without its file and mapping.
 #[derive(Debug, Clone, Copy)]
@@ -66,4 +68,19 @@ pub(crate) enum Lost {
     /// Its file is missing, or is not this segment.
     Gone,
     Io(io::Error),
+}
+
+/// Returns what was opened in `slot`; `None` if damage has lost the file, or it was reclaimed.
+pub(crate) fn present<S: Storage, T>(
+    storage: &S,
+    slot: u32,
+    opened: std::result::Result<T, Lost>,
+) -> Result<Option<T>> {
+    match opened {
+        Ok(opened) => Ok(Some(opened)),
+        Err(Lost::Gone) => Ok(None),
+        Err(Lost::Io(error)) => {
+            Err(Error::io("open", storage.path().join(segment_name(slot)), error))
+        }
+    }
 }

@@ -22,11 +22,10 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::error::{Error, Result};
-use crate::format::{self, Checkpoint, Spot};
-use crate::segment::{Lost, Unsynced};
+use crate::error::Result;
+use crate::format::{Checkpoint, Spot};
 use crate::state::{Began, Durable, MOST_BEHIND, State};
-use crate::storage::{Storage, StorageFile};
+use crate::storage::Storage;
 use crate::threads::requests::Request;
 use crate::threads::{MutexGuard, now};
 
@@ -45,9 +44,9 @@ enum CheckpointIs {
 
 /// The positions that one flush leader makes durable.
 #[derive(Debug, Clone, Copy)]
-struct Stretch {
-    from: Spot,
-    to: Spot,
+pub(super) struct Stretch {
+    pub(super) from: Spot,
+    pub(super) to: Spot,
 }
 
 impl<S: Storage> State<S> {
@@ -84,10 +83,15 @@ impl<S: Storage> State<S> {
     pub(crate) fn flush_and_end(&self, spot: Spot) -> Result<()> {
         let mut durable = self.durable.lock();
         durable.want(spot);
-        while durable.has_leader {
-            self.flushed.wait(&mut durable);
+        loop {
+            while durable.has_leader {
+                self.flushed.wait(&mut durable);
+            }
+            durable = self.lead(durable, |target| self.write_clean_end(target))?;
+            if durable.spot.position >= spot.position {
+                return Ok(());
+            }
         }
-        self.lead(durable, |target| self.write_clean_end(target)).map(drop)
     }
 
     /// Leads a flush: syncs up to [`Durable::wanted`], and every full segment; then calls
@@ -396,75 +400,5 @@ impl<S: Storage> State<S> {
 
     pub(crate) fn has_run_ended(&self) -> bool {
         self.index.poison.has_run_ended()
-    }
-
-    /// Syncs every segment before the tail's that was stored to, and the tail's if the stretch
-    /// reaches into it; then the directory. One that cannot be opened or stored again fails the
-    /// flush, and keeps no other from the disk. Returns false, and leaves the rest, when a producer
-    /// waits for the storage worker, which may be this thread: that request comes first.
-    fn sync_data(&self, stretch: &Stretch) -> Result<bool> {
-        let Stretch { from, to } = *stretch;
-        self.check_names()?;
-        let (mut at, end) = {
-            let list = self.segments.list();
-            let last = list.live.back().map_or(0, |row| row.header.base);
-            if planted!(OlderSegmentNotSynced) {
-                (list.at(from.position).map_or(0, |row| row.header.base), to.position)
-            } else {
-                (list.first_unsynced(from.position), last.max(to.position))
-            }
-        };
-        let mut synced = Ok(());
-        while !self.is_poisoned() {
-            let found = self.segments.list().next_unsynced(&self.storage, at, end);
-            let Some(found) = found else { break };
-            let is_last_time = found.is_full && found.opened.is_ok();
-            at = found.row.header.base + 1;
-            synced = synced.and(self.sync_segment(found, stretch));
-            reached!("between the syncs of two segments");
-            let _durable = self.durable.lock();
-            self.segment_synced.notify_all();
-            // Only behind a full segment, which no flush syncs again: each turn gets further.
-            if is_last_time
-                && synced.is_ok()
-                && self.storage_worker.requests().wanted.is_asked()
-            {
-                return Ok(false);
-            }
-        }
-        let synced = synced.and(self.index.poison.check());
-        let named = if planted!(FlushWithoutNames) { Ok(()) } else { self.sync_directory() };
-        synced.and(named).map(|()| true)
-    }
-
-    fn sync_segment(&self, found: Unsynced<S::File>, stretch: &Stretch) -> Result<()> {
-        let Unsynced { row, is_full, opened } = found;
-        let segment = match opened {
-            Ok(segment) => segment,
-            // Damage has lost the file: there is nothing to sync.
-            Err(Lost::Gone) => return Ok(()),
-            Err(Lost::Io(error)) => {
-                let path = self.storage.path().join(format::segment_name(row.slot));
-                return Err(Error::io("open", path, error));
-            }
-        };
-        self.store_found_again(&segment, stretch.from, stretch.to)?;
-        if !self.durable_only {
-            // Not what an earlier flush has synced, which may have to be read from the disk.
-            let to = if is_full { segment.header.end() } else { stretch.to.position };
-            self.context().map_clean(&segment, stretch.from.position..to);
-        }
-        if planted!(SegmentSyncNotHeeded) {
-            let _ = segment.file.sync();
-        } else {
-            self.sync_file(&segment)?;
-        }
-        if is_full {
-            let context = self.context();
-            let mut list = self.segments.list();
-            list.note_synced(&row);
-            list.note_cut(&context, &segment);
-        }
-        Ok(())
     }
 }

@@ -5,7 +5,7 @@
 //! | `mod` | [`State`]: files, pool, tail, options | opens the shared state, counts messages |
 //! | `checks` | | rejects calls on a closed or poisoned queue and in a forked child |
 //! | `committed_tail` | the end of committed records | lets readers see it without a lock |
-//! | `files_here` | | syncs the directory, and the files of a copied queue |
+//! | `sync_files` | | syncs the segments, the directory, and the files of a copied queue |
 //! | `flush` | | syncs data, moves the durable mark, writes checkpoints |
 //! | `interrupt` | a count of interrupts | ends every wait without closing the queue |
 //! | `known_gaps` | missing sequence numbers and their causes | counts lost messages |
@@ -34,13 +34,13 @@
 
 mod checks;
 mod committed_tail;
-mod files_here;
 mod flush;
 mod interrupt;
 mod known_gaps;
 mod places;
 mod run_counts;
 mod space;
+mod sync_files;
 mod tasks;
 mod wakes;
 mod write_times;

@@ -1,12 +1,14 @@
-//! Syncs the directory, and once all files of a queue that somebody copied.
+//! Syncs the files of a flush: the segments and the directory, and once all files of a queue that
+//! somebody copied.
 
 use std::io;
 use std::sync::atomic::Ordering;
 
 use crate::error::{Error, Result, SyncFailed};
-use crate::format::{INDEX_NAME, Spot, segment_name};
-use crate::segment::{Lost, Segment, Unsynced};
+use crate::format::INDEX_NAME;
+use crate::segment::{Segment, Unsynced, present};
 use crate::state::State;
+use crate::state::flush::Stretch;
 use crate::storage::{Storage, StorageFile, store_again};
 
 fn gone(why: &'static str) -> Result<(), SyncFailed> {
@@ -28,7 +30,7 @@ impl<S: Storage> State<S> {
 
     /// Syncs the file of a segment. Fails, and poisons the queue, if the file has lost its name
     /// while the segment holds messages.
-    pub(super) fn sync_file(&self, segment: &Segment<S::File>) -> Result<()> {
+    fn sync_file(&self, segment: &Segment<S::File>) -> Result<()> {
         self.index.heed(&segment.name(), || {
             segment.file.sync()?;
             // The queue itself removes a file only once its segment is not live any more.
@@ -68,19 +70,15 @@ impl<S: Storage> State<S> {
                 break;
             }
             from = row.header.base + 1;
-            match opened {
-                Ok(segment) => {
+            match present(&self.storage, row.slot, opened) {
+                Ok(Some(segment)) => {
                     if self.sync_may_have_failed {
                         self.store_again_up_to(&segment, 0, self.found_tail.position)?;
                     }
                     self.sync_file(&segment)?;
                 }
-                // Damage has lost the file, or it was reclaimed: there is nothing to sync.
-                Err(Lost::Gone) => {}
-                Err(Lost::Io(error)) => {
-                    let path = self.storage.path().join(segment_name(row.slot));
-                    synced = synced.and(Err(Error::io("open", path, error)));
-                }
+                Ok(None) => {}
+                Err(error) => synced = synced.and(Err(error)),
             }
         }
         synced?;
@@ -91,22 +89,76 @@ impl<S: Storage> State<S> {
         Ok(())
     }
 
+    /// Syncs every segment before the tail's that was stored to, and the tail's if the stretch
+    /// reaches into it; then the directory. One that cannot be opened or stored again fails the
+    /// flush, and keeps no other from the disk. Returns false, and leaves the rest, when a producer
+    /// waits for the storage worker, which may be this thread: that request comes first.
+    pub(super) fn sync_data(&self, stretch: &Stretch) -> Result<bool> {
+        let Stretch { from, to } = *stretch;
+        self.check_names()?;
+        let (mut at, end) = {
+            let list = self.segments.list();
+            let last = list.live.back().map_or(0, |row| row.header.base);
+            if planted!(OlderSegmentNotSynced) {
+                (list.at(from.position).map_or(0, |row| row.header.base), to.position)
+            } else {
+                (list.first_unsynced(from.position), last.max(to.position))
+            }
+        };
+        let mut synced = Ok(());
+        while !self.is_poisoned() {
+            let found = self.segments.list().next_unsynced(&self.storage, at, end);
+            let Some(found) = found else { break };
+            let is_last_time = found.is_full && found.opened.is_ok();
+            at = found.row.header.base + 1;
+            synced = synced.and(self.sync_segment(found, stretch));
+            reached!("between the syncs of two segments");
+            let _durable = self.durable.lock();
+            self.segment_synced.notify_all();
+            // Only behind a full segment, which no flush syncs again: each turn gets further.
+            if is_last_time && synced.is_ok() && self.storage_worker.requests().wanted.is_asked() {
+                return Ok(false);
+            }
+        }
+        let synced = synced.and(self.index.poison.check());
+        let named = if planted!(FlushWithoutNames) { Ok(()) } else { self.sync_directory() };
+        synced.and(named).map(|()| true)
+    }
+
+    fn sync_segment(&self, found: Unsynced<S::File>, stretch: &Stretch) -> Result<()> {
+        let Unsynced { row, is_full, opened } = found;
+        let Some(segment) = present(&self.storage, row.slot, opened)? else { return Ok(()) };
+        self.store_found_again(&segment, stretch)?;
+        if !self.durable_only {
+            // Not what an earlier flush has synced, which may have to be read from the disk.
+            let to = if is_full { segment.header.end() } else { stretch.to.position };
+            self.context().map_clean(&segment, stretch.from.position..to);
+        }
+        if planted!(SegmentSyncNotHeeded) {
+            let _ = segment.file.sync();
+        } else {
+            self.sync_file(&segment)?;
+        }
+        if is_full {
+            let context = self.context();
+            let mut list = self.segments.list();
+            list.note_synced(&row);
+            list.note_cut(&context, &segment);
+        }
+        Ok(())
+    }
+
     /// Stores the segment's records within the stretch again that recovery found: they may exist
     /// only in the page cache, and the previous process may have died after a failed sync, which
     /// leaves their pages clean (R4). This overwrites no producer's store: producers store behind
     /// the tail that recovery found.
-    pub(super) fn store_found_again(
-        &self,
-        segment: &Segment<S::File>,
-        from: Spot,
-        to: Spot,
-    ) -> Result<()> {
-        let found_to = self.found_tail.position.min(to.position);
-        if from.position >= found_to || planted!(SuspectNotStoredAgain) {
+    fn store_found_again(&self, segment: &Segment<S::File>, stretch: &Stretch) -> Result<()> {
+        let found_to = self.found_tail.position.min(stretch.to.position);
+        if stretch.from.position >= found_to || planted!(SuspectNotStoredAgain) {
             return Ok(());
         }
         let header = &segment.header;
-        let from = from.position.clamp(header.base, header.end());
+        let from = stretch.from.position.clamp(header.base, header.end());
         self.store_again_up_to(segment, segment.offset(from), found_to)
     }
 
