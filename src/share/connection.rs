@@ -4,6 +4,7 @@ use std::io;
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -21,7 +22,7 @@ use crate::index::IndexFile;
 use crate::memory::ForkGuard;
 use crate::options::Start;
 use crate::storage::{FileStorage, Storage};
-use crate::threads::{AtomicU64, Condvar, Mutex};
+use crate::threads::{AtomicU64, Condvar, Mutex, spawn};
 
 /// How soon an owner has to answer the greeting. One that is stopped does not.
 const GREETED_IN: Duration = Duration::from_secs(10);
@@ -70,6 +71,15 @@ impl Incoming {
     }
 }
 
+/// Frames without an answer, which go out before the next one; the first may have gone in part.
+/// Only the holder of `sending` takes bytes out. No thread waits while it holds this.
+#[derive(Debug, Default)]
+struct Told {
+    frames: Vec<u8>,
+    /// A thread has been started that will send them.
+    is_taken_on: bool,
+}
+
 #[derive(Debug)]
 pub(super) struct Connection {
     path: PathBuf,
@@ -80,9 +90,7 @@ pub(super) struct Connection {
     next: AtomicU64,
     /// The frame that is being sent.
     sending: Mutex<Vec<u8>>,
-    /// Frames without an answer, which go out before the next one; the first may have gone in part.
-    /// Only the holder of `sending` takes bytes out. No thread waits while it holds this.
-    told: Mutex<Vec<u8>>,
+    told: Mutex<Told>,
     arrivals: Mutex<Incoming>,
     has_come: Condvar,
     fork: ForkGuard,
@@ -226,28 +234,31 @@ impl Connection {
     }
 
     /// Tells the owner something that needs no answer, and never waits for it: destructors call
-    /// this. What the socket does not take now goes out with the next question, or once an answer
-    /// has come. Where the owner has gone this changes nothing.
-    pub(super) fn tell(&self, call: Call, consumer: u16, body: &[u8]) {
-        if !self.fork.forked() {
-            let len = body.len() as u64;
-            let header = Header { number: 0, len, kind: call as u16, consumer, more: 0 };
-            self.told.lock().extend(header.encode().iter().chain(body));
-            self.send_told();
+    /// this. A thread of its own sends what the socket does not take now. Where the owner has gone
+    /// this changes nothing.
+    pub(super) fn tell(self: &Arc<Self>, call: Call, consumer: u16, body: &[u8]) {
+        if self.fork.forked() {
+            return;
+        }
+        let header =
+            Header { number: 0, len: body.len() as u64, kind: call as u16, consumer, more: 0 };
+        let mut told = self.told.lock();
+        told.frames.extend(header.encode().iter().chain(body));
+        if let Some(_sending) = self.sending.try_lock() {
+            let sent = send_some(&self.stream, &told.frames, &[], 0, SendFlags::DONTWAIT);
+            told.frames.drain(..sent.unwrap_or(0));
+        }
+        if !told.frames.is_empty() && !told.is_taken_on {
+            let connection = Arc::clone(self);
+            told.is_taken_on = spawn("mmq-tell", move || connection.send_told()).is_ok();
         }
     }
 
-    /// Sends of what was told as much as the socket takes now.
     fn send_told(&self) {
-        while let Some(sending) = self.sending.try_lock() {
-            let mut told = self.told.lock();
-            let send = || send_some(&self.stream, &told, &[], 0, SendFlags::DONTWAIT).ok();
-            let sent = (!told.is_empty()).then(send).flatten();
-            // Before `told`: a thread that tells more and finds `sending` held leaves its frame to
-            // a holder who looks here later.
-            drop(sending);
-            let Some(sent) = sent else { return };
-            told.drain(..sent);
+        let mut frame = self.sending.lock();
+        *frame = std::mem::take(&mut *self.told.lock()).frames;
+        if send_both(&self.stream, &frame, &[]).is_err() {
+            let _ = self.stream.shutdown(Shutdown::Write);
         }
     }
 
@@ -256,7 +267,7 @@ impl Connection {
         let header = Header { number, len, kind: call as u16, consumer, more: 0 };
         let mut frame = self.sending.lock();
         frame.clear();
-        frame.append(&mut self.told.lock());
+        frame.append(&mut self.told.lock().frames);
         frame.extend_from_slice(&header.encode());
         let sent = if body.len() <= SHORT {
             frame.extend_from_slice(body);
@@ -264,13 +275,11 @@ impl Connection {
         } else {
             send_both(&self.stream, &frame, body)
         };
-        drop(frame);
-        self.send_told();
-        sent.map_err(|_| {
+        if sent.is_err() {
             // A part of the frame may have gone. Nothing can follow it.
             let _ = self.stream.shutdown(Shutdown::Write);
-            Error::Disconnected { path: self.path.clone(), in_doubt: false }
-        })
+        }
+        sent.map_err(|_| Error::Disconnected { path: self.path.clone(), in_doubt: false })
     }
 
     /// Ends the connection. Not in a forked child: it is its parent's.
@@ -303,7 +312,6 @@ impl Connection {
             };
             drop(arrivals);
             let read = input.fill_soon(&self.stream);
-            self.send_told();
             arrivals = self.arrivals.lock();
             if !matches!(read, Ok(1..)) {
                 arrivals.has_ended = true;
