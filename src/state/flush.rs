@@ -83,15 +83,17 @@ impl<S: Storage> State<S> {
     pub(crate) fn flush_and_end(&self, spot: Spot) -> Result<()> {
         let mut durable = self.durable.lock();
         durable.want(spot);
-        loop {
+        let mut is_over = false;
+        while !is_over {
             while durable.has_leader {
                 self.flushed.wait(&mut durable);
             }
-            durable = self.lead(durable, |target| self.write_clean_end(target))?;
-            if durable.spot.position >= spot.position {
-                return Ok(());
-            }
+            durable = self.lead(durable, |target| {
+                is_over = true;
+                self.write_clean_end(target)
+            })?;
         }
+        Ok(())
     }
 
     /// Leads a flush: syncs up to [`Durable::wanted`], and every full segment; then calls

@@ -116,7 +116,8 @@ impl<S: Storage> State<S> {
             let _durable = self.durable.lock();
             self.segment_synced.notify_all();
             // Only behind a full segment, which no flush syncs again: each turn gets further.
-            if is_last_time && synced.is_ok() && self.storage_worker.requests().wanted.is_asked() {
+            let is_asked = self.storage_worker.requests().wanted.is_asked();
+            if is_last_time && synced.is_ok() && is_asked {
                 return Ok(false);
             }
         }
