@@ -183,7 +183,7 @@ pub enum Error {
     },
     /// Another version of mmq wrote the files: a later one, or one from before the first release.
     /// The call left them unchanged.
-    #[error("{}: format version {found} is none that this mmq reads, whose newest is {supported}", path.display())]
+    #[error("{}: format version {found} is not supported; the newest that this mmq reads is {supported}", path.display())]
     UnsupportedFormat {
         /// The file with that version.
         path: PathBuf,

@@ -166,9 +166,6 @@ pub(crate) fn invalid_header(bytes: &[u8]) -> Invalid {
     let crc = covered
         .iter()
         .fold(u32::MAX, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), |crc, _| shifted(crc)));
-    if sum == (!crc).to_le_bytes() {
-        Invalid::Version(LittleEndian::read_u32(&bytes[8..]))
-    } else {
-        Invalid::Damaged
-    }
+    let (is_older, version) = (sum == (!crc).to_le_bytes(), LittleEndian::read_u32(&bytes[8..]));
+    if is_older { Invalid::Version(version) } else { Invalid::Damaged }
 }

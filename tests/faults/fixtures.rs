@@ -191,7 +191,7 @@ fn an_older_format_is_refused_and_not_touched() {
         let before = names(&dir);
         let refused = Queue::open(&dir).unwrap_err();
         assert!(matches!(refused, Error::UnsupportedFormat { found: 1, .. }), "{refused}");
-        assert!(refused.to_string().contains("format version 1 is none"), "{refused}");
+        assert!(refused.to_string().contains("format version 1 is not supported"), "{refused}");
         assert!(matches!(
             mmq::Inspector::open(&dir).and_then(|inspector| inspector.snapshot()),
             Err(Error::UnsupportedFormat { found: 1, .. })

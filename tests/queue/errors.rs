@@ -113,7 +113,7 @@ fn every_text_has_this_form() {
         ),
         (
             Error::UnsupportedFormat { path: path().join("index"), found: 9, supported: 1 },
-            "/var/q/index: format version 9 is none that this mmq reads, whose newest is 1",
+            "/var/q/index: format version 9 is not supported; the newest that this mmq reads is 1",
         ),
         (
             Error::Poisoned { reason: "cannot flush /var/q/index: Input/output error".into() },

@@ -27,7 +27,7 @@ pub(crate) fn json_line(
     longest: u64,
     line: &mut Vec<u8>,
 ) -> Tried<u64> {
-    let most = longest.saturating_mul(6).saturating_add(4096);
+    let most = longest.min(mmq::MAX_MESSAGE_LEN) * 6 + 4096;
     let read = reader.take(most + 1).read_until(b'\n', line);
     let name = &reader.get_ref().name;
     let read = read.map_err(|error| Failure::io(name, &error))? as u64;

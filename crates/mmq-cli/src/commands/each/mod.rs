@@ -273,9 +273,9 @@ impl<'a> Each<'a> {
                 feed.give_back(delivery, delay);
                 continue;
             }
-            // Its command has ended this program as often as it may fail.
+            // Its command has failed or ended this program as often as it may.
             if self.dead.is_some() && self.failures.attempts(&delivery) > self.most() {
-                let reason = "earlier runs tried it that often, and ended before the command did";
+                let reason = "earlier runs had it that often";
                 self.bury(feed, delivery, reason, "")?;
                 continue;
             }
