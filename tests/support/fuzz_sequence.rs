@@ -14,7 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind, set_hook, take_h
 
 use mmq::{Delivery, Error, GapCause, Message, Queue, Result};
 
-use self::files::{files, put};
+use self::files::{die, files, put};
 use self::spec::{Next, Spec};
 use self::steps::{Bytes, Gone, NAMES, Put, Setting, Size, Step, Take};
 
@@ -404,12 +404,10 @@ impl Sequence {
                 self.deliveries.retain(|(_, seq), _| seq % 2 == 0);
                 drop(queue);
             }
-            Gone::Dead => {
-                let files = files(self.dir.path());
+            Gone::Dead => die(self.dir.path(), || {
                 self.deliveries.clear();
                 drop(queue);
-                put(self.dir.path(), &files);
-            }
+            }),
         }
         for delivery in take(&mut self.deliveries).into_values() {
             let answer = delivery.ack();
