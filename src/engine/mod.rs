@@ -173,7 +173,9 @@ impl<S: Storage> Engine<S> {
             let consumer = engine.take_up(Some(row.row), &row.name, row.place, &row.acks)?;
             row.forward.iter().for_each(|slot| consumer.note_forwarded(slot));
             #[cfg(feature = "forward")]
-            if ended == Ended::Cut && row.forward.is_some_and(|slot| slot.position.is_none()) {
+            if matches!(ended, Ended::Cut | Ended::Unknown)
+                && row.forward.is_some_and(|slot| slot.position.is_none())
+            {
                 engine.core.index.hand_all(row.row, &row.name, tail.seq)?;
             }
         }

@@ -49,7 +49,8 @@ pub(super) fn publish<S: Storage>(
     let changing = if known.rows_from_index { 0 } else { FLAG_CHANGING };
     let begun = if clean_end(&known.image).is_some() { 0 } else { FLAG_BEGUN };
     let is_unsynced = is_unsynced_here(&known);
-    let sync_may_have_failed = was_unsynced(&known) && known.image.live.pid != 0;
+    let sync_may_have_failed =
+        is_unsynced && known.image.live.pid != 0 && known.since != SinceRun::Copied;
     let unsynced = if is_unsynced { FLAG_UNSYNCED_FILES } else { 0 };
     let flags = changing | begun | unsynced;
     // The run record keeps its statement about a segment until that segment is durable.
@@ -196,12 +197,9 @@ fn is_untouched<S: Storage>(known: &Known<S>, tail: Spot, reservation: u64) -> b
 /// stored: a copy may exist only in the page cache.
 fn is_unsynced_here<S: Storage>(known: &Known<S>) -> bool {
     let is_new = known.made_anew && known.rows.is_empty();
-    !is_new && (known.since == SinceRun::Copied || was_unsynced(known))
-}
-
-/// Whether the run before did not sync the files that were not synced when it began.
-fn was_unsynced<S: Storage>(known: &Known<S>) -> bool {
-    known.image.live.run.is_some_and(|run| run.flags & FLAG_UNSYNCED_FILES != 0)
+    let run = known.image.live.run.filter(|_| known.since != SinceRun::Rebooted);
+    let was_unsynced = run.is_some_and(|run| run.flags & FLAG_UNSYNCED_FILES != 0);
+    !is_new && (known.since == SinceRun::Copied || was_unsynced)
 }
 
 /// The spot up to which every record is known to be on the disk.

@@ -173,8 +173,9 @@ impl<S: Storage> State<S> {
             self.segment_synced.notify_all();
             return Ok(());
         }
+        let target = durable.wanted;
         let durable = self.lead(durable, |target| self.checkpoint_if_overtaken(target))?;
-        if durable.spot.position < durable.wanted.position {
+        if durable.spot.position < target.position {
             self.storage_worker.request(|wanted| wanted.flush = true);
             return Ok(());
         }

@@ -73,7 +73,8 @@ impl<S: Storage> State<S> {
             match present(&self.storage, row.slot, opened) {
                 Ok(Some(segment)) => {
                     if self.sync_may_have_failed {
-                        self.store_again_up_to(&segment, 0, self.found_tail.position)?;
+                        // Its page has the header, too.
+                        self.store_again(&segment, 0, self.found_tail.position)?;
                     }
                     self.sync_file(&segment)?;
                 }
@@ -158,20 +159,14 @@ impl<S: Storage> State<S> {
         if stretch.from.position >= found_to || planted!(SuspectNotStoredAgain) {
             return Ok(());
         }
-        let header = &segment.header;
-        let from = stretch.from.position.clamp(header.base, header.end());
-        self.store_again_up_to(segment, segment.offset(from), found_to)
+        self.store_again(segment, stretch.from.position, found_to)
     }
 
-    /// Stores a segment's bytes again from a file offset up to a position.
-    fn store_again_up_to(
-        &self,
-        segment: &Segment<S::File>,
-        start: u64,
-        position: u64,
-    ) -> Result<()> {
+    /// Stores a segment's bytes again from one position to another.
+    fn store_again(&self, segment: &Segment<S::File>, from: u64, to: u64) -> Result<()> {
         let header = &segment.header;
-        let end = segment.offset(position.clamp(header.base, header.end()));
+        let offset = |position: u64| segment.offset(position.clamp(header.base, header.end()));
+        let (start, end) = (offset(from), offset(to));
         holds!(start <= end, "what was found in a segment is stored again, {start} to {end}");
         store_again(&segment.file, start, end.min(segment.allocated()))
             .map_err(|error| Error::io("write", self.storage.path().join(segment.name()), error))
