@@ -243,7 +243,7 @@ fn help_begins_with_examples() {
     let help = String::from_utf8(ends(mmq(["help", "take"]), 0).stdout).unwrap();
     assert!(help.find("mmq take q -n 1").unwrap() < help.find("Usage:").unwrap(), "{help}");
     let version = String::from_utf8(ends(mmq(["--version"]), 0).stdout).unwrap();
-    assert!(version.contains(env!("CARGO_PKG_VERSION")) && version.contains("formats 1 and 2"));
+    assert!(version.contains(env!("CARGO_PKG_VERSION")) && version.contains("formats 3 and 4"));
 }
 
 #[test]

@@ -275,7 +275,7 @@ impl<'a> Each<'a> {
             }
             // Its command has failed or ended this program as often as it may.
             if self.dead.is_some() && self.failures.attempts(&delivery) > self.most() {
-                let reason = "earlier runs had it that often";
+                let reason = "earlier runs tried it that often, or ended while they did";
                 self.bury(feed, delivery, reason, "")?;
                 continue;
             }
