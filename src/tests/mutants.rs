@@ -218,25 +218,25 @@ mutants! {
     DeadLettersNotFlushed => "a dead letter is never lost",
     /// The windows of a drained segment are looked at before its references (audit A3).
     WindowsLookedAtFirst => "P3: a segment that a message lends is not used again";
-        audit: "A3", LENT, 463,
+        audit: "A3", LENT, 249,
     /// Whether the queue is open is not asked again once the registry is locked (audit A6).
     RegistryAfterClose => "P7: nothing is written after the close";
         audit: "A6", CLOSED_MEANWHILE, 2,
     /// A waiter that cannot use the news keeps them (audit A9).
     NewsNotPassedOn => "P9: no wake-up is lost";
-        audit: "A9", NEWS_PASSED_ON, 102,
+        audit: "A9", NEWS_PASSED_ON, 37,
     /// Wakers are called with the flush lock held (audit A10).
     WokenUnderTheFlushLock => "P9: no lock is held while a caller's code runs";
         audit: "A10", WORLD, 18,
     /// A gap met behind a batch counts as reported (audit A11, B9).
     GapOfABatchNotReported => "P4: each missing number is reported";
-        audit: "A11, B9", WORLD, 849,
+        audit: "A11, B9", WORLD, 433,
     /// The directory counts as synced while the sync is under way (audit B2).
     DirectorySyncSaidEarly => "P1: what is said to be durable is";
-        audit: "B2", REPORTED_DURABLE, 1693,
+        audit: "B2", REPORTED_DURABLE, 229,
     /// A sync of the index that fails does not poison the queue (audit B3).
     IndexSyncNotHeeded => "R6: the first sync that fails poisons the queue";
-        audit: "B3", WORLD, 692,
+        audit: "B3", WORLD, 1833,
     /// A forwarder compares no sums with the far side.
     ForwardCopyNotSeen => "forward: an older copy is found by the chain of sums",
     /// A forwarder goes on at its place, though the far side holds less.
