@@ -102,6 +102,8 @@ pub(crate) const FLAG_CHANGING: u32 = 1;
 pub(crate) const FLAG_UNSYNCED_FILES: u32 = 2;
 /// The run has withdrawn the mark of the clean end before it.
 pub(crate) const FLAG_BEGUN: u32 = 4;
+/// A sync has failed: the page cache may take bytes for stored that the disk does not have.
+pub(crate) const FLAG_SYNC_FAILED: u32 = 8;
 
 /// The check word of a tail (or a durable mark): it is valid only for this position with this
 /// number in the queue with this `key`. A kill between the stores of the words leaves an invalid

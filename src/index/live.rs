@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::format::{
-    self, Checkpoint, FIGURES_LEN, FLAG_BEGUN, FLAG_CHANGING, FLAG_UNSYNCED_FILES, Figures,
-    INDEX_NAME, Spot, index_at, live_at,
+    self, Checkpoint, FIGURES_LEN, FLAG_BEGUN, FLAG_CHANGING, Figures, INDEX_NAME, Spot, index_at,
+    live_at,
 };
 use crate::index::Index;
 use crate::index::image::{Live, u32_at, u64_at};
@@ -234,9 +234,14 @@ impl<S: Storage> Index<S> {
         });
     }
 
-    /// Stores that this run has synced all files that it found.
-    pub(crate) fn note_files_synced(&self) {
-        self.change_run(|run| run.flags &= !FLAG_UNSYNCED_FILES);
+    /// Sets a flag of the run record.
+    pub(super) fn set_flag(&self, flag: u32) {
+        self.change_run(|run| run.flags |= flag);
+    }
+
+    /// Clears a flag of the run record.
+    pub(crate) fn clear_flag(&self, flag: u32) {
+        self.change_run(|run| run.flags &= !flag);
     }
 
     /// Stores up to which numbers messages were evicted, and why.
@@ -297,9 +302,9 @@ impl<S: Storage> Index<S> {
     /// Stores whether an opening may believe the rows of segments.
     pub(crate) fn set_rows_are(&self, rows: RowsAre) {
         if rows == RowsAre::Changing && !planted!(ChangingNotSaid) {
-            self.change_run(|run| run.flags |= FLAG_CHANGING);
+            self.set_flag(FLAG_CHANGING);
         } else {
-            self.change_run(|run| run.flags &= !FLAG_CHANGING);
+            self.clear_flag(FLAG_CHANGING);
         }
     }
 }

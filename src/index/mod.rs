@@ -62,7 +62,9 @@ use syncs::Syncs;
 
 use crate::error::{Error, Result, SyncFailed};
 use crate::events;
-use crate::format::{self, EXTENT_ROW_LEN, EXTENT_ROWS, Extent, INDEX_NAME, Version, index_at};
+use crate::format::{
+    self, EXTENT_ROW_LEN, EXTENT_ROWS, Extent, FLAG_SYNC_FAILED, INDEX_NAME, Version, index_at,
+};
 use crate::index::image::{IndexImage, extent_row, first_extents};
 use crate::index::run::Run;
 use crate::storage::poison::Poison;
@@ -220,6 +222,7 @@ impl<S: Storage> Index<S> {
     #[cold]
     pub(crate) fn set_poisoned(&self, error: &Error) {
         if self.poison.set(error) {
+            self.set_flag(FLAG_SYNC_FAILED);
             events::flush_failed(&self.directory, error);
         }
     }

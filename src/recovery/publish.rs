@@ -3,10 +3,10 @@
 use std::io;
 use std::iter::Empty;
 
-use crate::error::{Error, Gap, Result};
+use crate::error::{Error, Gap, Result, SyncFailed};
 use crate::format::{
-    self, FLAG_BEGUN, FLAG_CHANGING, FLAG_UNSYNCED_FILES, INDEX_NAME, MissingBefore, SegmentHeader,
-    Spot,
+    self, FLAG_BEGUN, FLAG_CHANGING, FLAG_SYNC_FAILED, FLAG_UNSYNCED_FILES, INDEX_NAME,
+    MissingBefore, SegmentHeader, Spot,
 };
 use crate::index::image::Live;
 use crate::index::run::{Next, Run};
@@ -49,10 +49,12 @@ pub(super) fn publish<S: Storage>(
     let changing = if known.rows_from_index { 0 } else { FLAG_CHANGING };
     let begun = if clean_end(&known.image).is_some() { 0 } else { FLAG_BEGUN };
     let is_unsynced = is_unsynced_here(&known);
+    let sync_has_failed = has_flag(&known, FLAG_SYNC_FAILED);
     let sync_may_have_failed =
         is_unsynced && known.image.live.pid != 0 && known.since != SinceRun::Copied;
     let unsynced = if is_unsynced { FLAG_UNSYNCED_FILES } else { 0 };
-    let flags = changing | begun | unsynced;
+    let failed = if sync_has_failed { FLAG_SYNC_FAILED } else { 0 };
+    let flags = changing | begun | unsynced | failed;
     // The run record keeps its statement about a segment until that segment is durable.
     let stated_next = next.or(known.image.live.run.and_then(|run| run.next));
     if let (Some(_), Some(stated)) = (next, known.image.live.run.and_then(|run| run.next)) {
@@ -76,6 +78,11 @@ pub(super) fn publish<S: Storage>(
         }
     }
     known.index.begin_run(&live, over);
+    if sync_has_failed && !planted!(SuspectNotStoredAgain) {
+        let from = if is_unsynced { 0 } else { durable.position };
+        // A queue whose disk still refuses them can be read.
+        let _ = write_again(storage, &known, from);
+    }
     let rows_complete = known.rows_from_index || write_rows(&known);
     let trusted = known.belief.is_trusted();
     // Counted last, to include the files that this opening quarantined.
@@ -166,6 +173,21 @@ fn keep_statement<S: Storage>(storage: &S, live: &[Row], stated: Next) -> Result
     storage.sync_directory().map_err(|failed| failed.ends_opening(storage.path()))
 }
 
+/// Writes past the page cache what it may take for stored since a sync failed: the index, and all
+/// segments that end behind `from`. A failure poisons the queue.
+fn write_again<S: Storage>(storage: &S, known: &Known<S>, from: u64) -> Result<()> {
+    let Known { index, rows, .. } = known;
+    let live = rows.live.iter().filter(|row| row.header.end() > from);
+    for row in live.chain(&rows.spares).chain(&rows.stale) {
+        let name = format::segment_name(row.slot);
+        let file = storage.open(&name);
+        index.heed(&name, || file.and_then(|file| file.rewrite()).map_err(SyncFailed))?;
+    }
+    index.heed(INDEX_NAME, || index.file().rewrite().map_err(SyncFailed))?;
+    index.clear_flag(FLAG_SYNC_FAILED);
+    Ok(())
+}
+
 /// Rewrites the rows of all segments. Returns false when the index has no room for all of them.
 fn write_rows<S: Storage>(known: &Known<S>) -> bool {
     let Known { index, image, rows, .. } = known;
@@ -197,9 +219,13 @@ fn is_untouched<S: Storage>(known: &Known<S>, tail: Spot, reservation: u64) -> b
 /// stored: a copy may exist only in the page cache.
 fn is_unsynced_here<S: Storage>(known: &Known<S>) -> bool {
     let is_new = known.made_anew && known.rows.is_empty();
+    !is_new && (known.since == SinceRun::Copied || has_flag(known, FLAG_UNSYNCED_FILES))
+}
+
+/// Whether the run before left a flag about the page cache, and this may be the same boot.
+fn has_flag<S: Storage>(known: &Known<S>, flag: u32) -> bool {
     let run = known.image.live.run.filter(|_| known.since != SinceRun::Rebooted);
-    let was_unsynced = run.is_some_and(|run| run.flags & FLAG_UNSYNCED_FILES != 0);
-    !is_new && (known.since == SinceRun::Copied || was_unsynced)
+    run.is_some_and(|run| run.flags & flag != 0)
 }
 
 /// The spot up to which every record is known to be on the disk.

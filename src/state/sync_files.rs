@@ -5,7 +5,7 @@ use std::io;
 use std::sync::atomic::Ordering;
 
 use crate::error::{Error, Result, SyncFailed};
-use crate::format::INDEX_NAME;
+use crate::format::{FLAG_UNSYNCED_FILES, INDEX_NAME};
 use crate::segment::{Segment, Unsynced, present};
 use crate::state::State;
 use crate::state::flush::Stretch;
@@ -86,7 +86,7 @@ impl<S: Storage> State<S> {
         self.index.heed("", || self.storage.sync_directory())?;
         self.index.sync()?;
         self.files_unsynced.store(false, Ordering::Release);
-        self.index.note_files_synced();
+        self.index.clear_flag(FLAG_UNSYNCED_FILES);
         Ok(())
     }
 

@@ -9,19 +9,17 @@ use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
-use rustix::fs::{AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, RawMode};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 
 use super::file::{DiskFile, Overwrites};
+use super::permissions::{
+    DIRECTORY_BITS, FILE_BITS, OWNERS, change_mode, of_directory, permissions,
+};
 use super::{CacheToken, Listed, Storage, StorageFile, system};
 use crate::error::SyncFailed;
 use crate::format::{INDEX_NAME, SEGMENT_PREFIX, segment_slot};
 use crate::threads::above_standard;
-
-/// The permission bits of files; the queue's own process must be able to read and write.
-const FILE_BITS: Mode = Mode::from_raw_mode(0o666);
-const OWNERS: Mode = Mode::from_raw_mode(0o600);
-const DIRECTORY_BITS: Mode = Mode::from_raw_mode(0o777);
 
 /// The files of a queue in a real directory.
 #[derive(Debug)]
@@ -36,6 +34,8 @@ pub(crate) struct FileStorage {
     follows_links: bool,
     /// The permission bits of new files, once known (see [`mode`](Self::mode)).
     mode: OnceLock<Mode>,
+    /// The part of the [`CacheToken`] that no change of a file changes, once known.
+    token: OnceLock<CacheToken>,
     /// The parents of the queue's directory and of the directories created above it, until a sync
     /// has made their names durable.
     unsynced_parents: Mutex<Vec<OwnedFd>>,
@@ -55,6 +55,7 @@ impl FileStorage {
             looks_only: false,
             follows_links: false,
             mode: OnceLock::new(),
+            token: OnceLock::new(),
             unsynced_parents: Mutex::default(),
             made_parents: false,
         })
@@ -349,7 +350,8 @@ impl Storage for FileStorage {
     }
 
     fn cache_token(&self, index: &DiskFile) -> CacheToken {
-        system::cache_token(&self.directory, index.identity())
+        let token = self.token.get_or_init(|| system::cache_token(&self.directory));
+        CacheToken { file: token.file ^ index.identity(), ..*token }
     }
 
     fn identity(&self, name: &str) -> io::Result<u64> {
@@ -393,26 +395,6 @@ fn not_ours(why: &'static str) -> io::Error {
 fn open_directory(at: impl AsFd, path: &Path, extra: OFlags) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | extra;
     above_standard(retry_on_intr(|| rustix::fs::openat(&at, path, flags, Mode::empty()))?)
-}
-
-fn permissions(mode: u32) -> Mode {
-    Mode::from_raw_mode(mode as RawMode)
-}
-
-/// Returns the permission bits of a directory whose files have these: a user who may read the files
-/// may enter the directory.
-fn of_directory(mode: Mode) -> Mode {
-    mode | Mode::from_raw_mode((mode.as_raw_mode() & 0o444) >> 2)
-}
-
-/// Gives a file or a directory the permission bits of `mode` among the `bits`, whatever the umask
-/// is.
-fn change_mode(file: impl AsFd, mode: Mode, bits: Mode) -> rustix::io::Result<()> {
-    let found = Mode::from_raw_mode(rustix::fs::fstat(&file)?.st_mode);
-    if found & bits == mode {
-        return Ok(());
-    }
-    rustix::fs::fchmod(&file, found & !bits | mode)
 }
 
 /// Creates the directory and the missing ones above it. Returns their parents, for the first sync,

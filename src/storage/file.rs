@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::buffer::spare_capacity;
 use rustix::io::{Errno, retry_on_intr};
 
-use super::{StorageFile, Stores, system};
+use super::{PAGE, StorageFile, Stores, store_again, system};
 use crate::error::SyncFailed;
 use crate::memory::Window;
 
@@ -173,6 +173,28 @@ impl StorageFile for DiskFile {
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
         within_file_limit(offset + buf.len() as u64)?;
         self.file.write_all_at(buf, offset)
+    }
+
+    /// In one call: the kernel drops whole folios from the page cache, also bytes behind those that
+    /// a call writes.
+    fn rewrite(&self) -> io::Result<()> {
+        let len = self.len()? as usize;
+        within_file_limit(len as u64)?;
+        let mut room = Vec::new();
+        room.try_reserve_exact(len + PAGE as usize)?;
+        room.resize(len + PAGE as usize, 0);
+        let skip = room.as_ptr().align_offset(PAGE as usize);
+        let bytes = &mut room[skip..][..len];
+        if self.read_at(bytes, 0).is_err() {
+            return store_again(self, 0, len as u64);
+        }
+        let Err(failed) = system::write_direct(&self.file, bytes) else { return Ok(()) };
+        self.write_at(bytes, 0)?;
+        match failed.raw_os_error() {
+            // The file system has no such calls (tmpfs), or the file does not end with a page.
+            Some(code) if code == Errno::INVAL.raw_os_error() => Ok(()),
+            _ => Err(failed),
+        }
     }
 
     #[cfg(target_os = "linux")]

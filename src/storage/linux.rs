@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 
 use rustix::fs::AtFlags;
 use rustix::io::{Errno, retry_on_intr};
@@ -75,10 +76,10 @@ fn boot_id() -> Option<&'static [u8]> {
     BOOT.get().map(Vec::as_slice)
 }
 
-/// Returns the token of the queue in this directory whose index has this identity. Where the kernel
-/// hides the boot (a /proc with `subset=pid`), no other mark of it is safe: on a device without a
-/// clock every boot begins at the same time.
-pub(super) fn cache_token(directory: &OwnedFd, index: u64) -> CacheToken {
+/// Returns the token of this directory, without its index. Where the kernel hides the boot (a
+/// /proc with `subset=pid`), no other mark of it is safe: on a device without a clock every boot
+/// begins at the same time.
+pub(super) fn cache_token(directory: &OwnedFd) -> CacheToken {
     // The kernel never reuses a STATX_MNT_ID_UNIQUE (Linux 6.8) in a boot. It does reuse plain
     // mount ids after umount and mount, so they prove nothing.
     const UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
@@ -92,7 +93,7 @@ pub(super) fn cache_token(directory: &OwnedFd, index: u64) -> CacheToken {
     let place = |boot: &[u8]| hash(&[boot, system.as_bytes()].concat());
     CacheToken {
         boot: boot_id().map_or(0, place),
-        file: hash(&[stat.stx_ino.to_le_bytes(), index.to_le_bytes()].concat()),
+        file: hash(&stat.stx_ino.to_le_bytes()),
         mount: if is_unique { stat.stx_mnt_id } else { 0 },
     }
 }
@@ -105,6 +106,16 @@ pub(super) fn identity(at: impl AsFd, name: &str) -> io::Result<u64> {
     let born = stat.stx_btime;
     let numbers = [stat.stx_ino, born.tv_sec as u64, born.tv_nsec.into()];
     Ok(hash(&numbers.map(u64::to_le_bytes).concat()))
+}
+
+/// Writes bytes past the page cache, from memory that begins at a page. The system knows then which
+/// of them the disk has.
+pub(super) fn write_direct(file: &File, bytes: &[u8]) -> io::Result<()> {
+    let flags = rustix::fs::fcntl_getfl(file)?;
+    rustix::fs::fcntl_setfl(file, flags | OFlags::DIRECT)?;
+    let written = file.write_all_at(bytes, 0);
+    rustix::fs::fcntl_setfl(file, flags)?;
+    written
 }
 
 /// FNV-1a with 64 bits; never zero.

@@ -6,6 +6,7 @@
 //! | `directory`, `file` | a real directory, a real file | |
 //! | `linux`, `other` | | system calls for Linux and for other systems |
 //! | `overlay` | changes kept in memory | shows what an opening would do, without writing |
+//! | `permissions` | | gives files and directories their permission bits |
 //! | `poison` | closed, poisoned, ended | remembers the first failed sync |
 //! | `sheet` | the bytes of the index file | stores them through a mapping or by write calls |
 //!
@@ -16,6 +17,7 @@
 mod directory;
 mod file;
 pub(crate) mod overlay;
+mod permissions;
 pub(crate) mod poison;
 pub(crate) mod sheet;
 #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -158,6 +160,15 @@ pub(crate) trait StorageFile: std::fmt::Debug + Send + Sync + 'static {
     }
     /// Writes all of `buf`. After a failure any part may have been written.
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()>;
+    /// Writes all bytes of the file once more, past the page cache where the system can. ext4
+    /// leaves space unwritten whose first write-back failed, and a store in the page cache does not
+    /// change that: the space would read as zeros after a power cut. Nobody else writes meanwhile.
+    fn rewrite(&self) -> io::Result<()>
+    where
+        Self: Sized,
+    {
+        store_again(self, 0, self.len()?)
+    }
     /// Writes zeros, in as few calls as the system allows: the page cache holds each call's bytes
     /// in one long piece.
     fn write_zeros_at(&self, offset: u64, len: u64) -> io::Result<()> {

@@ -46,7 +46,11 @@ pub(super) fn has_own_extents(_file: &File, _offset: u64) -> bool {
 
 pub(super) fn unshare(_file: &File, _len: u64) {}
 
-pub(super) fn cache_token(_directory: &OwnedFd, _index: u64) -> CacheToken {
+pub(super) fn write_direct(_: &File, _: &[u8]) -> io::Result<()> {
+    Err(Errno::INVAL.into())
+}
+
+pub(super) fn cache_token(_directory: &OwnedFd) -> CacheToken {
     CacheToken::default()
 }
 

@@ -331,6 +331,21 @@ fn life_is_the_same_for_the_same_directory_and_mount() {
     assert!(storage.now() > 1_700_000_000_000 && storage.free_bytes().unwrap() > 0);
 }
 
+/// Also where the file does not end with a page, which no file of a queue does.
+#[test]
+fn a_file_that_is_written_again_has_the_same_bytes() {
+    let (_directory, storage) = storage();
+    for len in [0, 700, 4096, 3 << 20] {
+        let bytes: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
+        let name = format!("file-{len}");
+        let file = storage.create(&name).unwrap();
+        file.write_at(&bytes, 0).unwrap();
+        file.rewrite().unwrap();
+        assert_eq!(file.read_first(len + 1).unwrap(), bytes);
+        assert_eq!(std::fs::read(storage.path().join(name)).unwrap(), bytes);
+    }
+}
+
 /// A file renamed in an overlay has only its new name.
 #[test]
 fn a_file_that_an_overlay_renamed_has_one_name() {

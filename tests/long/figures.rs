@@ -170,9 +170,9 @@ fn an_opening_with_its_close_makes_few_system_calls() {
     let calls = system_calls(REOPENED, few + 100).saturating_sub(system_calls(REOPENED, few)) / 100;
     println!("{calls} system calls for an opening, a look at the first message and a close");
     // Each of three files (the index, the first and the last segment) is opened, looked at, read
-    // and closed once. Nine calls ask which files they are, and in which boot and mount: a copy
-    // must not be believed. Measured 57.
-    assert!(calls < 62, "{calls} for an opening");
+    // and closed once. Seven calls ask which files they are, and in which boot and mount: a copy
+    // must not be believed. Measured 55.
+    assert!(calls < 60, "{calls} for an opening");
 }
 
 fn strace_works() -> bool {

@@ -93,6 +93,7 @@ pub(super) struct State {
     pub(super) stores: Stores,
     pub(super) rng: Rng,
     pub(super) life: CacheToken,
+    pub(super) keeps_unwritten: bool,
     pub(super) seed: u64,
     /// How often the disk was copied.
     pub(super) copies: u64,
@@ -135,7 +136,9 @@ impl State {
 
     pub(super) fn new_inode(&mut self, capacity: usize) -> Arc<Inode> {
         self.next_inode += 1;
-        Arc::new(Inode::new(self.next_inode, capacity))
+        let inode = Inode::new(self.next_inode, capacity);
+        inode.body.lock().keeps_unwritten = self.keeps_unwritten;
+        Arc::new(inode)
     }
 
     /// Takes a name away as if it had never been, whatever is pending.

@@ -27,6 +27,8 @@ pub(super) struct Page {
     pub(super) dirty: bool,
     pub(super) allocated: bool,
     pub(super) durable_allocated: bool,
+    /// It reads as zeros after a power cut, until it is written past the page cache.
+    pub(super) unwritten: bool,
 }
 
 /// Chances, in percent, that bytes which were not synced are on the disk anyway. Often 0 or 100.
@@ -54,6 +56,8 @@ pub(super) struct Body {
     /// The most that `len` ever was: no page behind it was ever touched.
     pub(super) longest: usize,
     pub(super) pages: Vec<Page>,
+    /// Fresh space whose first write-back failed stays unwritten, as on ext4.
+    pub(super) keeps_unwritten: bool,
 }
 
 impl Inode {
@@ -65,10 +69,12 @@ impl Inode {
             dirty: false,
             allocated: false,
             durable_allocated: false,
+            unwritten: false,
         };
         let pages = vec![page; capacity.div_ceil(PAGE)];
         let memory = HeapMemory::new(pages.len() * PAGE);
-        let body = Mutex::new(Body { len: 0, durable_len: 0, longest: 0, pages });
+        let body = Body { len: 0, durable_len: 0, longest: 0, pages, keeps_unwritten: false };
+        let body = Mutex::new(body);
         Inode { id, failures: AtomicU64::new(0), memory, open: Arc::default(), body }
     }
 
@@ -165,8 +171,10 @@ impl Inode {
     pub(super) fn sync(&self, works: bool) {
         self.snapshot();
         let mut body = self.body.lock();
+        let keeps_unwritten = body.keeps_unwritten;
         for (number, page) in body.reached().iter_mut().enumerate() {
-            if works && std::mem::take(&mut page.dirty) {
+            page.unwritten |= keeps_unwritten && !works && page.dirty && !page.durable_allocated;
+            if works && !page.unwritten && std::mem::take(&mut page.dirty) {
                 page.durable = page.early.pop().unwrap_or_else(|| self.image(number));
                 page.early.clear();
             }

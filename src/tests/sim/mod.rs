@@ -109,6 +109,7 @@ impl SimStorage {
             most_taken: 0,
             file_capacity: 256 << 10,
             life: CacheToken { boot: u128::from_le_bytes(rng.bytes()) as u64, file: 0, mount: 1 },
+            keeps_unwritten: false,
             seed,
             copies: 0,
             stores: Stores::ByMap,
@@ -226,6 +227,12 @@ impl SimStorage {
         let killed = self.process_kill();
         killed.disk.lock().copies += 1;
         killed
+    }
+
+    /// A file system that leaves fresh space unwritten whose first write-back failed, as ext4.
+    pub(crate) fn with_unwritten_kept(self) -> SimStorage {
+        self.disk.lock().keeps_unwritten = true;
+        self
     }
 
     /// Where the system does not say which boot this is.
