@@ -11,7 +11,7 @@
 use std::io;
 use std::path::Path;
 
-use crate::error::{Error, Gap};
+use crate::error::{Error, GapCause};
 use crate::threads::requests::Noted;
 
 /// Reports the noted events when it is dropped. It is made before the call takes its first lock, so
@@ -147,75 +147,29 @@ mod noted {
     }
 }
 
-/// Notes an event of the queue in the directory `path`, if somebody listens.
-#[cfg(feature = "tracing")]
-macro_rules! note {
-    ($level:ident, $path:expr, $($fields:tt)*) => {
-        if tracing::Level::$level <= tracing::level_filters::LevelFilter::current()
-            && noted::has_subscriber()
-        {
-            let path = $path.display().to_string();
-            noted::note(move || {
-                tracing::event!(target: "mmq", tracing::Level::$level, path, $($fields)*);
-            });
+/// Makes a function for each event of the queue in the directory `path`: it notes the event, with a
+/// copy of each field, if somebody listens.
+macro_rules! events {
+    ($(
+        $(#[$about:meta])*
+        $level:ident $name:ident($($field:ident: $kind:ty = $copy:expr),*) $text:literal
+    )*) => {$(
+        $(#[$about])*
+        #[inline]
+        pub(crate) fn $name(path: &Path, $($field: $kind),*) {
+            #[cfg(feature = "tracing")]
+            if tracing::Level::$level <= tracing::level_filters::LevelFilter::current()
+                && noted::has_subscriber()
+            {
+                let path = path.display().to_string();
+                $(let $field = $copy;)*
+                noted::note(move || {
+                    tracing::event!(target: "mmq", tracing::Level::$level, path, $($field,)* $text);
+                });
+            }
+            let _ = (path, $($field),*);
         }
-    };
-}
-
-/// A queue was opened: what it holds, and, when it had not been closed, how many gaps recovery
-/// found.
-#[inline]
-pub(crate) fn opened(
-    path: &Path,
-    next_seq: u64,
-    oldest_seq: u64,
-    segments: usize,
-    gaps: Option<usize>,
-) {
-    #[cfg(feature = "tracing")]
-    {
-        note!(INFO, path, next_seq, oldest_seq, segments, "queue opened");
-        if let Some(gaps) = gaps {
-            note!(INFO, path, gaps, "recovered: it was not closed");
-        }
-    }
-    let _ = (path, next_seq, oldest_seq, segments, gaps);
-}
-
-/// A damaged or foreign file was renamed.
-#[inline]
-pub(crate) fn quarantined(path: &Path, name: &str, aside: &str) {
-    #[cfg(feature = "tracing")]
-    {
-        let (name, aside) = (name.to_owned(), aside.to_owned());
-        note!(WARN, path, name, aside, "damaged or foreign file set aside");
-    }
-    let _ = (path, name, aside);
-}
-
-/// The disk cannot read a part of a file.
-#[inline]
-pub(crate) fn unreadable(path: &Path, name: &'static str) {
-    #[cfg(feature = "tracing")]
-    note!(WARN, path, name, "file cannot be read everywhere");
-    let _ = (path, name);
-}
-
-/// The places of some consumers cannot be read. Nothing that is held is removed until they are
-/// removed or have read it.
-#[inline]
-pub(crate) fn consumers_lost(path: &Path, consumers: usize) {
-    #[cfg(feature = "tracing")]
-    note!(WARN, path, consumers, "places of consumers are lost: they begin at the oldest message");
-    let _ = (path, consumers);
-}
-
-/// Recovery has walked `bytes` behind the checkpoint so far.
-#[inline]
-pub(crate) fn recovering(path: &Path, bytes: u64) {
-    #[cfg(feature = "tracing")]
-    note!(INFO, path, bytes, "recovering");
-    let _ = (path, bytes);
+    )*};
 }
 
 /// Where a segment that begins comes from.
@@ -225,113 +179,52 @@ pub(crate) enum SegmentFile {
     Spare,
 }
 
-/// The tail went on to another segment.
-#[inline]
-pub(crate) fn segment_begun(path: &Path, slot: u32, first_seq: u64, file: SegmentFile) {
-    let reused = file == SegmentFile::Spare;
-    #[cfg(feature = "tracing")]
-    note!(DEBUG, path, slot, first_seq, reused, "segment begun");
-    let _ = (path, slot, first_seq, reused);
-}
-
-/// A read has reported a gap to a consumer.
-#[inline]
-pub(crate) fn gap(path: &Path, gap: &Gap) {
-    #[cfg(feature = "tracing")]
-    {
-        let Gap { first, last, cause } = *gap;
-        note!(WARN, path, first, last, %cause, "messages are missing");
-    }
-    let _ = (path, gap);
-}
-
-/// Messages that some consumer had yet to read were dropped to make room, or have expired.
-#[inline]
-pub(crate) fn evicted(path: &Path, gap: &Gap) {
-    #[cfg(feature = "tracing")]
-    {
-        let Gap { first, last, cause } = *gap;
-        note!(WARN, path, first, last, %cause, "messages were given up");
-    }
-    let _ = (path, gap);
-}
-
-/// The first consumer was made behind messages that no consumer had claimed.
-#[inline]
-pub(crate) fn unclaimed(path: &Path, consumer: &str, first: u64, last: u64) {
-    #[cfg(feature = "tracing")]
-    {
-        let consumer = consumer.to_owned();
-        note!(WARN, path, consumer, first, last, "unclaimed messages were given up");
-    }
-    let _ = (path, consumer, first, last);
-}
-
-/// The messages that the consumer is handed are not counted: other consumers have all rows of the
-/// index for that.
-#[inline]
-pub(crate) fn not_counted(path: &Path, consumer: &str) {
-    #[cfg(feature = "tracing")]
-    {
-        let consumer = consumer.to_owned();
-        note!(WARN, path, consumer, "attempts are not stored: no row is free in the index");
-    }
-    let _ = (path, consumer);
-}
-
-/// The consumer has more messages with failed attempts than its row in the index has room for. The
-/// counts of the highest numbers are not stored.
-#[inline]
-pub(crate) fn counts_do_not_fit(path: &Path, consumer: &str) {
-    #[cfg(feature = "tracing")]
-    {
-        let consumer = consumer.to_owned();
-        note!(WARN, path, consumer, "attempts are not stored: the row in the index is full");
-    }
-    let _ = (path, consumer);
-}
-
-/// Rejected messages could not go to the queue for dead letters. So many `letters` stay, and are
-/// tried again; those that are too large for that queue come as gaps.
-#[inline]
-pub(crate) fn dead_letters_stay(path: &Path, consumer: &str, letters: usize, error: &Error) {
-    #[cfg(feature = "tracing")]
-    {
-        let (consumer, error) = (consumer.to_owned(), error.to_string());
-        note!(WARN, path, consumer, letters, error, "dead letters could not be put in");
-    }
-    let _ = (path, consumer, letters, error);
-}
-
-/// A flush failed; writing is refused from now on.
-#[inline]
-pub(crate) fn flush_failed(path: &Path, error: &Error) {
-    #[cfg(feature = "tracing")]
-    {
-        let error = error.to_string();
-        note!(ERROR, path, error, "flush failed; writing is refused");
-    }
-    let _ = (path, error);
-}
-
-/// There was no room for a message.
-#[inline]
-pub(crate) fn full(path: &Path, error: &Error) {
-    #[cfg(feature = "tracing")]
-    {
-        let error = error.to_string();
-        note!(DEBUG, path, error, "queue is full");
-    }
-    let _ = (path, error);
-}
-
-/// A part of the index, such as a consumer's place, could not be written; it waits in memory.
-#[inline]
-pub(crate) fn index_late(path: &Path, error: &io::Error) {
-    #[cfg(feature = "tracing")]
-    {
-        let error = error.to_string();
-        note!(WARN, path, error, "places are kept in memory: the index file cannot be written");
-    }
-    let _ = (path, error);
+events! {
+    /// A queue was opened.
+    INFO opened(next_seq: u64 = next_seq, oldest_seq: u64 = oldest_seq, segments: usize = segments)
+        "queue opened"
+    /// The queue had not been closed; recovery found so many gaps.
+    INFO recovered(gaps: usize = gaps) "recovered: it was not closed"
+    /// A damaged or foreign file was renamed.
+    WARN quarantined(name: &str = name.to_owned(), aside: &str = aside.to_owned())
+        "damaged or foreign file set aside"
+    /// The disk cannot read a part of a file.
+    WARN unreadable(name: &str = name.to_owned()) "file cannot be read everywhere"
+    /// The places of some consumers cannot be read. Nothing that is held is removed until they are
+    /// removed or have read it.
+    WARN consumers_lost(consumers: usize = consumers)
+        "places of consumers are lost: they begin at the oldest message"
+    /// Recovery has walked `bytes` behind the checkpoint so far.
+    INFO recovering(bytes: u64 = bytes) "recovering"
+    /// The tail went on to another segment.
+    DEBUG segment_begun(slot: u32 = slot, first_seq: u64 = first_seq,
+        reused: SegmentFile = reused == SegmentFile::Spare) "segment begun"
+    /// A read has reported a gap to a consumer.
+    WARN gap(first: u64 = first, last: u64 = last, cause: GapCause = tracing::field::display(cause))
+        "messages are missing"
+    /// Messages that some consumer had yet to read were dropped to make room, or have expired.
+    WARN evicted(first: u64 = first, last: u64 = last,
+        cause: GapCause = tracing::field::display(cause)) "messages were given up"
+    /// The first consumer was made behind messages that no consumer had claimed.
+    WARN unclaimed(consumer: &str = consumer.to_owned(), first: u64 = first, last: u64 = last)
+        "unclaimed messages were given up"
+    /// The messages that the consumer is handed are not counted: other consumers have all rows of
+    /// the index for that.
+    WARN not_counted(consumer: &str = consumer.to_owned())
+        "attempts are not stored: no row is free in the index"
+    /// The consumer has more messages with failed attempts than its row in the index has room for.
+    /// The counts of the highest numbers are not stored.
+    WARN counts_do_not_fit(consumer: &str = consumer.to_owned())
+        "attempts are not stored: the row in the index is full"
+    /// Rejected messages could not go to the queue for dead letters. So many `letters` stay, and
+    /// are tried again; those that are too large for that queue come as gaps.
+    WARN dead_letters_stay(consumer: &str = consumer.to_owned(), letters: usize = letters,
+        error: &Error = error.to_string()) "dead letters could not be put in"
+    /// A flush failed; writing is refused from now on.
+    ERROR flush_failed(error: &Error = error.to_string()) "flush failed; writing is refused"
+    /// There was no room for a message.
+    DEBUG full(error: &Error = error.to_string()) "queue is full"
+    /// A part of the index, such as a consumer's place, could not be written; it waits in memory.
+    WARN index_late(error: &io::Error = error.to_string())
+        "places are kept in memory: the index file cannot be written"
 }

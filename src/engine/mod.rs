@@ -159,13 +159,12 @@ impl<S: Storage> Engine<S> {
             #[cfg(test)]
             came: crate::threads::AtomicU64::new(0),
         };
-        events::opened(
-            engine.core.storage.path(),
-            tail.seq,
-            engine.core.oldest_seq.load(Ordering::Relaxed),
-            engine.core.segments.list().live.len(),
-            (!clean).then(|| engine.core.gaps.known.lock().len()),
-        );
+        let (path, oldest) = (engine.core.storage.path(), &engine.core.oldest_seq);
+        let segments = engine.core.segments.list().live.len();
+        events::opened(path, tail.seq, oldest.load(Ordering::Relaxed), segments);
+        if !clean {
+            events::recovered(path, engine.core.gaps.known.lock().len());
+        }
         for row in found_consumers {
             // Count an attempt only for the death of a process, not for a close or a power cut.
             let died_with = ended.counts_attempts().then(|| row.not_done());

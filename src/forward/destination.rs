@@ -1,6 +1,7 @@
 //! The trait that a far engine implements, and the types that driver and engine exchange.
 
 use std::fmt;
+use std::ops::DerefMut;
 use std::time::{Duration, SystemTime};
 
 use crate::error::{Gap, GapCause};
@@ -116,33 +117,7 @@ pub trait Destination: Send {
     }
 }
 
-impl<D: Destination + ?Sized> Destination for &mut D {
-    fn resume(&mut self, source: &Source, mark: Option<Mark>) -> Result<Held, Trouble> {
-        (**self).resume(source, mark)
-    }
-
-    fn send(&mut self, messages: &[Outgoing<'_>]) -> Result<(), Trouble> {
-        (**self).send(messages)
-    }
-
-    fn acknowledged(&mut self, wait: Duration) -> Result<u64, Trouble> {
-        (**self).acknowledged(wait)
-    }
-
-    fn limits(&self) -> Limits {
-        (**self).limits()
-    }
-
-    fn position(&self) -> Option<Position> {
-        (**self).position()
-    }
-
-    fn warning(&self) -> Option<String> {
-        (**self).warning()
-    }
-}
-
-impl<D: Destination + ?Sized> Destination for Box<D> {
+impl<P: DerefMut<Target: Destination> + Send> Destination for P {
     fn resume(&mut self, source: &Source, mark: Option<Mark>) -> Result<Held, Trouble> {
         (**self).resume(source, mark)
     }

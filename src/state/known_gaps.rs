@@ -132,7 +132,7 @@ impl Gaps {
             let total = if cause == GapCause::Expired { &self.expired } else { &self.dropped };
             holds!(count <= end, "of the messages below {end} {count} were evicted");
             total.fetch_add(count, Ordering::Relaxed);
-            events::evicted(path, &Gap { first: *counted, last: end - 1, cause });
+            events::evicted(path, *counted, end - 1, cause);
             *counted = end;
         }
     }
@@ -163,13 +163,13 @@ impl Gaps {
     #[cold]
     pub(crate) fn count_rejected(&self, path: &Path, gap: &Gap) {
         self.rejected.fetch_add(gap.count(), Ordering::Relaxed);
-        events::evicted(path, gap);
+        events::evicted(path, gap.first, gap.last, gap.cause);
     }
 
     /// Counts a gap that a read reports to a consumer of the queue in `path`.
     #[cold]
     pub(crate) fn count(&self, path: &Path, gap: &Gap) {
-        events::gap(path, gap);
+        events::gap(path, gap.first, gap.last, gap.cause);
         self.reported.fetch_add(1, Ordering::Relaxed);
         let cause = GapCause::ALL.iter().position(|cause| *cause == gap.cause).unwrap_or(0);
         self.lost[cause].fetch_add(gap.count(), Ordering::Relaxed);
