@@ -70,6 +70,7 @@ pub(crate) mod live_at {
     pub(crate) const LIVE_NONCE: usize = 24;
     pub(crate) const LIVE_SINCE: usize = 32;
     pub(crate) const LIVE_PID: usize = 40;
+    pub(crate) const CHANGED: usize = 48;
     pub(crate) const TAIL_SEQ: usize = 64;
     pub(crate) const TAIL_POSITION: usize = 72;
     pub(crate) const TAIL_CHECK: usize = 80;

@@ -20,6 +20,8 @@ use crate::storage::CacheToken;
 pub(crate) struct Live {
     pub(crate) token: CacheToken,
     pub(crate) pid: u32,
+    /// The latest change of a segment's file by the queue.
+    pub(crate) changed: u64,
     /// `None` when neither copy of the run record is valid.
     pub(crate) run: Option<Run>,
     /// Position and sequence number of the tail. `None` when a kill came between their stores or
@@ -327,6 +329,7 @@ fn read_live(bytes: &[u8], queue_id: &[u8; 16]) -> Live {
             mount: u64_at(bytes, live_at::MOUNT_TOKEN),
         },
         pid: u32_at(bytes, live_at::LIVE_PID),
+        changed: u64_at(bytes, live_at::CHANGED),
         run: [live_at::RUN_A, live_at::RUN_B]
             .into_iter()
             .find_map(|at| Run::decode(&bytes[at..], queue_id)),

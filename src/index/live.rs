@@ -13,7 +13,7 @@ use crate::index::Index;
 use crate::index::image::{Live, u32_at, u64_at};
 use crate::index::losses::Evicted;
 use crate::index::run::{Next, Run};
-use crate::storage::{Storage, read_full};
+use crate::storage::{FileStat, Storage, read_full};
 use crate::threads::fence;
 
 /// Whether an opening may believe the index's rows of segments.
@@ -232,6 +232,15 @@ impl<S: Storage> Index<S> {
             false if !planted!(BegunNotSaid) => run.flags |= FLAG_BEGUN,
             _ => {}
         });
+    }
+
+    /// Notes when the queue changed the file of a segment.
+    pub(crate) fn note_changed(&self, stat: &FileStat) {
+        let at = index_at::LIVE + live_at::CHANGED;
+        let before = self.sheet.load_u64_relaxed(at);
+        if stat.changed > before {
+            self.sheet.store_u64(at, stat.changed);
+        }
     }
 
     /// Sets a flag of the run record.

@@ -69,13 +69,15 @@ use crate::index::image::{IndexImage, extent_row, first_extents};
 use crate::index::run::Run;
 use crate::storage::poison::Poison;
 use crate::storage::sheet::{Sheet, Sheets};
-use crate::storage::{Storage, StorageFile};
+use crate::storage::{FileStat, Storage, StorageFile};
 use crate::threads::{AtomicBool, AtomicU64, Mutex};
 
 /// The index file of an open queue.
 #[derive(Debug)]
 pub(crate) struct Index<S: Storage> {
     sheets: Sheets<S::File>,
+    /// What the file system said of the file when it was opened.
+    pub(crate) stat: FileStat,
     pub(crate) queue_id: [u8; 16],
     /// Random number of this opening.
     nonce: u64,
@@ -115,7 +117,7 @@ impl<S: Storage> Index<S> {
         nonce: u64,
         image: &IndexImage,
     ) -> io::Result<Index<S>> {
-        let mut len = file.found_len()?;
+        let (stat, mut len) = (file.stat()?, file.found_len()?);
         if len < index_at::END as u64 {
             file.allocate(0, index_at::END as u64)?;
         }
@@ -160,6 +162,7 @@ impl<S: Storage> Index<S> {
         );
         Ok(Index {
             sheets: whole,
+            stat,
             queue_id,
             nonce,
             sheet,

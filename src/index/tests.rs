@@ -135,6 +135,7 @@ fn what_is_at_once_or_not_at_all_is_not_there_after_a_refusal() {
 /// A live part in which each part has the values of run `number`.
 fn live(token: CacheToken, number: u64) -> Live {
     Live {
+        changed: 0,
         token,
         pid: 1,
         run: Some(Run { reservation: number, ..Run::default() }),

@@ -17,7 +17,7 @@ use crate::recovery::{Ended, recover};
 use crate::segment::Row;
 use crate::state::Gaps;
 use crate::storage::overlay::Overlay;
-use crate::storage::{Storage, read_full};
+use crate::storage::{Storage, StorageFile, read_full};
 use crate::threads::{now, park_timeout};
 
 /// How long a reader of a queue in use retries when the parts of the index do not fit together.
@@ -289,7 +289,8 @@ fn try_in_use<S: Storage>(
     }
     let behind = IndexImage::read(&bytes, &queue_id);
     // An opening stores the token last: until then the live part belongs to the run before.
-    let token = storage.cache_token(&file.file);
+    let stat = file.file.stat().map_err(|error| index_error(storage, error))?;
+    let token = storage.cache_token(stat);
     let stored = &image.live.token;
     // The kernel may hide the boot from one of the two processes.
     let is_boot = stored.boot == token.boot || stored.boot == 0 || token.boot == 0;

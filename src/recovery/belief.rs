@@ -2,7 +2,9 @@
 
 use std::io::ErrorKind;
 
-use crate::format::{self, Checkpoint, FLAG_BEGUN, Spot};
+use crate::format::{
+    self, Checkpoint, FLAG_BEGUN, FLAG_CHANGING, SegmentHeader, SegmentState, Spot,
+};
 use crate::index::image::IndexImage;
 use crate::index::losses::Evicted;
 use crate::index::run::Run;
@@ -40,21 +42,31 @@ pub(super) enum SinceRun {
     Rebooted,
     /// They are those files. Nothing shows whether the boot is another one.
     Unknown,
-    /// A file is another one: the queue was copied, or a file was put back from a copy. The disk
-    /// may lack every byte of it, and it may be older than the rest.
+    /// A file is another one, or somebody wrote to it: the queue was copied, or a file was put back
+    /// from a copy. The disk may lack every byte of it, and it may be older than the rest.
     Copied,
 }
 
 impl SinceRun {
     pub(super) fn of<S: Storage>(storage: &S, image: &IndexImage, token: &CacheToken) -> SinceRun {
         let stored = &image.live.token;
-        // The opening looks for missing files by itself.
-        let is_other = |slot: u32, noted: u32| match storage.identity(&format::segment_name(slot)) {
-            Ok(identity) => identity as u32 != noted,
-            Err(error) => error.kind() != ErrorKind::NotFound,
+        let Some(run) = image.live.run else { return SinceRun::Copied };
+        // The files before it are as the queue synced them, unless it was changing segments.
+        let synced_to = match clean_end(image) {
+            _ if run.flags & FLAG_CHANGING != 0 => 0,
+            Some(_) => u64::MAX,
+            None => image.live.synced.map_or(0, |spot| spot.position),
         };
-        let are_same = stored.file == token.file && image.live.run.is_some();
-        if !are_same || image.segments.iter().any(|(slot, row)| is_other(*slot, row.file)) {
+        let is_other = |(slot, row): &(u32, SegmentHeader)| {
+            let is_synced = row.state == SegmentState::Live && row.end() <= synced_to;
+            match storage.stat(&format::segment_name(*slot)) {
+                Ok(stat) if stat.identity != row.file => true,
+                Ok(stat) => is_synced && stat.changed > image.live.changed,
+                // The opening looks for missing files by itself.
+                Err(error) => error.kind() != ErrorKind::NotFound,
+            }
+        };
+        if stored.file != token.file || image.segments.iter().any(is_other) {
             return SinceRun::Copied;
         }
         match stored.boot == token.boot {

@@ -62,7 +62,8 @@ pub(super) fn publish<S: Storage>(
     }
     let is_believed = matches!(known.belief, Belief::Cache | Belief::Mount);
     let live = Live {
-        token: storage.cache_token(known.index.file()),
+        token: storage.cache_token(known.index.stat),
+        changed: known.image.live.changed,
         pid: std::process::id(),
         run: Some(Run { flags, next_life, reservation, evicted, next: stated_next }),
         tail: Some(spot),

@@ -60,7 +60,8 @@ pub(super) fn read_index<S: Storage>(storage: &S) -> Result<ReadIndex<S>> {
     };
     let image = IndexImage::read(&known.bytes, &queue_id);
     let may_adopt = !known.unreadable && image.lost.is_empty();
-    let since = SinceRun::of(storage, &image, &storage.cache_token(&known.file));
+    let stat = known.file.stat().map_err(|error| index_error(storage, "open", error))?;
+    let since = SinceRun::of(storage, &image, &storage.cache_token(stat));
     let belief = if may_adopt { Belief::in_index(&image, since) } else { Belief::Disk };
     let queue_id = Some(queue_id);
     Ok(ReadIndex { file, image, queue_id, may_adopt, since, belief })

@@ -241,7 +241,7 @@ fn of_two_queues<S: Storage>(storage: &S, others: &[(u32, SegmentHeader)]) -> Er
 /// Asks the file system which file the segment is, and how many bytes of disk it takes.
 fn measure<S: Storage>(storage: &S, row: &mut Row) {
     let file = storage.open(&format::segment_name(row.slot));
-    row.header.file = file.as_ref().map_or(0, |file| file.identity() as u32);
+    row.header.file = file.as_ref().map_or(0, |file| file.stat().unwrap_or_default().identity);
     note_taken(row, file.and_then(|file| file.found_disk_bytes()));
 }
 

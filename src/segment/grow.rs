@@ -74,7 +74,10 @@ impl<F: StorageFile> List<F> {
                 Ok(Arc::new(Segment {
                     slot,
                     seed: header.seed(),
-                    header: SegmentHeader { file: file.identity() as u32, ..header },
+                    header: SegmentHeader {
+                        file: file.stat().unwrap_or_default().identity,
+                        ..header
+                    },
                     file,
                     allocated: AtomicU64::new(allocated),
                     fresh_from: SEGMENT_HEADER_LEN,

@@ -183,7 +183,7 @@ impl<S: Storage> Segments<S> {
         list.recycling.in_transit.retain(|other| other.header.life != header.life);
         match made {
             Ok(file) => {
-                row.header.file = file.identity() as u32;
+                row.header.file = file.stat().unwrap_or_default().identity;
                 row.header.allocated = length;
                 row.header.disk = disk_bytes(&file, 0, length);
                 list.names.directory_changes += 1;

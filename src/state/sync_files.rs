@@ -9,10 +9,18 @@ use crate::format::{FLAG_UNSYNCED_FILES, INDEX_NAME};
 use crate::segment::{Segment, Unsynced, present};
 use crate::state::State;
 use crate::state::flush::Stretch;
-use crate::storage::{Storage, StorageFile, store_again};
+use crate::storage::{FileStat, Storage, StorageFile, store_again};
 
 fn gone(why: &'static str) -> Result<(), SyncFailed> {
     Err(SyncFailed(io::Error::new(io::ErrorKind::NotFound, why)))
+}
+
+/// Whether the file of a name is not the one that had it.
+fn is_another(stat: &io::Result<FileStat>, identity: u32) -> bool {
+    match stat {
+        Ok(stat) => stat.identity != identity,
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    }
 }
 
 impl<S: Storage> State<S> {
@@ -22,7 +30,8 @@ impl<S: Storage> State<S> {
         if self.storage.is_removed() {
             return self.index.heed("", || gone("the directory was removed"));
         }
-        if self.index.file().is_removed() {
+        let index = self.storage.stat(INDEX_NAME);
+        if is_another(&index, self.index.stat.identity) {
             return self.index.heed(INDEX_NAME, || gone("the file was removed"));
         }
         Ok(())
@@ -31,12 +40,17 @@ impl<S: Storage> State<S> {
     /// Syncs the file of a segment. Fails, and poisons the queue, if the file has lost its name
     /// while the segment holds messages.
     fn sync_file(&self, segment: &Segment<S::File>) -> Result<()> {
-        self.index.heed(&segment.name(), || {
+        let name = segment.name();
+        self.index.heed(&name, || {
             segment.file.sync()?;
+            let stat = self.storage.stat(&name);
             // The queue itself removes a file only once its segment is not live any more.
-            if segment.file.is_removed() && self.segments.list().is_live(segment.header.life) {
+            if is_another(&stat, segment.header.file)
+                && self.segments.list().is_live(segment.header.life)
+            {
                 return gone("the file was removed");
             }
+            stat.iter().for_each(|stat| self.index.note_changed(stat));
             Ok(())
         })
     }

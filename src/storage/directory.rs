@@ -16,7 +16,7 @@ use super::file::{DiskFile, Overwrites};
 use super::permissions::{
     DIRECTORY_BITS, FILE_BITS, OWNERS, change_mode, of_directory, permissions,
 };
-use super::{CacheToken, Listed, Storage, StorageFile, system};
+use super::{CacheToken, FileStat, Listed, Storage, system};
 use crate::error::SyncFailed;
 use crate::format::{INDEX_NAME, SEGMENT_PREFIX, segment_slot};
 use crate::threads::above_standard;
@@ -349,13 +349,13 @@ impl Storage for FileStorage {
         system::holder(&self.directory)
     }
 
-    fn cache_token(&self, index: &DiskFile) -> CacheToken {
+    fn cache_token(&self, index: FileStat) -> CacheToken {
         let token = self.token.get_or_init(|| system::cache_token(&self.directory));
-        CacheToken { file: token.file ^ index.identity(), ..*token }
+        CacheToken { file: token.file ^ u64::from(index.identity), ..*token }
     }
 
-    fn identity(&self, name: &str) -> io::Result<u64> {
-        system::identity(&self.directory, name)
+    fn stat(&self, name: &str) -> io::Result<FileStat> {
+        system::stat(&self.directory, name)
     }
 
     fn free_bytes(&self) -> io::Result<u64> {

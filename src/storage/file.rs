@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::buffer::spare_capacity;
 use rustix::io::{Errno, retry_on_intr};
 
-use super::{PAGE, StorageFile, Stores, store_again, system};
+use super::{FileStat, PAGE, StorageFile, Stores, store_again, system};
 use crate::error::SyncFailed;
 use crate::memory::Window;
 
@@ -97,12 +97,8 @@ impl StorageFile for DiskFile {
         Ok(u64::try_from(rustix::fs::fstat(&self.file)?.st_size).unwrap_or(0))
     }
 
-    fn identity(&self) -> u64 {
-        system::identity(&self.file, "").unwrap_or(0)
-    }
-
-    fn is_removed(&self) -> bool {
-        rustix::fs::fstat(&self.file).is_ok_and(|stat| stat.st_nlink == 0)
+    fn stat(&self) -> io::Result<FileStat> {
+        system::stat(&self.file, "")
     }
 
     fn found_len(&self) -> io::Result<u64> {

@@ -8,8 +8,8 @@ use std::os::unix::fs::FileExt;
 use rustix::fs::AtFlags;
 use rustix::io::{Errno, retry_on_intr};
 
-use super::CacheToken;
 use super::file::{Overwrites, write_zeros};
+use super::{CacheToken, FileStat};
 pub(super) use crate::memory::{is_marked, mark, unmark};
 use crate::threads::OnceLock;
 use rustix::fs::{FallocateFlags, OFlags, StatxFlags, ioctl_setflags, statx};
@@ -98,14 +98,18 @@ pub(super) fn cache_token(directory: &OwnedFd) -> CacheToken {
     }
 }
 
-/// Returns a hash of inode and time of birth: a removed file's inode is soon given to another one.
-/// Where the file system keeps no time of birth, the inode has to do.
-pub(super) fn identity(at: impl AsFd, name: &str) -> io::Result<u64> {
+/// The identity is a hash of inode and time of birth: a removed file's inode is soon given to
+/// another one. Where the file system keeps no time of birth, the inode has to do.
+pub(super) fn stat(at: impl AsFd, name: &str) -> io::Result<FileStat> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW;
-    let stat = retry_on_intr(|| statx(&at, name, flags, StatxFlags::INO | StatxFlags::BTIME))?;
-    let born = stat.stx_btime;
+    let asked = StatxFlags::INO | StatxFlags::BTIME | StatxFlags::CTIME;
+    let stat = retry_on_intr(|| statx(&at, name, flags, asked))?;
+    let (born, changed) = (stat.stx_btime, stat.stx_ctime);
     let numbers = [stat.stx_ino, born.tv_sec as u64, born.tv_nsec.into()];
-    Ok(hash(&numbers.map(u64::to_le_bytes).concat()))
+    Ok(FileStat {
+        identity: hash(&numbers.map(u64::to_le_bytes).concat()) as u32,
+        changed: changed.tv_sec as u64 * 1_000_000_000 + u64::from(changed.tv_nsec),
+    })
 }
 
 /// Writes bytes past the page cache, from memory that begins at a page. The system knows then which

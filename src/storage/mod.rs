@@ -55,8 +55,8 @@ pub(crate) struct Listed {
 pub(crate) struct CacheToken {
     /// A hash of the boot and the file system. Zero when the boot cannot be identified.
     pub(crate) boot: u64,
-    /// A hash of the directory and the index's [identity](StorageFile::identity): a copy has
-    /// another one.
+    /// A hash of the directory and the index's [identity](FileStat::identity): a copy has another
+    /// one.
     pub(crate) file: u64,
     /// The mount through which the process sees the directory: a number that the kernel never
     /// reuses in a boot. Zero when it is unknown.
@@ -70,6 +70,16 @@ impl CacheToken {
         LittleEndian::write_u64_into(&words, &mut bytes);
         bytes
     }
+}
+
+/// What a file system says of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct FileStat {
+    /// Identifies the file among all that its file system ever has: a copy has another one.
+    pub(crate) identity: u32,
+    /// When the file or anything about it was changed last, in nanoseconds since 1970 (ctime). No
+    /// program can set it.
+    pub(crate) changed: u64,
 }
 
 /// The operations that the queue needs on its directory. The real one is `FileStorage`; tests use
@@ -112,9 +122,8 @@ pub(crate) trait Storage: std::fmt::Debug + Send + Sync + Sized + 'static {
     fn holder(&self) -> Option<u32>;
     /// Returns a token that changes whenever unsynced cached bytes may have been lost, or `index`
     /// is another file.
-    fn cache_token(&self, index: &Self::File) -> CacheToken;
-    /// Returns the [identity](StorageFile::identity) of the file of that name.
-    fn identity(&self, name: &str) -> io::Result<u64>;
+    fn cache_token(&self, index: FileStat) -> CacheToken;
+    fn stat(&self, name: &str) -> io::Result<FileStat>;
     fn free_bytes(&self) -> io::Result<u64>;
     fn random(&self) -> [u8; 16];
     /// Returns the time of day in milliseconds since 1970.
@@ -124,11 +133,7 @@ pub(crate) trait Storage: std::fmt::Debug + Send + Sync + Sized + 'static {
 /// An open file of a [`Storage`].
 pub(crate) trait StorageFile: std::fmt::Debug + Send + Sync + 'static {
     fn len(&self) -> io::Result<u64>;
-    /// Identifies the file among all that its file system ever has: a copy, and a file put back
-    /// from one, has another identity.
-    fn identity(&self) -> u64;
-    /// Returns whether the file has lost its name, so that no later process can open it.
-    fn is_removed(&self) -> bool;
+    fn stat(&self) -> io::Result<FileStat>;
     /// Returns the length that the file had when it was opened. The caller knows that nobody has
     /// changed it since: then this saves a call.
     fn found_len(&self) -> io::Result<u64> {

@@ -7,8 +7,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use super::CacheToken;
 use super::file::{Overwrites, write_zeros};
+use super::{CacheToken, FileStat};
 pub(super) use full_sync as sync_data;
 /// Linux alone has such a flag.
 pub(super) const NO_ACCESS_TIME: OFlags = OFlags::empty();
@@ -54,12 +54,13 @@ pub(super) fn cache_token(_directory: &OwnedFd) -> CacheToken {
     CacheToken::default()
 }
 
-pub(super) fn identity(at: impl AsFd, name: &str) -> io::Result<u64> {
+pub(super) fn stat(at: impl AsFd, name: &str) -> io::Result<FileStat> {
     let stat = match name {
         "" => rustix::fs::fstat(at)?,
         name => rustix::fs::statat(at, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)?,
     };
-    Ok(stat.st_ino as u64)
+    let changed = stat.st_ctime as u64 * 1_000_000_000 + stat.st_ctime_nsec as u64;
+    Ok(FileStat { identity: stat.st_ino as u32, changed })
 }
 
 /// Always returns `None`: a queue in use looks like one whose process died.

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{CacheToken, Listed, Storage, StorageFile, Stores};
+use super::{CacheToken, FileStat, Listed, Storage, StorageFile, Stores};
 use crate::error::SyncFailed;
 use crate::memory::Window;
 use crate::threads::{AtomicU64, Mutex};
@@ -195,13 +195,12 @@ impl<S: Storage> Storage for Overlay<S> {
         self.below.holder()
     }
 
-    fn cache_token(&self, index: &Self::File) -> CacheToken {
-        let below = index.0.below.as_ref();
-        below.map_or_else(CacheToken::default, |file| self.below.cache_token(file))
+    fn cache_token(&self, index: FileStat) -> CacheToken {
+        self.below.cache_token(index)
     }
 
-    fn identity(&self, name: &str) -> io::Result<u64> {
-        Ok(self.open(name)?.identity())
+    fn stat(&self, name: &str) -> io::Result<FileStat> {
+        self.open(name)?.stat()
     }
 
     fn free_bytes(&self) -> io::Result<u64> {
@@ -229,12 +228,8 @@ impl<F: StorageFile> StorageFile for OverlayFile<F> {
         Ok(self.0.changed.lock().len)
     }
 
-    fn identity(&self) -> u64 {
-        self.0.below.as_ref().map_or(0, StorageFile::identity)
-    }
-
-    fn is_removed(&self) -> bool {
-        false
+    fn stat(&self) -> io::Result<FileStat> {
+        self.0.below.as_ref().map_or(Ok(FileStat::default()), StorageFile::stat)
     }
 
     fn rewrite(&self) -> io::Result<()> {

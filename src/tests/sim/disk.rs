@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use rustix::io::Errno;
@@ -94,6 +95,8 @@ pub(super) struct State {
     pub(super) rng: Rng,
     pub(super) life: CacheToken,
     pub(super) keeps_unwritten: bool,
+    /// How many changes of files there were: the clock of their times.
+    pub(super) changes: u64,
     pub(super) seed: u64,
     /// How often the disk was copied.
     pub(super) copies: u64,
@@ -122,6 +125,12 @@ impl State {
 
     pub(super) fn free(&self) -> u64 {
         self.capacity.unwrap_or(1 << 40).saturating_sub(self.used())
+    }
+
+    /// The file changes now.
+    pub(super) fn note_change(&mut self, inode: &Inode) {
+        self.changes += 1;
+        inode.changed.store(self.changes, Ordering::Relaxed);
     }
 
     pub(super) fn find(&self, name: &str) -> io::Result<Arc<Inode>> {

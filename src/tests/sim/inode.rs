@@ -2,7 +2,7 @@
 //! of them.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -41,6 +41,8 @@ pub(super) struct Mood {
 #[derive(Debug)]
 pub(super) struct Inode {
     pub(super) id: u64,
+    /// When it changed last (ctime).
+    pub(super) changed: AtomicU64,
     /// How often the kernel failed to write pages of it by itself.
     pub(super) failures: AtomicU64,
     pub(super) memory: Arc<HeapMemory>,
@@ -75,7 +77,14 @@ impl Inode {
         let memory = HeapMemory::new(pages.len() * PAGE);
         let body = Body { len: 0, durable_len: 0, longest: 0, pages, keeps_unwritten: false };
         let body = Mutex::new(body);
-        Inode { id, failures: AtomicU64::new(0), memory, open: Arc::default(), body }
+        Inode {
+            id,
+            changed: AtomicU64::new(0),
+            failures: AtomicU64::new(0),
+            memory,
+            open: Arc::default(),
+            body,
+        }
     }
 
     pub(super) fn allocated_bytes(&self) -> u64 {
@@ -91,6 +100,7 @@ impl Inode {
         memory.write(0, &self.bytes(0, body.len));
         Inode {
             id: self.id,
+            changed: AtomicU64::new(self.changed.load(Ordering::Relaxed)),
             failures: AtomicU64::new(0),
             memory,
             open: Arc::default(),
@@ -104,6 +114,7 @@ impl Inode {
         let new_size = rng.percent(mood.sizes);
         let len = if new_size { body.len } else { body.durable_len };
         let cut = Inode::new(self.id, body.pages.len() * PAGE);
+        cut.changed.store(self.changed.load(Ordering::Relaxed), Ordering::Relaxed);
         let mut left = cut.body.lock();
         (left.len, left.durable_len, left.longest) = (len, len, len);
         let pages = body.pages[..len.div_ceil(PAGE)].iter().zip(&mut left.pages);

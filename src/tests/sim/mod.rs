@@ -110,6 +110,7 @@ impl SimStorage {
             file_capacity: 256 << 10,
             life: CacheToken { boot: u128::from_le_bytes(rng.bytes()) as u64, file: 0, mount: 1 },
             keeps_unwritten: false,
+            changes: 0,
             seed,
             copies: 0,
             stores: Stores::ByMap,

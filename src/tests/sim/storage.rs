@@ -16,7 +16,7 @@ use super::inode::{Inode, PAGE};
 use super::{SYNCS, SimStorage};
 use crate::error::SyncFailed;
 use crate::memory::Window;
-use crate::storage::{CacheToken, Listed, Storage, StorageFile, Stores, store_again};
+use crate::storage::{CacheToken, FileStat, Listed, Storage, StorageFile, Stores, store_again};
 use crate::tests::mutants::Mutant;
 use crate::tests::schedule::{linger, note};
 
@@ -139,13 +139,13 @@ impl Storage for SimStorage {
         self.disk.lock().holder.map(|_| std::process::id())
     }
 
-    fn cache_token(&self, index: &SimFile) -> CacheToken {
-        CacheToken { file: index.identity(), ..self.disk.lock().life }
+    fn cache_token(&self, index: FileStat) -> CacheToken {
+        CacheToken { file: index.identity.into(), ..self.disk.lock().life }
     }
 
-    fn identity(&self, name: &str) -> io::Result<u64> {
+    fn stat(&self, name: &str) -> io::Result<FileStat> {
         let state = self.disk.lock();
-        Ok(identity(&*state.find(name)?, &state))
+        Ok(stat(&*state.find(name)?, &state))
     }
 
     fn free_bytes(&self) -> io::Result<u64> {
@@ -255,17 +255,17 @@ impl Drop for SimFile {
 }
 
 /// Another disk, and a copy of this one, has other files under the same numbers.
-fn identity(inode: &Inode, state: &State) -> u64 {
-    (state.seed << 32 | inode.id << 8 | state.copies).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16
+fn stat(inode: &Inode, state: &State) -> FileStat {
+    let numbers = state.seed << 32 | inode.id << 8 | state.copies;
+    FileStat {
+        identity: (numbers.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16) as u32,
+        changed: inode.changed.load(Ordering::Relaxed),
+    }
 }
 
 impl StorageFile for SimFile {
-    fn identity(&self) -> u64 {
-        identity(&self.inode, &self.disk.lock())
-    }
-
-    fn is_removed(&self) -> bool {
-        self.disk.lock().names.values().all(|inode| inode.id != self.inode.id)
+    fn stat(&self) -> io::Result<FileStat> {
+        Ok(stat(&self.inode, &self.disk.lock()))
     }
 
     fn len(&self) -> io::Result<u64> {
@@ -289,7 +289,7 @@ impl StorageFile for SimFile {
         noting(
             || format!("set the length of {} to {len}", self.name()),
             || {
-                let _state = enter_or_fail(&self.disk, Call::SetLen)?;
+                enter_or_fail(&self.disk, Call::SetLen)?.note_change(&self.inode);
                 let mut body = self.inode.body.lock();
                 let (len, old_len) = (len as usize, body.len);
                 if len >= old_len {
@@ -354,6 +354,7 @@ impl StorageFile for SimFile {
             || format!("write {} bytes at {offset} of {}", buf.len(), self.name()),
             || {
                 let (mut state, mut answer) = enter(&self.disk, Call::Write);
+                state.note_change(&self.inode);
                 state.note_call((self.inode.id, offset, buf.len()));
                 let mut range = offset as usize..offset as usize + buf.len();
                 self.inode.body.lock().check_capacity(range.end);

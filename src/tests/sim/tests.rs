@@ -31,7 +31,7 @@ fn cuts(storage: &SimStorage) -> impl Iterator<Item = SimStorage> {
 }
 
 fn token(storage: &SimStorage) -> CacheToken {
-    storage.cache_token(&storage.open("a").unwrap())
+    storage.cache_token(storage.stat("a").unwrap())
 }
 
 #[test]
