@@ -225,7 +225,7 @@ impl<S: Storage> DeadLetters for OtherQueue<S> {
 
     fn flush(&self) -> Result<()> {
         // For the committed tail it would wait for a producer.
-        let flushed = self.engine.core.flush_for_tasks();
+        let flushed = self.engine.core.flush_for_tasks(None);
         self.engine.core.wake_owed();
         flushed
     }

@@ -174,19 +174,19 @@ impl<S: Storage> Core<S> {
     }
 
     /// Flushes for futures that wait for it, in the storage worker.
-    pub(crate) fn flush_for_tasks(&self) -> Result<()> {
+    pub(crate) fn flush_for_tasks(&self, serves: Option<&dyn Fn()>) -> Result<()> {
         self.check_names()?;
-        self.flush_on_time()
+        self.flush_on_time(serves)
     }
 
     /// Makes messages, then positions durable, in the storage worker. Does not wait for the
-    /// producers' lock, since a producer that holds it may wait for the worker.
-    pub(crate) fn flush_on_time(&self) -> Result<()> {
+    /// producers' lock, since a producer that holds it may wait for the worker, which `serves` it.
+    pub(crate) fn flush_on_time(&self, serves: Option<&dyn Fn()>) -> Result<()> {
         self.check_writable()?;
         if planted!(KeeperWaitsForProducers) {
             drop(self.writer.lock());
         }
-        self.flush_to(self.committed_spot_at_once())?;
+        self.flush_or_wait(self.committed_spot_at_once(), None, serves)?;
         self.flush_places()
     }
 

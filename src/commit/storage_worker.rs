@@ -124,6 +124,10 @@ impl Times {
 fn serve<S: Storage>(core: &Core<S>, period: Option<Duration>, release: &Release<S>) {
     enter_storage_worker();
     let worker = &core.storage_worker;
+    let serve_one = || {
+        let request = worker.requests().wanted.take_request();
+        request.into_iter().for_each(|request| worker.answer(run(core, release, request)));
+    };
     let mut times = Times::new(period, core.ages.map(|ages| ages.look_every()));
     let mut requests = worker.requests();
     loop {
@@ -144,7 +148,7 @@ fn serve<S: Storage>(core: &Core<S>, period: Option<Duration>, release: &Release
             let _ = core.flush_behind();
         } else if std::mem::take(&mut requests.wanted.flush_for_tasks) {
             drop(requests);
-            core.tasks.run_round(|| core.flush_for_tasks());
+            core.tasks.run_round(|| core.flush_for_tasks(Some(&serve_one)));
             if planted!(StorageWorkerCallsWakers) {
                 core.tasks.for_flush.wake(u64::MAX);
             }
@@ -169,7 +173,7 @@ fn serve<S: Storage>(core: &Core<S>, period: Option<Duration>, release: &Release
             }
         } else if Times::is_due(times.flush) {
             drop(requests);
-            let _ = core.flush_on_time();
+            let _ = core.flush_on_time(Some(&serve_one));
             // The next period begins at the end of this flush, so that a disk slower than the
             // period gets a pause.
             times.flush = Times::after(times.period);

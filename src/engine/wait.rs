@@ -44,7 +44,7 @@ impl<S: Storage> Engine<S> {
             let oldest = core.oldest(tail).seq;
             return Err(Error::no_message(core.storage.path(), seq, oldest..tail.seq));
         }
-        core.flush_or_wait(tail, Some(began))
+        core.flush_or_wait(tail, Some(began), None)
     }
 
     /// Returns the beginning of a wait for the consumer's next message.

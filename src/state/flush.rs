@@ -21,6 +21,7 @@
 //! makes each page behind the tail fault again.
 
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use crate::error::Result;
 use crate::format::{Checkpoint, Spot};
@@ -47,20 +48,43 @@ enum CheckpointIs {
 pub(super) struct Stretch {
     pub(super) from: Spot,
     pub(super) to: Spot,
+    /// See [`Led::end`].
+    pub(super) end: u64,
+}
+
+/// What a flush makes durable, in one part or several.
+#[derive(Debug, Clone, Copy)]
+struct Led {
+    to: Spot,
+    /// Segments that begin before it are synced: a message that is not committed may fill some.
+    end: u64,
+    began: Instant,
 }
 
 impl<S: Storage> State<S> {
+    fn begin_flush(&self, durable: &Durable) -> Led {
+        let last = self.segments.list().live.back().map_or(0, |row| row.header.base);
+        Led { to: durable.wanted, end: last.max(durable.wanted.position), began: now() }
+    }
+
     /// Flushes everything before the committed `spot`, or waits for a flush that does.
     pub(crate) fn flush_to(&self, spot: Spot) -> Result<()> {
-        self.flush_or_wait(spot, None)
+        self.flush_or_wait(spot, None, None)
     }
 
     /// Flushes everything before the committed `spot`, or waits for a flush that does. With
-    /// `began`, an interrupt since then ends the wait for another thread's flush.
-    pub(crate) fn flush_or_wait(&self, spot: Spot, began: Option<Began>) -> Result<()> {
+    /// `began`, an interrupt since then ends the wait for another thread's flush. The storage
+    /// worker `serves` the producer that waits for it after each part.
+    pub(crate) fn flush_or_wait(
+        &self,
+        spot: Spot,
+        began: Option<Began>,
+        serves: Option<&dyn Fn()>,
+    ) -> Result<()> {
         let mut durable = self.durable.lock();
         durable.want(spot);
         check!(durable.check());
+        let mut led = None;
         while durable.spot.position < spot.position || self.has_unsynced_files() {
             if self.has_run_ended() || self.is_poisoned() {
                 drop(durable);
@@ -71,9 +95,15 @@ impl<S: Storage> State<S> {
                     self.check_uninterrupted(began)?;
                 }
                 self.flushed.wait(&mut durable);
-                continue;
+            } else {
+                // What others want meanwhile is left to them, or this flush might never end.
+                let flush = *led.get_or_insert_with(|| self.begin_flush(&durable));
+                durable =
+                    self.lead(durable, flush, |target| self.checkpoint_if_overtaken(target))?;
             }
-            durable = self.lead(durable, |target| self.checkpoint_if_overtaken(target))?;
+            if let Some(serve) = serves {
+                MutexGuard::unlocked(&mut durable, serve);
+            }
         }
         Ok(())
     }
@@ -88,7 +118,8 @@ impl<S: Storage> State<S> {
             while durable.has_leader {
                 self.flushed.wait(&mut durable);
             }
-            durable = self.lead(durable, |target| {
+            let flush = self.begin_flush(&durable);
+            durable = self.lead(durable, flush, |target| {
                 is_over = true;
                 self.write_clean_end(target)
             })?;
@@ -96,21 +127,21 @@ impl<S: Storage> State<S> {
         Ok(())
     }
 
-    /// Leads a flush: syncs up to [`Durable::wanted`], and every full segment; then calls
-    /// `checkpoint`. Ends before, and leaves the mark, where [`sync_data`](Self::sync_data) does.
-    /// The caller has checked that there is no other leader.
+    /// Leads a flush, or a part of it: syncs up to [`Led::to`]; then calls `checkpoint`. Ends
+    /// before, and leaves the mark, where [`sync_data`](Self::sync_data) does. The caller has
+    /// checked that there is no other leader.
     fn lead<'a>(
         &'a self,
         mut durable: MutexGuard<'a, Durable>,
+        flush: Led,
         checkpoint: impl FnOnce(Spot) -> Result<()>,
     ) -> Result<MutexGuard<'a, Durable>> {
         holds!(!durable.has_leader, "one thread leads a flush at a time");
         durable.has_leader = true;
-        let stretch = Stretch { from: durable.spot, to: durable.wanted };
-        let target = stretch.to;
+        let target = flush.to.max(durable.spot);
+        let stretch = Stretch { from: durable.spot, to: target, end: flush.end };
         drop(durable);
         reached!("while a thread leads a flush");
-        let began = now();
         if planted!(CheckpointBeforeData) {
             let _ = self.write_checkpoint(target);
         }
@@ -125,7 +156,10 @@ impl<S: Storage> State<S> {
             }
             Ok(is_all)
         });
-        self.count_flush(now().saturating_duration_since(began), result.as_ref().err());
+        if !matches!(result, Ok(false)) {
+            let took = now().saturating_duration_since(flush.began);
+            self.count_flush(took, result.as_ref().err());
+        }
         let mut durable = self.durable.lock();
         durable.has_leader = false;
         let mut waiters = 0;
@@ -173,9 +207,9 @@ impl<S: Storage> State<S> {
             self.segment_synced.notify_all();
             return Ok(());
         }
-        let target = durable.wanted;
-        let durable = self.lead(durable, |target| self.checkpoint_if_overtaken(target))?;
-        if durable.spot.position < target.position {
+        let flush = self.begin_flush(&durable);
+        let durable = self.lead(durable, flush, |target| self.checkpoint_if_overtaken(target))?;
+        if durable.spot.position < flush.to.position {
             self.storage_worker.request(|wanted| wanted.flush = true);
             return Ok(());
         }

@@ -109,15 +109,14 @@ impl<S: Storage> State<S> {
     /// flush, and keeps no other from the disk. Returns false, and leaves the rest, when a producer
     /// waits for the storage worker, which may be this thread: that request comes first.
     pub(super) fn sync_data(&self, stretch: &Stretch) -> Result<bool> {
-        let Stretch { from, to } = *stretch;
+        let Stretch { from, end, .. } = *stretch;
         self.check_names()?;
-        let (mut at, end) = {
+        let mut at = {
             let list = self.segments.list();
-            let last = list.live.back().map_or(0, |row| row.header.base);
             if planted!(OlderSegmentNotSynced) {
-                (list.at(from.position).map_or(0, |row| row.header.base), to.position)
+                list.at(from.position).map_or(0, |row| row.header.base)
             } else {
-                (list.first_unsynced(from.position), last.max(to.position))
+                list.first_unsynced(from.position)
             }
         };
         let mut synced = Ok(());

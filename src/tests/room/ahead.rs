@@ -303,3 +303,34 @@ fn a_close_waits_for_four_syncs() {
     assert!(syncs() - before <= 4, "{} syncs", syncs() - before);
     LENGTH_HERE.set(None);
 }
+
+/// A producer that goes on fills segments as fast as the flush syncs them. Each time the flush lets
+/// a request for room in between, and it ends with what was there when it began.
+#[test]
+fn a_flush_ends_while_a_producer_goes_on() {
+    LENGTH_HERE.set(Some(16 << 10));
+    let storage = SimStorage::new(3);
+    let queue = open(&storage, &Options::new(), Background::Calls);
+    let core = &queue.core;
+    let unsynced = || core.segments.list().count_unsynced();
+    let put = || queue.enqueue(&content(core.committed_spot().seq, LEN)).unwrap();
+    while unsynced() < 5 {
+        put();
+    }
+    let ask = || core.storage_worker.requests().wanted.asked = Awaited::For(Request::Room);
+    let served = std::cell::Cell::new(0);
+    let serve = || {
+        core.storage_worker.requests().wanted.take_request();
+        let before = unsynced();
+        served.set(served.get() + 1);
+        while served.get() < 50 && unsynced() <= before {
+            put();
+        }
+        ask();
+    };
+    ask();
+    core.flush_on_time(Some(&serve)).unwrap();
+    assert!(served.get() <= 6, "{} parts of a flush of six segments", served.get());
+    assert_eq!(queue.stats().flushes, 1);
+    LENGTH_HERE.set(None);
+}

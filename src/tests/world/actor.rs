@@ -380,7 +380,7 @@ impl Actor {
             }
             Act::Durably => {
                 let (began, tail) = (queue.core.began(), queue.core.committed_spot());
-                queue.core.flush_or_wait(tail, Some(began))?;
+                queue.core.flush_or_wait(tail, Some(began), None)?;
                 return Ok(Answer::Numbers(0..tail.seq));
             }
             Act::Interrupt => queue.core.interrupt(),

@@ -348,7 +348,7 @@ fn a_copy_that_was_flushed_or_closed_outlives_a_power_cut() {
         }
         match copy_is {
             ClosedByARunThatPutsNothing => queue.close().unwrap(),
-            WaitedFor => queue.core.flush_or_wait(queue.core.committed_spot(), None).unwrap(),
+            WaitedFor => queue.core.flush_or_wait(queue.core.committed_spot(), None, None).unwrap(),
             _ => queue.core.flush().unwrap(),
         }
         let cut = queue.core.storage.power_cut_losing_all();
