@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use super::{LEN, disk, open, options, take_all};
+use super::{LEN, Queue, disk, open, options, take_all};
 use crate::engine::Background;
 use crate::error::Error;
 use crate::options::Options;
 use crate::segment::MOST_UNSYNCED_HERE;
-use crate::tests::sim::{Call, SYNCS, SimStorage};
+use crate::tests::sim::{Call, SYNCS, SimStorage, meanwhile};
 
 /// Without a thread the producer does the syncs; within a record that is longer than all of them
 /// together too.
@@ -130,6 +130,30 @@ fn a_checkpoint_is_never_far_behind_what_is_held() {
     }
     assert_eq!(queue.core.segments.list().live.len(), segments);
     assert_eq!(storage.call_count(Call::SyncFile), syncs);
+}
+
+/// A producer stores and wants more while the flush behind it is under way: the checkpoint moves to
+/// what that flush was to make durable.
+#[test]
+fn a_checkpoint_is_renewed_though_more_is_wanted_meanwhile() {
+    let queue = open(&disk(), &options(), Background::Calls);
+    for _ in 0..4 {
+        queue.enqueue(&[1; LEN]).unwrap();
+    }
+    let want_all = |queue: &Queue| {
+        let all = queue.core.committed_spot();
+        queue.core.durable.lock().want(all);
+        all
+    };
+    let wanted = want_all(&queue);
+    let producer = queue.clone();
+    meanwhile("while a thread leads a flush", move || {
+        producer.enqueue(&[1; LEN]).unwrap();
+        want_all(&producer);
+    });
+    assert_eq!(queue.core.index.checkpoint().position, 0);
+    queue.core.flush_behind().unwrap();
+    assert_eq!((queue.len(), queue.core.index.checkpoint().position), (5, wanted.position));
 }
 
 /// The storage worker cannot flush, for a reason that may pass: the producer that waits for it
