@@ -9,6 +9,7 @@ use crate::format::Spot;
 pub(super) struct Walked {
     /// The end of the last whole unit.
     pub(super) tail: Spot,
+    /// A hole between two segments may have numbers, but no bytes.
     pub(super) holes: Vec<Range<Spot>>,
     /// Padding and gap fragments.
     pub(super) empty: Vec<Range<Spot>>,
@@ -29,8 +30,8 @@ impl Walked {
         for hole in holes {
             let (from, to) = (hole.start, hole.end);
             holds!(
-                from.position < to.position && from.seq <= to.seq,
-                "a hole ends behind its beginning: {hole:?}"
+                from.position <= to.position && from.seq <= to.seq && from != to,
+                "bytes or numbers lie between the ends of a hole: {hole:?}"
             );
             holds!(
                 start.position <= from.position && to.position <= tail.position,

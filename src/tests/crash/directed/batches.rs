@@ -5,6 +5,7 @@ use rustix::io::Errno;
 use super::{PAGE, disk, fine, holds_but_for, is_of_a_cut, kept_but_for, options, take_all};
 use crate::consume::step::Read;
 use crate::engine::reading;
+use crate::error::{Gap, GapCause};
 use crate::format::{INDEX_NAME, SEGMENT_HEADER_LEN, segment_name};
 use crate::options::Options;
 use crate::segment::geometry::LENGTH_HERE;
@@ -304,6 +305,34 @@ fn padding_of_a_refused_message_behind_the_tail_hides_no_message() {
     let (last, gaps) = reported.split_last().unwrap();
     assert_eq!(*last, Ok((seq, b"behind".to_vec())));
     assert!(gaps.iter().flat_map(|reported| reported.as_ref().err()).all(is_of_a_cut), "{gaps:?}");
+}
+
+/// A power cut took the short messages behind a flushed one, and left the padding under them and
+/// the next segment. Numbers are missing between the two, but no byte: each opening reports them.
+#[test]
+fn numbers_that_no_byte_lies_between_are_reported_missing() {
+    let storage = disk(1);
+    let queue = open(storage.clone(), &options()).unwrap();
+    queue.default_consumer().unwrap();
+    queue.enqueue(&content(0, 7100)).unwrap();
+    storage.fail_after(Call::Create, 1, Errno::IO, false);
+    queue.enqueue(&content(1, 3000)).unwrap_err();
+    let with_padding = storage.read_file(&segment_name(0));
+    queue.core.flush().unwrap();
+    for len in [31, 60, 3000] {
+        queue.enqueue(&content(2, len)).unwrap();
+    }
+    let behind = storage.read_file(&segment_name(1));
+    let cut = storage.power_cut_losing_all();
+    cut.write_file(&segment_name(0), &with_padding);
+    cut.write_file(&segment_name(1), &behind);
+    let queue = open(cut, &options()).unwrap();
+    let later = queue.core.storage.power_cut_losing_all();
+    for queue in [queue, open(later, &options()).unwrap()] {
+        let reported = take_all(&queue).unwrap();
+        let gap = Gap { first: 1, last: 2, cause: GapCause::Unflushed };
+        assert_eq!(reported[..3], [Ok((0, content(0, 7100))), Err(gap), Ok((3, content(2, 3000)))]);
+    }
 }
 
 /// A batch is refused, and its second record stays behind the padding that closes the segment. The
