@@ -196,6 +196,18 @@ fn make_spares(queue: &Queue) {
     while reading::next(queue, &consumer, Read::Take).unwrap().is_some() {}
 }
 
+/// A queue with segments of 16 KiB, some of them drained: a storage worker is to reclaim them.
+fn with_drained_segments() -> (SimStorage, Queue) {
+    LENGTH_HERE.set(Some(16 << 10));
+    let storage = SimStorage::new(3);
+    let queue = open(&storage, &Options::new(), Background::Calls);
+    queue.core.segments.list().is_watched = true;
+    make_spares(&queue);
+    syncs_while_passing(5, &queue, &storage);
+    assert!(queue.core.segments.list().has_drained());
+    (storage, queue)
+}
+
 /// Each segment that is reclaimed alone takes a sync, which slows down every thread. A worker that
 /// does not come by itself, and a queue with a limit, do not wait.
 #[test]
@@ -237,12 +249,7 @@ fn an_idle_queue_has_no_drained_segments() {
 /// A flush syncs the index for drained segments that it does not sync; the next one need not.
 #[test]
 fn drained_segments_cost_a_flush_one_sync_of_the_index() {
-    LENGTH_HERE.set(Some(16 << 10));
-    let storage = SimStorage::new(3);
-    let queue = open(&storage, &Options::new(), Background::Calls);
-    queue.core.segments.list().is_watched = true;
-    make_spares(&queue);
-    syncs_while_passing(5, &queue, &storage);
+    let (_, queue) = with_drained_segments();
     assert!(!queue.core.segments.list().drained_unsynced().is_empty());
     queue.core.flush_to(queue.core.committed_spot()).unwrap();
     assert!(queue.core.segments.list().has_drained());
@@ -287,13 +294,7 @@ fn room_does_not_wait_for_a_flush_of_many_segments() {
 /// The names, the places for the segments that go, the tail's segment, and the clean end.
 #[test]
 fn a_close_waits_for_four_syncs() {
-    LENGTH_HERE.set(Some(16 << 10));
-    let storage = SimStorage::new(3);
-    let queue = open(&storage, &Options::new(), Background::Calls);
-    queue.core.segments.list().is_watched = true;
-    make_spares(&queue);
-    syncs_while_passing(5, &queue, &storage);
-    assert!(queue.core.segments.list().has_drained());
+    let (storage, queue) = with_drained_segments();
     queue.enqueue(&content(0, LEN)).unwrap();
     let files = storage.file_names().len();
     let syncs = || storage.call_count(Call::SyncFile) + storage.call_count(Call::SyncDirectory);

@@ -28,6 +28,35 @@ fn put_back(storage: &SimStorage, name: &str, bytes: &[u8]) {
     file.write_at(bytes, 0).unwrap();
 }
 
+/// Changes the bytes of the file, and no name, as `cp` does with a file that is there.
+fn write_over(storage: &SimStorage, name: &str, bytes: &[u8]) {
+    let file = storage.open(name).unwrap();
+    if name != INDEX_NAME {
+        file.write_at(&vec![0; bytes.len()], 0).unwrap();
+        file.sync().unwrap();
+    }
+    file.write_at(bytes, 0).unwrap();
+}
+
+type PutBack = fn(&SimStorage, &str, &[u8]);
+
+/// A closed queue of thirty messages on this disk, of which these files were put back.
+fn closed_and_put_back(
+    disk: SimStorage,
+    is_put_back: fn(&str) -> bool,
+    put_back: PutBack,
+) -> SimStorage {
+    let queue = open(disk, &options()).unwrap();
+    put(&queue, 0..30);
+    queue.core.flush().unwrap();
+    queue.close().unwrap();
+    let storage = queue.core.storage.process_kill();
+    for (name, bytes) in storage.contents().into_iter().filter(|(name, _)| is_put_back(name)) {
+        put_back(&storage, &name, &bytes);
+    }
+    storage
+}
+
 /// The numbers of the messages that come after a power cut, and how many numbers are missing.
 fn after_a_cut(storage: &SimStorage) -> (Vec<u64>, u64) {
     let queue = open(storage.power_cut_losing_all(), &options()).unwrap();
@@ -44,35 +73,20 @@ fn what_was_put_back_from_a_copy_is_on_the_disk_once_it_is_flushed() {
     let parts: [(&str, Which); 3] =
         [("all", |_| true), ("the segments", is_segment), ("the index", |name| name == INDEX_NAME)];
     for (what, which) in parts {
-        for (puts_one, in_place) in [(false, false), (false, true), (true, false), (true, true)] {
-            // `cp` into a file that is there changes its bytes and no name.
-            if in_place && what == "the index" {
-                continue;
-            }
-            let queue = open(disk(1), &options()).unwrap();
-            put(&queue, 0..30);
-            queue.core.flush().unwrap();
-            queue.close().unwrap();
-            let storage = queue.core.storage.process_kill();
-            drop(queue);
-            for (name, bytes) in storage.contents() {
-                if which(&name) && in_place {
-                    let file = storage.open(&name).unwrap();
-                    let (zeros, whole) = (vec![0; bytes.len()], &bytes);
-                    file.write_at(&zeros, 0).unwrap();
-                    file.sync().unwrap();
-                    file.write_at(whole, 0).unwrap();
-                } else if which(&name) {
-                    put_back(&storage, &name, &bytes);
-                }
-            }
+        for (puts_one, how) in [
+            (false, put_back as PutBack),
+            (false, write_over),
+            (true, put_back),
+            (true, write_over),
+        ] {
+            let storage = closed_and_put_back(disk(1), which, how);
             let end = 30 + u64::from(puts_one);
             let queue = open(storage, &options()).unwrap();
             put(&queue, 30..end);
             queue.core.flush().unwrap();
             queue.close().unwrap();
             let came = after_a_cut(&queue.core.storage);
-            assert_eq!(came, ((0..end).collect(), 0), "{what}, {puts_one}, {in_place}");
+            assert_eq!(came, ((0..end).collect(), 0), "{what}, {puts_one}");
         }
     }
 }
@@ -113,15 +127,7 @@ fn old_messages_of_a_torn_copy_do_not_follow_newer_ones() {
 #[test]
 fn a_copy_whose_sync_failed_is_stored_again_before_the_next_one() {
     for nth in 0.. {
-        let queue = open(disk(3).with_unwritten_kept(), &options()).unwrap();
-        put(&queue, 0..30);
-        queue.core.flush().unwrap();
-        queue.close().unwrap();
-        let storage = queue.core.storage.process_kill();
-        drop(queue);
-        for (name, bytes) in storage.contents() {
-            put_back(&storage, &name, &bytes);
-        }
+        let storage = closed_and_put_back(disk(3).with_unwritten_kept(), |_| true, put_back);
         let queue = open(storage.clone(), &options()).unwrap();
         storage.fail_after(Call::SyncFile, nth, Errno::IO, false);
         let failed = queue.core.flush().is_err();
