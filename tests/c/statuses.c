@@ -379,6 +379,7 @@ static void poisoned(void) {
   mmq_queue *queue = open_at("poisoned"), *reads, *writes;
   mmq_options *options = mmq_options_new();
   mmq_message *message;
+  mmq_stats stats;
   uint64_t len = 0;
   OK(mmq_enqueue(queue, "x", 1, NULL));
   OK(mmq_options_set_flush_every_ops(options, 2));
@@ -398,12 +399,9 @@ static void poisoned(void) {
   ANSWERS(MMQ_POISONED, mmq_enqueue(queue, "y", 1, NULL));
   CHECK(strstr(text(), "flush"));
   ANSWERS(MMQ_POISONED, mmq_flush(queue));
-  {
-    mmq_stats stats;
-    stats.struct_size = sizeof stats;
-    OK(mmq_read_stats(queue, &stats));
-    CHECK(stats.poisoned == 1);
-  }
+  stats.struct_size = sizeof stats;
+  OK(mmq_read_stats(queue, &stats));
+  CHECK(stats.poisoned == 1);
   OK(mmq_dequeue(queue, &message));
   mmq_message_free(message);
   ANSWERS(MMQ_POISONED, mmq_close(queue));
