@@ -223,12 +223,18 @@ impl<S: Storage> Engine<S> {
         let Some(consumer) = self.consumers.by_name.lock().remove(name) else {
             return Err(Error::no_consumer(self.core.storage.path(), name));
         };
-        if self.consumers.by_name.lock().is_empty() {
+        let is_last = self.consumers.by_name.lock().is_empty();
+        if is_last {
             // The next consumer gets a gap for messages that are evicted from here on.
             let mut list = self.core.segments.list();
             list.unclaimed_from = Some(list.retained_from());
         }
-        let (removed, rules) = consumer.remove(&self.core);
+        let (mut removed, rules) = consumer.remove(&self.core);
+        let noted = self.core.index.checkpoint().retained_from;
+        if is_last && noted < self.core.gaps.evicted.lock().end() {
+            // The next opening is to know that, too.
+            removed = removed.and(self.core.flush_places_and_checkpoint());
+        }
         // The default consumer's descriptor still becomes readable for messages, since the next
         // read creates that consumer again.
         if !consumer.is_default() && self.core.waiters.remove_ready(consumer.row) {

@@ -105,13 +105,14 @@ impl Queue {
     /// The removal survives the death of the process, and a power cut once a flush has covered the
     /// call. Until then a power cut may bring the consumer back, at its old position. Before the
     /// call returns, it erases the consumer's acknowledgements and attempts on the disk, with one
-    /// sync of the index.
+    /// sync of the index. If it was the last consumer and the queue gave up messages before,
+    /// another sync notes that the next one is not to be told of these.
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`] when no consumer has that name. [`Error::Io`] when it could not erase
-    /// the acknowledgements on the disk: the consumer is removed all the same, and the queue is as
-    /// after a failed [`flush`](Self::flush).
+    /// [`Error::NotFound`] when no consumer has that name. [`Error::Io`] when such a sync failed:
+    /// the consumer is removed all the same, and the queue is as after a failed
+    /// [`flush`](Self::flush).
     pub fn remove_consumer(&self, name: &str) -> Result<()> {
         if !name.is_empty() {
             check_name(self.path(), name)?;

@@ -416,8 +416,10 @@ impl<S: Storage> State<S> {
 
     fn renew_checkpoint(&self, change: impl FnOnce(&mut Checkpoint)) -> Result<()> {
         let next_life = self.segments.next_life();
+        let unclaimed_from = self.segments.list().unclaimed_from.unwrap_or(0);
         self.index.write_checkpoint(|checkpoint| {
             checkpoint.next_life = next_life;
+            checkpoint.retained_from = checkpoint.retained_from.max(unclaimed_from);
             self.gaps.evicted.lock().write_to(checkpoint);
             change(checkpoint);
         })

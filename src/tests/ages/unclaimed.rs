@@ -79,6 +79,21 @@ fn who_comes_behind_the_last_consumer_is_told_of_what_went_since() {
     }
 }
 
+/// The consumer that was told of all that went is removed: no other one is told of it.
+#[test]
+fn what_a_removed_consumer_was_told_of_is_told_to_no_other() {
+    for end in ENDS {
+        let aged = new(&options());
+        aged.put(200, 700);
+        aged.pass(AGE + SPAN);
+        assert_eq!(aged.next_of("former"), Err(gap(0, 199)));
+        aged.engine.remove_consumer("former").unwrap();
+        let aged = aged.after(end, &options());
+        let told = aged.rest_of("first");
+        assert!(told.iter().all(|read| read.is_err_and(|gap| gap.first == 200)), "{end}: {told:?}");
+    }
+}
+
 /// The place of the first consumer reached the disk, and that messages before it had expired did
 /// not: they are there.
 #[test]
