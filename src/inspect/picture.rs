@@ -60,6 +60,8 @@ pub(crate) struct Picture {
     pub(crate) attempts: Vec<Attempts>,
     /// Messages after the last checkpoint, if power may have been cut.
     pub(crate) found_behind: Option<u64>,
+    /// See `List::unclaimed_from`.
+    unclaimed_from: u64,
     /// The figures of the holder, or of the last one.
     pub(crate) figures: Option<Box<Figures>>,
 }
@@ -94,15 +96,18 @@ impl Picture {
         Err(changed_too_quickly(&**storage))
     }
 
-    /// Where a new consumer would begin.
+    /// Where a new consumer would begin, if there is another one.
     pub(crate) fn oldest(&self) -> Spot {
-        match self.live.first() {
-            Some(row) if !row.header.missing.is_reserved() => {
-                Spot { position: row.header.base, seq: row.header.missing_from() }
-            }
-            Some(_) => self.first,
-            None => self.gaps.before_lost_tail(self.tail),
+        let first = self.live.first().map(|row| row.header.beginning());
+        first.unwrap_or_else(|| self.gaps.before_lost_tail(self.tail))
+    }
+
+    /// Where the first consumer would begin, as `State::unclaimed` says.
+    pub(crate) fn unclaimed(&self) -> Spot {
+        if self.unclaimed_from < self.gaps.evicted.lock().end() {
+            return Spot { position: 0, seq: self.unclaimed_from };
         }
+        self.oldest()
     }
 
     /// The first number that the queue still retains.
@@ -328,6 +333,7 @@ fn picture_in_use<S: Storage>(
         tail,
         durable,
         gaps: Gaps::new(known_gaps, evicted),
+        unclaimed_from: image.checkpoint.map_or(0, |checkpoint| checkpoint.retained_from),
         consumers: image.consumers,
         attempts: image.attempts_rows.into_iter().flatten().collect(),
         found_behind: None,
@@ -385,6 +391,7 @@ fn left<S: Storage>(storage: &Arc<S>) -> Result<(Picture, Arc<Overlay<S>>)> {
         consumers: recovered.consumers,
         attempts: Vec::new(),
         found_behind: None,
+        unclaimed_from: found.unclaimed_from,
         figures,
     };
     let found_behind = cut.then(|| picture.messages_from(durable_seq));

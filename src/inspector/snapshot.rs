@@ -298,7 +298,7 @@ impl Snapshot {
 impl ConsumerSnapshot {
     /// The default consumer before its first read.
     fn to_come(picture: &Picture, now: SystemTime) -> ConsumerSnapshot {
-        let Spot { position, seq } = picture.oldest();
+        let Spot { position, seq } = picture.unclaimed();
         let place = Place { number: 0, position, seq };
         let row = ConsumerRow {
             row: DEFAULT_ROW,

@@ -88,7 +88,7 @@ impl Looked {
     /// What was given up and is yet to be reported to consumers, and what else is known to be
     /// missing.
     pub(crate) fn gaps(&self, snapshot: &Snapshot) -> Tried<Vec<Gap>> {
-        let last = snapshot.consumers.iter().min_by_key(|consumer| consumer.next_seq);
+        let last = snapshot.readers().iter().min_by_key(|consumer| consumer.next_seq);
         let mut gaps = Vec::new();
         if let Some(last) = last.filter(|last| last.next_seq < snapshot.oldest_seq) {
             for seen in self.waiting_for(&Outlook::of(snapshot, Some(&last.name))?) {
@@ -211,7 +211,7 @@ impl<'a> Outlook<'a> {
     /// for the first time.
     pub(crate) fn of(snapshot: &'a Snapshot, name: Option<&str>) -> Tried<Outlook<'a>> {
         let name = name.unwrap_or_default();
-        match consumer(snapshot, name) {
+        match snapshot.readers().iter().find(|reader| reader.name == name) {
             None if name.is_empty() => {
                 let place = snapshot.oldest_seq;
                 Ok(Outlook { consumer: None, place, start: Start::Oldest, done: Vec::new() })
@@ -228,8 +228,4 @@ impl<'a> Outlook<'a> {
         let Snapshot { path, oldest_seq: oldest, next_seq: next, .. } = snapshot;
         Bounds { dir: path, oldest: *oldest, next: *next, place: self.place }
     }
-}
-
-pub(crate) fn consumer<'a>(snapshot: &'a Snapshot, name: &str) -> Option<&'a ConsumerSnapshot> {
-    snapshot.consumers.iter().find(|consumer| consumer.name == name)
 }

@@ -33,18 +33,25 @@ fn gaps_shows_what_is_yet_to_be_reported_to_consumers() {
     let path = dir.path().join("q");
     let options = mmq::Options::new().max_bytes(1 << 20).on_full(mmq::OnFull::DropOldest);
     let queue = options.open(&path).unwrap();
-    queue.consumer("slow").unwrap();
     (0..3000).for_each(|_| assert!(queue.enqueue([1; 1000]).is_ok()));
     let dropped = queue.stats().dropped;
     assert!(dropped > 0);
-    for words in [&[][..], &["--deep"]] {
-        let reported = text(&ends(on("gaps", &path, words), 0).stdout);
-        let wanted = format!("messages 0 to {} will never come: dropped", dropped - 1);
-        assert!(reported.starts_with(&wanted), "{reported}");
-    }
+    let show_them = |whose: &str| {
+        for words in [&[][..], &["--deep"]] {
+            let reported = text(&ends(on("gaps", &path, words), 0).stdout);
+            let wanted = format!("messages 0 to {} will never come: dropped", dropped - 1);
+            assert!(reported.starts_with(&wanted), "{whose}: {reported}");
+        }
+    };
+    show_them("those of the first consumer to come, in use");
     let figures = text(&ends(on("stat", &path, &["--prometheus"]), 0).stdout);
     let line = figures.lines().find(|line| line.starts_with("mmq_given_up_messages_total{"));
     assert!(line.unwrap().ends_with(&format!(" {dropped}")), "{line:?}");
+    queue.close().unwrap();
+    show_them("those of the first consumer to come, closed");
+    let queue = options.open(&path).unwrap();
+    queue.consumer("slow").unwrap();
+    show_them("those of a slow consumer");
 }
 
 #[test]
