@@ -37,9 +37,15 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// Returns the open queue, for one call.
-    pub(crate) fn open(&self, py: Python<'_>) -> PyResult<Arc<Open>> {
-        self.shared.queue().map_err(|error| raise(py, &error))
+    /// Makes a call of the open queue, without the interpreter's lock. No Python code runs before
+    /// the call has ended: a signal's handler or a finalizer may close the queue, and `end` in it
+    /// waits for all calls.
+    pub(crate) fn ask<T: Send>(
+        &self,
+        py: Python<'_>,
+        call: impl FnOnce(&Open) -> mmq::Result<T> + Send,
+    ) -> PyResult<T> {
+        detached(py, || self.shared.ask(call))
     }
 
     /// Waits until no call uses the queue, and closes it.
@@ -97,11 +103,9 @@ impl Queue {
     #[pyo3(signature = (data, *, timeout=None))]
     fn put(&self, py: Python<'_>, data: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<u64> {
         let payload = Payload::new(data)?;
-        let queue = self.open(py)?;
         if self.waits {
             let timeout = optional(py, "timeout", timeout)?;
-            let put = queue.enqueue_async(&payload);
-            drop(queue);
+            let put = self.ask(py, |queue| Ok(queue.enqueue_async(&payload)))?;
             let Some(put) = wait(py, put, Deadline::after(timeout))? else {
                 let path = self.path.display();
                 let text = format!("queue {path} is full: no room came within the timeout");
@@ -113,7 +117,7 @@ impl Queue {
             let text = "timeout: this queue does not wait: open it with on_full=\"wait\"";
             return Err(refuse(py, "InvalidArgument", text));
         }
-        detached(py, || queue.enqueue(&payload))
+        self.ask(py, |queue| queue.enqueue(&payload))
     }
 
     /// Puts several messages in, all or none, and returns their numbers. (Ctrl-C does not end its
@@ -129,8 +133,7 @@ impl Queue {
     ) -> PyResult<Bound<'py, PyAny>> {
         let messages: Vec<_> = messages.try_iter()?.collect::<PyResult<_>>()?;
         let payloads: Vec<_> = messages.iter().map(Payload::new).collect::<PyResult<_>>()?;
-        let queue = self.open(py)?;
-        range(py, detached(py, || self.shared.waited(queue.enqueue_batch(&payloads)))?)
+        range(py, self.ask(py, |queue| queue.enqueue_batch(&payloads))?)
     }
 
     /// Makes everything durable that was put in, taken or acknowledged before.
@@ -141,21 +144,18 @@ impl Queue {
     /// >>> q.durable_seq > seq
     /// True
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
-        let queue = self.open(py)?;
-        detached(py, || queue.flush())
+        self.ask(py, |queue| queue.flush())
     }
 
     /// Makes sure that the message number `seq` is durable. Threads share one sync.
     fn wait_durable(&self, py: Python<'_>, seq: Number<u64>) -> PyResult<()> {
-        let queue = self.open(py)?;
-        detached(py, || self.shared.waited(queue.wait_durable(seq.0)))
+        self.ask(py, |queue| queue.wait_durable(seq.0))
     }
 
     /// The first number that is not known to be durable.
     #[getter]
     fn durable_seq(&self, py: Python<'_>) -> PyResult<u64> {
-        let queue = self.open(py)?;
-        Ok(py.detach(|| queue.durable_seq()))
+        self.ask(py, |queue| Ok(queue.durable_seq()))
     }
 
     /// Returns the consumer `name`. A new one begins at the "oldest" message, at the "end", or at
@@ -178,8 +178,7 @@ impl Queue {
         on_gap: Option<Py<PyAny>>,
     ) -> PyResult<Bound<'py, Consumer>> {
         let begins = start.map_or(Ok(mmq::Start::Oldest), self::start)?;
-        let queue = slf.get().open(py)?;
-        let consumer = detached(py, || queue.consumer_at(name, begins))?;
+        let consumer = slf.get().ask(py, |queue| queue.consumer_at(name, begins))?;
         let source = Source::Named(consumer, Arc::clone(&slf.get().shared));
         let inherited = || slf.as_super().get().on_gap.as_ref().map(|tell| tell.clone_ref(py));
         Consumer::new(py, name, source, on_gap.or_else(inherited))
@@ -187,14 +186,12 @@ impl Queue {
 
     /// Returns the names of all consumers.
     fn consumers(&self, py: Python<'_>) -> PyResult<Vec<String>> {
-        let queue = self.open(py)?;
-        Ok(py.detach(|| queue.consumers()))
+        self.ask(py, |queue| Ok(queue.consumers()))
     }
 
     /// Removes the consumer `name`: nothing is kept for it any more.
     fn remove_consumer(&self, py: Python<'_>, name: &str) -> PyResult<()> {
-        let queue = self.open(py)?;
-        detached(py, || queue.remove_consumer(name))
+        self.ask(py, |queue| queue.remove_consumer(name))
     }
 
     /// Returns the queue's figures.
@@ -205,22 +202,21 @@ impl Queue {
     /// >>> q.stats().messages, q.stats().lost_messages
     /// (1, 0)
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let queue = self.open(py)?;
-        figures(py, py.detach(|| queue.stats()))
+        figures(py, self.ask(py, |queue| Ok(queue.stats()))?)
     }
 
     /// Returns the figures of each consumer.
     fn consumer_stats<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-        let queue = self.open(py)?;
-        let all = py.detach(|| queue.consumer_stats());
+        let all = self.ask(py, |queue| Ok(queue.consumer_stats()))?;
         all.into_iter().map(|stats| consumer_figures(py, stats)).collect()
     }
 
     /// Ends all waits that have begun: they raise `Interrupted`. The queue stays open.
     fn interrupt(&self, py: Python<'_>) -> PyResult<()> {
-        let queue = self.open(py)?;
-        py.detach(|| queue.interrupt());
-        Ok(())
+        self.ask(py, |queue| {
+            queue.interrupt();
+            Ok(())
+        })
     }
 
     /// Makes everything durable and closes the queue. Waits in other threads end with `Closed`,
@@ -232,7 +228,7 @@ impl Queue {
     /// Whether the queue was closed.
     #[getter]
     fn closed(&self) -> bool {
-        self.shared.queue().is_err()
+        self.shared.ask(|_| Ok(())).is_err()
     }
 
     /// The queue's directory.
@@ -244,7 +240,7 @@ impl Queue {
     /// The queue's id: 16 random bytes, the same at every opening.
     #[getter]
     fn id<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        Ok(PyBytes::new(py, &self.open(py)?.id()))
+        Ok(PyBytes::new(py, &self.ask(py, |queue| Ok(queue.id()))?))
     }
 
     fn __iter__(slf: Bound<'_, Self>, py: Python<'_>) -> PyResult<Messages> {

@@ -279,8 +279,8 @@ impl Reader {
         dead_letters: Option<&Bound<'_, Queue>>,
     ) -> PyResult<()> {
         let rules = Rules::new(py, lease, backoff, max_attempts.map(|most| most.0))?;
-        let letters = dead_letters.map(|queue| queue.get().open(py)).transpose()?;
-        let letters = letters.map(|queue| Arc::clone(&queue.0));
+        let letters = |queue: &Bound<'_, Queue>| queue.get().ask(py, |it| Ok(Arc::clone(&it.0)));
+        let letters = dead_letters.map(letters).transpose()?;
         detached(py, move || self.source.set_redelivery(rules, letters.as_ref()))
     }
 

@@ -56,9 +56,14 @@ impl Shared {
         Arc::new(Shared { open: Held(Some(open)), pid: std::process::id() })
     }
 
+    /// Makes a call of the queue. (A close interrupts one that waits.)
+    pub(crate) fn ask<T>(&self, call: impl FnOnce(&Open) -> Result<T>) -> Result<T> {
+        self.waited(call(&*self.queue()?))
+    }
+
     /// Returns the queue, for one call. (A fork may leave the lock locked for reading, which a
     /// child does too. It never writes: see `is_forked`.)
-    pub(crate) fn queue(&self) -> Result<Arc<Open>> {
+    fn queue(&self) -> Result<Arc<Open>> {
         let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
         open.as_ref().map(Arc::clone).ok_or(Error::Closed)
     }
@@ -145,7 +150,7 @@ impl Source {
     /// Takes the next message, and waits for one.
     pub(crate) fn dequeue_timeout(&self, timeout: Duration) -> Result<Option<Taken>> {
         let taken = match self {
-            Source::Own(shared) => shared.waited(shared.queue()?.dequeue_timeout(timeout)),
+            Source::Own(shared) => shared.ask(|queue| queue.dequeue_timeout(timeout)),
             Source::Named(consumer, shared) => shared.waited(consumer.dequeue_timeout(timeout)),
             Source::Client(consumer) => consumer.dequeue_timeout(timeout),
             Source::Handle(consumer) => {
@@ -161,7 +166,7 @@ impl Source {
     /// Hands out the next message, and waits for one.
     pub(crate) fn receive_timeout(&self, timeout: Duration) -> Result<Option<Delivery>> {
         match self {
-            Source::Own(shared) => shared.waited(shared.queue()?.receive_timeout(timeout)),
+            Source::Own(shared) => shared.ask(|queue| queue.receive_timeout(timeout)),
             Source::Named(consumer, shared) => shared.waited(consumer.receive_timeout(timeout)),
             Source::Client(consumer) => consumer.receive_timeout(timeout),
             Source::Handle(consumer) => consumer.receive_timeout(timeout),

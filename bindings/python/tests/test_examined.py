@@ -5,6 +5,8 @@ import gc
 import json
 import logging
 import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -46,6 +48,47 @@ def test_a_forked_child_closes_while_threads_of_the_parent_read(path):
     for reader in readers:
         reader.join()
     q.close()
+
+
+def test_a_close_in_the_midst_of_a_call_returns(path):
+    # As by a signal's handler or a finalizer: in the first code of Python that the call runs.
+    program = """
+import sys, mmq
+
+def close(frame, event, _):
+    if event == "call" and frame.f_code.co_name != "<module>":
+        sys.setprofile(None)
+        q.close()
+
+for number, call in enumerate(sys.argv[2:]):
+    q = mmq.Queue(f"{sys.argv[1]}-{number}", max_bytes=1 << 20)
+    q.consumer("w")
+    print(call, flush=True)
+    sys.setprofile(close)
+    try:
+        eval(call)
+    except mmq.Error as error:
+        print("  raises", type(error).__name__)
+    assert q.closed, call
+"""
+    calls = {
+        "q.stats()": None,
+        "q.consumer_stats()": None,
+        "q.put(bytes(2 << 20))": "MessageTooLarge",
+        "q.put(b'', timeout=1)": "InvalidArgument",
+        "q.put_many([bytes(2 << 20)])": "MessageTooLarge",
+        "q.wait_durable(7)": "NotFound",
+        "q.consumer('')": "InvalidArgument",
+        "q.remove_consumer('none')": "NotFound",
+        "q.get_nowait()": "Empty",
+        "q.receive(timeout=0)": "Empty",
+        "q.seek(7)": "NotFound",
+        "q.fork('')": "InvalidArgument",
+    }
+    command = [sys.executable, "-c", program, path, *calls]
+    said = subprocess.run(command, stdout=subprocess.PIPE, timeout=SOON).stdout.decode()
+    raises = lambda error: f"  raises {error}\n" if error else ""
+    assert said == "".join(f"{call}\n{raises(error)}" for call, error in calls.items())
 
 
 def test_loops_over_deliveries_end_at_a_close(path):
