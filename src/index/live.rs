@@ -234,13 +234,11 @@ impl<S: Storage> Index<S> {
         });
     }
 
-    /// Notes when the queue changed the file of a segment.
-    pub(crate) fn note_changed(&self, stat: &FileStat) {
+    /// Notes when the queue changed the file of a segment last.
+    pub(crate) fn note_changed(&self, stat: FileStat) {
+        let _one_at_a_time = self.run.lock();
         let at = index_at::LIVE + live_at::CHANGED;
-        let before = self.sheet.load_u64_relaxed(at);
-        if stat.changed > before {
-            self.sheet.store_u64(at, stat.changed);
-        }
+        self.sheet.store_u64(at, stat.changed.max(self.sheet.load_u64_relaxed(at)));
     }
 
     /// Sets a flag of the run record.

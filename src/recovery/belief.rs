@@ -2,10 +2,8 @@
 
 use std::io::ErrorKind;
 
-use crate::format::{
-    self, Checkpoint, FLAG_BEGUN, FLAG_CHANGING, SegmentHeader, SegmentState, Spot,
-};
-use crate::index::image::IndexImage;
+use crate::format::{self, Checkpoint, FLAG_BEGUN, SegmentState, Spot};
+use crate::index::image::{IndexImage, Live};
 use crate::index::losses::Evicted;
 use crate::index::run::Run;
 use crate::storage::{CacheToken, Storage};
@@ -42,39 +40,42 @@ pub(super) enum SinceRun {
     Rebooted,
     /// They are those files. Nothing shows whether the boot is another one.
     Unknown,
-    /// A file is another one, or somebody wrote to it: the queue was copied, or a file was put back
-    /// from a copy. The disk may lack every byte of it, and it may be older than the rest.
+    /// A file is another one: the queue was copied, or a file was put back from a copy. The disk
+    /// may lack every byte of it, and it may be older than the rest.
     Copied,
 }
 
 impl SinceRun {
-    pub(super) fn of<S: Storage>(storage: &S, image: &IndexImage, token: &CacheToken) -> SinceRun {
-        let stored = &image.live.token;
-        let Some(run) = image.live.run else { return SinceRun::Copied };
-        // The files before it are as the queue synced them, unless it was changing segments.
-        let synced_to = match clean_end(image) {
-            _ if run.flags & FLAG_CHANGING != 0 => 0,
-            Some(_) => u64::MAX,
-            None => image.live.synced.map_or(0, |spot| spot.position),
-        };
-        let is_other = |(slot, row): &(u32, SegmentHeader)| {
-            let is_synced = row.state == SegmentState::Live && row.end() <= synced_to;
+    /// Also whether somebody wrote to a file since the queue synced it. (The queue itself may have,
+    /// and died before it noted that.)
+    pub(super) fn of<S: Storage>(
+        storage: &S,
+        image: &IndexImage,
+        token: &CacheToken,
+    ) -> (SinceRun, bool) {
+        let Live { token: stored, pid, synced, changed, run, .. } = &image.live;
+        // After a close everything is synced.
+        let synced_to = synced.filter(|_| *pid != 0).map_or(u64::MAX, |spot| spot.position);
+        let (mut is_other, mut is_written_over) = (stored.file != token.file, false);
+        for (slot, row) in &image.segments {
             match storage.stat(&format::segment_name(*slot)) {
-                Ok(stat) if stat.identity != row.file => true,
-                Ok(stat) => is_synced && stat.changed > image.live.changed,
+                Ok(stat) => {
+                    is_other |= stat.identity != row.file;
+                    let is_synced = row.state == SegmentState::Live && row.end() <= synced_to;
+                    is_written_over |= is_synced && stat.changed > *changed;
+                }
                 // The opening looks for missing files by itself.
-                Err(error) => error.kind() != ErrorKind::NotFound,
+                Err(error) => is_other |= error.kind() != ErrorKind::NotFound,
             }
-        };
-        if stored.file != token.file || image.segments.iter().any(is_other) {
-            return SinceRun::Copied;
         }
-        match stored.boot == token.boot {
+        let since = match stored.boot == token.boot {
+            _ if is_other || run.is_none() => SinceRun::Copied,
             _ if token.boot == 0 || stored.boot == 0 => SinceRun::Unknown,
             true if stored.mount == token.mount && token.mount != 0 => SinceRun::Kept,
             true => SinceRun::Mounted,
             false => SinceRun::Rebooted,
-        }
+        };
+        (since, is_written_over)
     }
 
     /// Whether the files may show bytes of the last run that the disk does not have.

@@ -50,8 +50,7 @@ pub(super) fn publish<S: Storage>(
     let begun = if clean_end(&known.image).is_some() { 0 } else { FLAG_BEGUN };
     let is_unsynced = is_unsynced_here(&known);
     let sync_has_failed = has_flag(&known, FLAG_SYNC_FAILED);
-    let sync_may_have_failed =
-        is_unsynced && known.image.live.pid != 0 && known.since != SinceRun::Copied;
+    let sync_may_have_failed = has_flag(&known, FLAG_UNSYNCED_FILES) && known.image.live.pid != 0;
     let unsynced = if is_unsynced { FLAG_UNSYNCED_FILES } else { 0 };
     let failed = if sync_has_failed { FLAG_SYNC_FAILED } else { 0 };
     let flags = changing | begun | unsynced | failed;
@@ -220,7 +219,8 @@ fn is_untouched<S: Storage>(known: &Known<S>, tail: Spot, reservation: u64) -> b
 /// stored: a copy may exist only in the page cache.
 fn is_unsynced_here<S: Storage>(known: &Known<S>) -> bool {
     let is_new = known.made_anew && known.rows.is_empty();
-    !is_new && (known.since == SinceRun::Copied || has_flag(known, FLAG_UNSYNCED_FILES))
+    let is_copied = known.since == SinceRun::Copied || known.is_written_over;
+    !is_new && (is_copied || has_flag(known, FLAG_UNSYNCED_FILES))
 }
 
 /// Whether the run before left a flag about the page cache, and this may be the same boot.

@@ -23,6 +23,8 @@ pub(super) struct ReadIndex<S: Storage> {
     /// The file was read whole, so this opening may continue to write to it.
     pub(super) may_adopt: bool,
     pub(super) since: SinceRun,
+    /// Somebody may have written to a file of the queue since it was synced.
+    pub(super) is_written_over: bool,
     pub(super) belief: Belief,
 }
 
@@ -56,15 +58,23 @@ pub(super) fn read_index<S: Storage>(storage: &S) -> Result<ReadIndex<S>> {
     let known = file.as_ref().and_then(|file| Some((file, file.queue_id()?)));
     let Some((known, queue_id)) = known else {
         let (image, belief, since) = (IndexImage::default(), Belief::Disk, SinceRun::Copied);
-        return Ok(ReadIndex { file, image, queue_id: None, may_adopt: false, since, belief });
+        return Ok(ReadIndex {
+            file,
+            image,
+            queue_id: None,
+            may_adopt: false,
+            since,
+            is_written_over: false,
+            belief,
+        });
     };
     let image = IndexImage::read(&known.bytes, &queue_id);
     let may_adopt = !known.unreadable && image.lost.is_empty();
     let stat = known.file.stat().map_err(|error| index_error(storage, "open", error))?;
-    let since = SinceRun::of(storage, &image, &storage.cache_token(stat));
+    let (since, is_written_over) = SinceRun::of(storage, &image, &storage.cache_token(stat));
     let belief = if may_adopt { Belief::in_index(&image, since) } else { Belief::Disk };
     let queue_id = Some(queue_id);
-    Ok(ReadIndex { file, image, queue_id, may_adopt, since, belief })
+    Ok(ReadIndex { file, image, queue_id, may_adopt, since, is_written_over, belief })
 }
 
 /// The opening's knowledge once there is an index to write to.
@@ -72,6 +82,8 @@ pub(super) struct Known<S: Storage> {
     pub(super) index: Index<S>,
     pub(super) image: IndexImage,
     pub(super) since: SinceRun,
+    /// Somebody may have written to a file of the queue since it was synced.
+    pub(super) is_written_over: bool,
     pub(super) belief: Belief,
     /// The run record, if the opening believed it before the walk.
     pub(super) cached: Option<Run>,
@@ -91,7 +103,8 @@ pub(super) fn take_up_index<S: Storage>(
     read: ReadIndex<S>,
     gathered: Gathered<S::File>,
 ) -> Result<Known<S>> {
-    let ReadIndex { file, mut image, queue_id: known_id, may_adopt, since, belief } = read;
+    let ReadIndex { file, mut image, may_adopt, since, is_written_over, belief, .. } = read;
+    let known_id = read.queue_id;
     let Gathered { rows, from_index: rows_from_index, opened } = gathered;
     let queue_id = rows.queue_id.or(known_id).unwrap_or_else(|| storage.random());
     let made_anew = !may_adopt || known_id != Some(queue_id);
@@ -129,7 +142,18 @@ pub(super) fn take_up_index<S: Storage>(
     index.note_version(rows.version.max(image.version));
     let belief = if made_anew { Belief::Disk } else { belief };
     let cached = belief.of_cache(&image);
-    Ok(Known { index, image, since, belief, cached, rows, opened, rows_from_index, made_anew })
+    Ok(Known {
+        index,
+        image,
+        since,
+        is_written_over,
+        belief,
+        cached,
+        rows,
+        opened,
+        rows_from_index,
+        made_anew,
+    })
 }
 
 /// The bytes of a new index of the queue `queue_id`, with all that is valid in the `old` one,

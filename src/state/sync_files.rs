@@ -50,7 +50,7 @@ impl<S: Storage> State<S> {
             {
                 return gone("the file was removed");
             }
-            stat.iter().for_each(|stat| self.index.note_changed(stat));
+            stat.iter().for_each(|stat| self.index.note_changed(*stat));
             Ok(())
         })
     }

@@ -32,13 +32,14 @@ fn take(queue: &Queue, name: &str) {
 }
 
 /// Zero in what this release writes, by the tables of docs/format.md: beginning and length.
-const RESERVED: [(usize, usize); 9] = [
+const RESERVED: [(usize, usize); 10] = [
     (64, 960),
     (1216, 832),
     (4288, 320),
     (index_at::UNREPORTED, SECTOR),
     (index_at::ATTEMPTS, 4 * SECTOR),
-    (index_at::LIVE + 44, 20),
+    (index_at::LIVE + 44, 4),
+    (index_at::LIVE + 56, 8),
     (index_at::LIVE + 88, 40),
     (index_at::LIVE + 432, 80),
     (2560, 1536),
