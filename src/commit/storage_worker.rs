@@ -143,9 +143,6 @@ fn serve<S: Storage>(core: &Core<S>, period: Option<Duration>, release: &Release
                 times.note_drained();
                 core.segments.list().is_watched = true;
             }
-        } else if std::mem::take(&mut requests.wanted.flush) {
-            drop(requests);
-            let _ = core.flush_behind();
         } else if std::mem::take(&mut requests.wanted.flush_for_tasks) {
             drop(requests);
             core.tasks.run_round(|| core.flush_for_tasks(Some(&serve_one)));
@@ -153,6 +150,16 @@ fn serve<S: Storage>(core: &Core<S>, period: Option<Duration>, release: &Release
                 core.tasks.for_flush.wake(u64::MAX);
             }
             core.wake_flushed_elsewhere();
+        } else if Times::is_due(times.flush) {
+            drop(requests);
+            let _ = core.flush_on_time(Some(&serve_one));
+            // The next period begins at the end of this flush, so that a disk slower than the
+            // period gets a pause.
+            times.flush = Times::after(times.period);
+        } else if std::mem::take(&mut requests.wanted.flush) {
+            // Behind the others: a producer that goes on asks again and again.
+            drop(requests);
+            let _ = core.flush_behind(Some(&serve_one));
         } else if std::mem::take(&mut requests.wanted.ahead) {
             drop(requests);
             let _ = core.reclaim_and_wake();
@@ -171,12 +178,6 @@ fn serve<S: Storage>(core: &Core<S>, period: Option<Duration>, release: &Release
                 times.pause = LONGEST_PAUSE.min(2 * times.pause);
                 times.trim = core.has_long_tail().then(|| now() + times.pause);
             }
-        } else if Times::is_due(times.flush) {
-            drop(requests);
-            let _ = core.flush_on_time(Some(&serve_one));
-            // The next period begins at the end of this flush, so that a disk slower than the
-            // period gets a pause.
-            times.flush = Times::after(times.period);
         } else {
             requests = worker.sleep(requests, times.next());
             continue;

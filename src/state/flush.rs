@@ -98,8 +98,8 @@ impl<S: Storage> State<S> {
             } else {
                 // What others want meanwhile is left to them, or this flush might never end.
                 let flush = *led.get_or_insert_with(|| self.begin_flush(&durable));
-                durable =
-                    self.lead(durable, flush, |target| self.checkpoint_if_overtaken(target))?;
+                let checkpoint = |target| self.checkpoint_if_overtaken(target);
+                (durable, _) = self.lead(durable, flush, checkpoint)?;
             }
             if let Some(serve) = serves {
                 MutexGuard::unlocked(&mut durable, serve);
@@ -119,7 +119,7 @@ impl<S: Storage> State<S> {
                 self.flushed.wait(&mut durable);
             }
             let flush = self.begin_flush(&durable);
-            durable = self.lead(durable, flush, |target| {
+            (durable, _) = self.lead(durable, flush, |target| {
                 is_over = true;
                 self.write_clean_end(target)
             })?;
@@ -128,14 +128,14 @@ impl<S: Storage> State<S> {
     }
 
     /// Leads a flush, or a part of it: syncs up to [`Led::to`]; then calls `checkpoint`. Ends
-    /// before, and leaves the mark, where [`sync_data`](Self::sync_data) does. The caller has
-    /// checked that there is no other leader.
+    /// before, leaves the mark, and returns false, where [`sync_data`](Self::sync_data) does. The
+    /// caller has checked that there is no other leader.
     fn lead<'a>(
         &'a self,
         mut durable: MutexGuard<'a, Durable>,
         flush: Led,
         checkpoint: impl FnOnce(Spot) -> Result<()>,
-    ) -> Result<MutexGuard<'a, Durable>> {
+    ) -> Result<(MutexGuard<'a, Durable>, bool)> {
         holds!(!durable.has_leader, "one thread leads a flush at a time");
         durable.has_leader = true;
         let target = flush.to.max(durable.spot);
@@ -188,13 +188,13 @@ impl<S: Storage> State<S> {
             }
             MutexGuard::unlocked(&mut durable, || self.wake_readers_elsewhere());
         }
-        result.map(|_| durable)
+        result.map(|is_all| (durable, is_all))
     }
 
     /// Runs the flush that producers requested by [`sync_soon`](Self::sync_soon), and renews a
     /// checkpoint that is far behind. Never waits for the producers' lock: a producer that holds it
-    /// may wait for this flush.
-    pub(crate) fn flush_behind(&self) -> Result<()> {
+    /// may wait for this flush; the storage worker `serves` it after each part.
+    pub(crate) fn flush_behind(&self, serves: Option<&dyn Fn()>) -> Result<()> {
         let mut durable = self.durable.lock();
         while durable.has_leader {
             self.flushed.wait(&mut durable);
@@ -208,10 +208,16 @@ impl<S: Storage> State<S> {
             return Ok(());
         }
         let flush = self.begin_flush(&durable);
-        let durable = self.lead(durable, flush, |target| self.checkpoint_if_overtaken(target))?;
-        if durable.spot.position < flush.to.position {
-            self.storage_worker.request(|wanted| wanted.flush = true);
-            return Ok(());
+        let mut is_all = false;
+        while !is_all && !self.has_run_ended() && !self.is_poisoned() {
+            let checkpoint = |target| self.checkpoint_if_overtaken(target);
+            (durable, is_all) = self.lead(durable, flush, checkpoint)?;
+            if let Some(serve) = serves {
+                MutexGuard::unlocked(&mut durable, serve);
+            }
+            while durable.has_leader {
+                self.flushed.wait(&mut durable);
+            }
         }
         drop(durable);
         if self.is_checkpoint_due() { self.flush_places_and_checkpoint() } else { Ok(()) }
@@ -233,7 +239,7 @@ impl<S: Storage> State<S> {
         if self.storage_worker.request(|wanted| wanted.flush = true) {
             return Ok(());
         }
-        let flushed = self.flush_behind();
+        let flushed = self.flush_behind(None);
         if self.is_poisoned() { flushed } else { Ok(()) }
     }
 
@@ -263,7 +269,7 @@ impl<S: Storage> State<S> {
                 // failed: no thread would ask it again. If that leaves too much, it is an error.
                 failures = durable.failures;
                 drop(durable);
-                let flushed = self.flush_behind();
+                let flushed = self.flush_behind(None);
                 if self.is_poisoned() || self.segments.list().count_unsynced() >= most {
                     flushed?;
                 }

@@ -152,7 +152,7 @@ fn a_checkpoint_is_renewed_though_more_is_wanted_meanwhile() {
         want_all(&producer);
     });
     assert_eq!(queue.core.index.checkpoint().position, 0);
-    queue.core.flush_behind().unwrap();
+    queue.core.flush_behind(None).unwrap();
     assert_eq!((queue.len(), queue.core.index.checkpoint().position), (5, wanted.position));
 }
 
