@@ -95,7 +95,7 @@ impl<S: Storage> Engine<S> {
                 // where the original has come to.
                 for row in image.forward_rows.iter_mut().flatten() {
                     (row.began, row.position, row.chain) = (row.until, None, None);
-                    (row.handed, row.counts_differ) = (row.until, false);
+                    (row.there, row.handed, row.counts_differ) = (row.until, row.until, false);
                 }
                 (to.random(), to.now())
             }

@@ -24,8 +24,9 @@ pub(crate) mod forward_at {
     pub(crate) const FORWARD_CHAIN: usize = 60;
     pub(crate) const FORWARD_FLAGS: usize = 64;
     pub(crate) const FORWARD_SUM: usize = 68;
+    pub(crate) const FORWARD_LEFT_OUT: usize = 72;
 }
-const USED: usize = forward_at::FORWARD_SUM + 4;
+const USED: usize = forward_at::FORWARD_LEFT_OUT + 8;
 /// The flag of a known position of the far side.
 const HAS_POSITION: u32 = 1;
 /// The flag of a known sum of the chain.
@@ -39,13 +40,13 @@ pub(crate) struct ForwardSlot {
     pub(crate) number: u64,
     /// The consumer's row.
     pub(crate) owner: u32,
-    /// The far side has acknowledged every message below this number, but those from `handed` on:
+    /// The far side has acknowledged every message below this number, but those from `there` on:
     /// they are left out, or missing.
     pub(crate) until: u64,
+    pub(crate) there: u64,
     /// The number at which the forwarder began: below it the far side never acknowledged anything.
     pub(crate) began: u64,
-    /// Which store of the far side, and where it ended right before the message `until`, or
-    /// `handed` if that is lower.
+    /// Which store of the far side, and where it ended right before the message `there`.
     pub(crate) position: Option<(u64, u64)>,
     /// The sum of the chain of messages before that one.
     pub(crate) chain: Option<u32>,
@@ -70,6 +71,7 @@ impl ForwardSlot {
             (at::FORWARD_AT, position),
             (at::FORWARD_TIME, self.time),
             (at::FORWARD_HANDED, self.handed),
+            (at::FORWARD_LEFT_OUT, self.until - self.there),
         ] {
             LittleEndian::write_u64(&mut bytes[offset..], value);
         }
@@ -79,7 +81,7 @@ impl ForwardSlot {
         LittleEndian::write_u32(&mut bytes[at::FORWARD_OWNER..], self.owner);
         LittleEndian::write_u32(&mut bytes[at::FORWARD_CHAIN..], self.chain.unwrap_or_default());
         LittleEndian::write_u32(&mut bytes[at::FORWARD_FLAGS..], flags);
-        let sum = checksum(seed, &bytes[..at::FORWARD_SUM]);
+        let sum = sum_of(&bytes, seed);
         LittleEndian::write_u32(&mut bytes[at::FORWARD_SUM..], sum);
         holds!(
             ForwardSlot::decode(&bytes, self.owner, seed) == Some(*self),
@@ -95,23 +97,32 @@ impl ForwardSlot {
         let u64_at = |offset: usize| LittleEndian::read_u64(&bytes[offset..]);
         let u32_at = |offset: usize| LittleEndian::read_u32(&bytes[offset..]);
         let is_own = u32_at(at::FORWARD_OWNER) == owner;
-        if !is_own || u32_at(at::FORWARD_SUM) != checksum(seed, &bytes[..at::FORWARD_SUM]) {
+        if !is_own || u32_at(at::FORWARD_SUM) != sum_of(bytes, seed) {
             return None;
         }
         let has = |flag: u32| u32_at(at::FORWARD_FLAGS) & flag != 0;
+        let (until, handed) = (u64_at(at::FORWARD_UNTIL), u64_at(at::FORWARD_HANDED));
         let slot = ForwardSlot {
             number: u64_at(at::FORWARD_NUMBER),
             owner,
-            until: u64_at(at::FORWARD_UNTIL),
+            until,
+            there: until.saturating_sub(u64_at(at::FORWARD_LEFT_OUT)).min(handed),
             began: u64_at(at::FORWARD_BEGAN),
             position: has(HAS_POSITION)
                 .then(|| (u64_at(at::FORWARD_STORE), u64_at(at::FORWARD_AT))),
             chain: has(HAS_CHAIN).then(|| u32_at(at::FORWARD_CHAIN)),
             counts_differ: has(COUNTS_DIFFER),
-            handed: u64_at(at::FORWARD_HANDED),
+            handed,
             time: u64_at(at::FORWARD_TIME),
         };
         let numbers = [slot.number, slot.until, slot.began, slot.handed];
         numbers.into_iter().all(|it| it < LIMIT).then_some(slot)
     }
+}
+
+/// The checksum of a slot. Both halves of `FORWARD_LEFT_OUT` change its seed.
+fn sum_of(slot: &[u8], seed: u32) -> u32 {
+    let (sum, left_out) = (forward_at::FORWARD_SUM, &slot[forward_at::FORWARD_LEFT_OUT..]);
+    let left_out = LittleEndian::read_u32(left_out) ^ LittleEndian::read_u32(&left_out[4..]);
+    checksum(seed ^ left_out, &slot[..sum])
 }

@@ -34,7 +34,7 @@ impl Here {
     }
 
     fn place(&self) -> u64 {
-        self.acknowledged.there()
+        self.acknowledged.there
     }
 
     fn chain(&self) -> Option<u32> {
@@ -106,7 +106,7 @@ pub(super) fn compare(
 /// there, and nobody knows which of its positions are the queue's. (A power cut takes the row back,
 /// so after one it may be the queue's own messages.)
 pub(super) fn others_wrote(held: Held, acknowledged: &Acknowledged) -> bool {
-    let handed = acknowledged.handed - acknowledged.there();
+    let handed = acknowledged.handed - acknowledged.there;
     let Held::Removed { stored: Some(stored) } = held else { return false };
     stored > handed && !acknowledged.counts_differ && !planted!(ForwardOthersCounted)
 }
@@ -177,6 +177,7 @@ mod tests {
     const HERE: Here = Here {
         acknowledged: Acknowledged {
             until: 40,
+            there: 40,
             position: None,
             chain: Some(40),
             counts_differ: false,
@@ -299,7 +300,8 @@ mod tests {
 
     #[test]
     fn a_far_side_that_holds_nothing_is_new_or_has_forgotten() {
-        let acknowledged = Acknowledged { until: 12, chain: Some(12), ..HERE.acknowledged };
+        let acknowledged =
+            Acknowledged { until: 12, there: 12, chain: Some(12), ..HERE.acknowledged };
         let new = Here { acknowledged, began: 12, oldest: 12, ..HERE };
         assert_eq!(verdict(Held::Nothing, &new, Some(IfForgotten::Stop)), at(12));
         assert_eq!(
@@ -339,7 +341,7 @@ mod tests {
     /// The place has passed 36 to 39, which nobody handed over.
     #[test]
     fn what_was_left_out_behind_the_last_message_is_not_lost_there() {
-        let acknowledged = Acknowledged { handed: 36, chain: Some(36), ..HERE.acknowledged };
+        let acknowledged = Acknowledged { there: 36, chain: Some(36), ..HERE.acknowledged };
         let here = Here { acknowledged, oldest: 38, ..HERE };
         assert_eq!(verdict(until(35), &here, None), at(36));
         assert_eq!(verdict(Held::Removed { stored: Some(0) }, &here, None), at(36));

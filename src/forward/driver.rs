@@ -2,7 +2,6 @@
 //! session, and the next one asks again. The driver never sends a message twice within a session:
 //! only the far side knows whether it stored the first one.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::error::Error;
@@ -47,11 +46,8 @@ pub(super) struct Driver<'a, D> {
     trimmed: Duration,
     /// The places at the last flush; `None` before this driver's first flush.
     flushed_place: Option<(Acknowledged, u64)>,
-    /// A number that the far side rejects, and how often it did.
-    refused: Option<(u64, u32)>,
-    /// Numbers that are rejected for good and not yet passed: why, and whether their messages are
-    /// stored elsewhere.
-    given_up: BTreeMap<u64, (String, bool)>,
+    /// A number that the far side rejects, how often it did, and why.
+    refused: Option<(u64, u32, String)>,
     pub(super) counts: Counts,
     /// Why the last session ended, until the far side acknowledges something.
     pub(super) trouble: Option<String>,
@@ -86,7 +82,6 @@ impl<'a, D: Destination> Driver<'a, D> {
             trimmed: Duration::ZERO,
             flushed_place: None,
             refused: None,
-            given_up: BTreeMap::new(),
             counts: Counts::default(),
             trouble: None,
             handed_before: 0,
@@ -135,7 +130,7 @@ impl<'a, D: Destination> Driver<'a, D> {
         let (Some(session), Some((flushed, _))) = (&self.session, &self.flushed_place) else {
             return Ok(());
         };
-        self.keeping.trim(&mut *self.local, session.acknowledged.min(flushed.there()))
+        self.keeping.trim(&mut *self.local, session.acknowledged.min(flushed.there))
     }
 
     /// Makes both places durable.
@@ -185,8 +180,8 @@ impl<'a, D: Destination> Driver<'a, D> {
         acknowledged.handed = acknowledged.handed.max(at);
         self.handed_before = acknowledged.handed;
         self.counts.lost_there += lost.map_or(0, |lost| lost.last - lost.first + 1);
-        let left_out = acknowledged.there()..acknowledged.until;
-        let goes_back = lost.is_some() || at < left_out.start;
+        let left_out = acknowledged.there..acknowledged.until;
+        let goes_back = at < left_out.start;
         let until = if goes_back { at } else { at.max(left_out.end) };
         let position = self.destination.position();
         let known = acknowledged.position.map(|position| position.store);
@@ -195,9 +190,9 @@ impl<'a, D: Destination> Driver<'a, D> {
         // take what is sent again for it), the former place that numbers are missing. Until the far
         // side has acknowledged something, nobody knows which chain its messages are in.
         let counts = !acknowledged.counts_differ && (lost.is_some() || !is_other_store);
-        acknowledged = match goes_back && counts {
-            false => Acknowledged { until, position, chain, ..acknowledged },
-            true => Acknowledged { chain: None, ..acknowledged },
+        acknowledged = match counts && (goes_back || lost.is_some()) {
+            false => Acknowledged { until, there: at, position, chain, ..acknowledged },
+            true => Acknowledged { until: until.max(left_out.start), chain: None, ..acknowledged },
         };
         if acknowledged != self.local.acknowledged() {
             // A power cut must not bring back a chain that ended, another store, or wrong counts.
@@ -232,8 +227,8 @@ impl<'a, D: Destination> Driver<'a, D> {
             self.counts.sent += batch.items.iter().map(|item| item.messages).sum::<u64>();
             self.counts.sent_bytes += batch.bytes;
             if planted!(ForwardPlaceAtSent) {
-                let (until, before) = (session.unsent, self.local.acknowledged());
-                self.local.set_acknowledged(Acknowledged { until, ..before })?;
+                let (there, before) = (session.unsent, self.local.acknowledged());
+                self.local.set_acknowledged(Acknowledged { until: there, there, ..before })?;
             }
         }
         let is_idle = session.in_flight() == 0;
@@ -263,16 +258,19 @@ impl<'a, D: Destination> Driver<'a, D> {
         Ok(Worked::Busy)
     }
 
-    /// Moves the place behind the numbers that are left out or missing at the end of the queue. The
-    /// message behind them reports them.
+    /// Moves the place behind the numbers that are left out or missing, when nothing before them is
+    /// under way. The message behind them reports them.
     fn pass_left_out(&mut self, session: &Session) -> Result<(), Error> {
         let mut known = self.local.acknowledged();
         if session.expected <= known.until {
             return Ok(());
         }
-        (known.until, known.handed) = (session.expected, session.acknowledged);
+        (known.until, known.there) = (session.expected, session.acknowledged);
+        if known.handed <= known.until {
+            // It stored none of them.
+            known.handed = known.there;
+        }
         known.position = self.destination.position();
-        known.counts_differ |= session.has_left_out;
         self.local.set_acknowledged(known)
     }
 
@@ -288,12 +286,12 @@ impl<'a, D: Destination> Driver<'a, D> {
         if last <= known.handed && !begins {
             return Ok(());
         }
-        (known.until, known.handed) = (known.there(), known.handed.max(last));
+        known.handed = known.handed.max(last);
         known.counts_differ |= differ;
-        if begins && known.until > session.acknowledged {
+        if begins && known.there > session.acknowledged {
             // The former position of a far side that lost something: see `begin`.
-            let (until, position) = (session.acknowledged, self.destination.position());
-            known = Acknowledged { until, position, chain: None, ..known };
+            let (there, position) = (session.acknowledged, self.destination.position());
+            known = Acknowledged { until: there, there, position, chain: None, ..known };
         }
         self.local.set_acknowledged(known)?;
         // Once for a queue: a power cut must not bring back a row whose positions count.
@@ -310,20 +308,21 @@ impl<'a, D: Destination> Driver<'a, D> {
         if arrived.messages == 0 {
             return Ok(());
         }
-        let until = arrived.until;
+        let there = arrived.until;
         (self.has_worked, self.trouble) = (true, None);
         self.backoff.reset();
         let most = session.limits.in_flight_bytes;
         self.link_rate.note_acknowledged(arrived.bytes, session.sent_bytes, arrived.after, most);
         self.counts.acknowledged += arrived.messages;
         self.counts.acknowledged_bytes += arrived.bytes;
-        self.refused = self.refused.filter(|(seq, _)| *seq >= until);
-        self.given_up = self.given_up.split_off(&until);
+        self.refused.take_if(|(seq, ..)| *seq < there);
         check!(let Counts { sent, acknowledged, .. } = self.counts);
         holds!(acknowledged <= sent, "of {sent} messages that were sent {acknowledged} arrived");
         let (position, chain) = (self.destination.position(), Some(arrived.chain));
         let before = self.local.acknowledged();
-        self.local.set_acknowledged(Acknowledged { until, position, chain, ..before })
+        let goes_back = there < before.there;
+        let until = if goes_back { there } else { there.max(before.until) };
+        self.local.set_acknowledged(Acknowledged { until, there, position, chain, ..before })
     }
 
     /// Reads messages to send, as many as fit.
@@ -357,19 +356,17 @@ impl<'a, D: Destination> Driver<'a, D> {
                 continue;
             }
             session.note_passed(seq);
-            if session.left_out.contains(&seq) {
-                session.leave_out(&message);
-                continue;
-            }
-            if let Some(why) = self.why_refused(session, seq, len) {
-                let is_stop = matches!(self.when_refused, WhenRefused::Stop);
-                if is_stop && (session.in_flight() > 0 || !batch.items.is_empty()) {
-                    // Send the ones before it first.
+            let is_away = session.left_out.contains(&seq);
+            let why = self.why_refused(session, seq, len).filter(|_| !is_away);
+            if is_away || why.is_some() {
+                if session.in_flight() > 0 || !batch.items.is_empty() {
+                    // The far side acknowledges the ones before it first: then the place passes it.
                     session.waiting = Some(message);
                     break;
                 }
-                self.put_away(&message, why)?;
+                why.map_or(Ok(()), |why| self.put_away(&message, why))?;
                 session.leave_out(&message);
+                self.pass_left_out(session)?;
                 continue;
             }
             session.add_gap(&mut batch, self.options.gaps, most);
@@ -386,26 +383,24 @@ impl<'a, D: Destination> Driver<'a, D> {
 
     /// Returns why the far side does not accept this message, if it is rejected for good.
     fn why_refused(&self, session: &Session, seq: u64, len: u64) -> Option<String> {
-        if let Some((why, _)) = self.given_up.get(&seq) {
-            return Some(why.clone());
-        }
         let longest = session.limits.longest;
-        (len > longest).then(|| format!("{len} bytes are too many: it takes up to {longest}"))
+        match &self.refused {
+            Some((refused, TRIES, why)) if *refused == seq => Some(why.clone()),
+            _ if len <= longest => None,
+            _ => Some(format!("{len} bytes are too many: it takes up to {longest}")),
+        }
     }
 
     /// Handles a rejected message as the user chose.
     fn put_away(&mut self, message: &Message, why: String) -> Result<(), Over> {
-        let seq = message.seq();
-        let (_, is_away) = self.given_up.entry(seq).or_insert((why.clone(), false));
-        if *is_away {
-            return Ok(());
-        }
         match &mut self.when_refused {
-            WhenRefused::Stop => return Err(Over::Halt(Halt::Refused { seq, why })),
+            WhenRefused::Stop => {
+                return Err(Over::Halt(Halt::Refused { seq: message.seq(), why }));
+            }
             WhenRefused::Skip => {}
             WhenRefused::PutAway(put_away) => put_away(message, &why).map_err(again)?,
         }
-        *is_away = true;
+        self.refused = None;
         self.counts.refused += 1;
         Ok(())
     }
@@ -420,16 +415,10 @@ impl<'a, D: Destination> Driver<'a, D> {
             Trouble::NotStored { why, .. } => (why.to_string(), Duration::ZERO),
             Trouble::Refused { seq, why } => {
                 let tries = match self.refused {
-                    Some((last, tries)) if last == seq => tries + 1,
+                    Some((last, tries, _)) if last == seq => TRIES.min(tries + 1),
                     _ => 1,
                 };
-                let for_good = tries >= TRIES;
-                if for_good {
-                    self.refused = None;
-                    self.given_up.insert(seq, (why.clone(), false));
-                } else {
-                    self.refused = Some((seq, tries));
-                }
+                self.refused = Some((seq, tries, why.clone()));
                 (format!("message {seq} is refused: {why}"), Duration::ZERO)
             }
         };

@@ -18,11 +18,12 @@ pub(crate) enum NextRead {
 /// How far the far side has acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Acknowledged {
-    /// Everything below this number, but what was left out or is missing from `handed` on; the
+    /// Everything below this number, but what was left out or is missing from `there` on; the
     /// *place*.
     pub(crate) until: u64,
-    /// Where the far side ended right before the message [`there`](Acknowledged::there); `None`
-    /// when that is unknown.
+    /// Everything below this number.
+    pub(crate) there: u64,
+    /// Where the far side ended right before the message `there`; `None` when that is unknown.
     pub(crate) position: Option<Position>,
     /// The sum of the [chain](chained) of messages before that one; `None` when that is unknown.
     pub(crate) chain: Option<u32>,
@@ -37,18 +38,12 @@ pub(crate) struct Acknowledged {
 impl Acknowledged {
     /// Everything below `until`, and nothing more is known.
     pub(crate) fn until(until: u64) -> Acknowledged {
-        Acknowledged { until, handed: until, ..Acknowledged::default() }
-    }
-
-    /// Returns the number below which the far side has acknowledged everything. From there to the
-    /// place it was handed nothing.
-    pub(crate) fn there(&self) -> u64 {
-        self.until.min(self.handed)
+        Acknowledged { until, there: until, handed: until, ..Acknowledged::default() }
     }
 
     /// Returns what the far side compares itself with.
     pub(crate) fn mark(&self) -> Option<Mark> {
-        self.position.map(|position| Mark { until: self.there(), position })
+        self.position.map(|position| Mark { until: self.there, position })
     }
 }
 

@@ -109,8 +109,8 @@ impl Local for QueueLocal {
             return Acknowledged { counts_differ, ..Acknowledged::until(kept) };
         }
         let position = stored.position.map(|(store, at)| Position { store, at });
-        let ForwardSlot { until, chain, counts_differ, handed, .. } = *stored;
-        Acknowledged { until, position, chain, counts_differ, handed }
+        let ForwardSlot { until, there, chain, counts_differ, handed, .. } = *stored;
+        Acknowledged { until, there, position, chain, counts_differ, handed }
     }
 
     fn next_number(&self) -> u64 {
@@ -194,7 +194,7 @@ impl Local for QueueLocal {
     }
 
     fn set_acknowledged(&mut self, acknowledged: Acknowledged) -> Result<()> {
-        let Acknowledged { until, position, chain, counts_differ, handed } = acknowledged;
+        let Acknowledged { until, there, position, chain, counts_differ, handed } = acknowledged;
         while let Some((_, end)) = self.ends.front().filter(|(seq, _)| *seq < until) {
             self.place_at = *end;
             self.ends.pop_front();
@@ -202,8 +202,7 @@ impl Local for QueueLocal {
         let stored = *self.row.stored();
         let core = &self.engine.core;
         // (What is left out is passed without an acknowledgement.)
-        let has_heard = acknowledged.there() > stored.until.min(stored.handed);
-        let time = if has_heard { core.storage.now() } else { stored.time };
+        let time = if there > stored.there { core.storage.now() } else { stored.time };
         let position = position.map(|Position { store, at }| (store, at));
         let (row, consumer) = (&mut self.row, &self.consumer);
         // After a close the files may belong to another process. The close waits for this lock.
@@ -211,6 +210,7 @@ impl Local for QueueLocal {
             locked.check(core, consumer)?;
             row.store(ForwardSlot {
                 until,
+                there,
                 position,
                 chain,
                 counts_differ,

@@ -28,8 +28,9 @@ pub enum OnRefused {
     Stop,
     /// It skips the message, and reports it to the far side as missing.
     Skip,
-    /// It enqueues the message in this queue, flushes that, and then skips it. After a death of the
-    /// process it may be in this queue twice.
+    /// It enqueues the message in this queue, flushes that, and then skips it. It may be in
+    /// this queue twice: after a death of the process or a power cut, or if the far side loses
+    /// messages and gets them again.
     DeadLetters(Arc<Queue>),
 }
 

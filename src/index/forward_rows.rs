@@ -76,6 +76,7 @@ impl<S: Storage> Index<S> {
         let begins = ForwardSlot {
             owner: row,
             until: began,
+            there: began,
             began,
             handed: began,
             ..ForwardSlot::default()
@@ -101,8 +102,7 @@ impl<S: Storage> Index<S> {
     pub(crate) fn hand_all(&self, row: u32, name: &str, next: u64) -> Result<()> {
         let mut forward_row = self.forward_row(row, name, 0, 0)?;
         let stored = forward_row.stored;
-        let (until, handed) = (stored.until.min(stored.handed), stored.handed.max(next));
-        forward_row.store(ForwardSlot { until, handed, ..stored });
+        forward_row.store(ForwardSlot { handed: stored.handed.max(next), ..stored });
         Ok(())
     }
 

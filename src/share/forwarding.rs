@@ -43,12 +43,13 @@ const HAS_CHAIN: u32 = 2;
 const COUNTS_DIFFER: u32 = 4;
 
 pub(super) fn put_acknowledged(body: &mut Vec<u8>, acknowledged: &Acknowledged) {
-    let Acknowledged { until, position, chain, counts_differ, handed } = *acknowledged;
+    let Acknowledged { until, there, position, chain, counts_differ, handed } = *acknowledged;
     let bit = |is_there: bool, bit| if is_there { bit } else { 0 };
     let has = bit(position.is_some(), HAS_POSITION) | bit(chain.is_some(), HAS_CHAIN);
     put_u32(body, has | bit(counts_differ, COUNTS_DIFFER));
     put_u32(body, chain.unwrap_or_default());
     put_u64(body, until);
+    put_u64(body, there);
     let Position { store, at } = position.unwrap_or_default();
     put_u64(body, store);
     put_u64(body, at);
@@ -56,10 +57,12 @@ pub(super) fn put_acknowledged(body: &mut Vec<u8>, acknowledged: &Acknowledged) 
 }
 
 pub(super) fn read_acknowledged(fields: &mut Fields<'_>) -> Result<Acknowledged, TooShort> {
-    let (has, chain, until) = (fields.u32()?, fields.u32()?, fields.u64()?);
+    let (has, chain) = (fields.u32()?, fields.u32()?);
+    let (until, there) = (fields.u64()?, fields.u64()?);
     let position = Position { store: fields.u64()?, at: fields.u64()? };
     Ok(Acknowledged {
         until,
+        there,
         position: (has & HAS_POSITION != 0).then_some(position),
         chain: (has & HAS_CHAIN != 0).then_some(chain),
         counts_differ: has & COUNTS_DIFFER != 0,
@@ -161,6 +164,8 @@ impl Forwarding {
                 let next = self.local.next_number();
                 acknowledged.until = acknowledged.until.min(next);
                 acknowledged.handed = acknowledged.handed.min(next);
+                let most = acknowledged.until.min(acknowledged.handed);
+                acknowledged.there = acknowledged.there.min(most);
                 self.local.set_acknowledged(acknowledged)
             }
             Call::ForwardKeep => self.local.move_kept(fields.u64()?),

@@ -71,6 +71,7 @@ fn a_row_of_a_forwarder_reads_as_written_and_only_as_written() {
         number: 7,
         owner: 3,
         until: 1 << 41,
+        there: (1 << 41) - 3,
         began: 5,
         position: Some((u64::MAX, 9)),
         chain: Some(0),

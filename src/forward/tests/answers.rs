@@ -7,8 +7,8 @@ use super::real::{far, forwarder, local};
 use crate::forward::destination::MissingCause;
 use crate::forward::local::{Acknowledged, Local};
 use crate::forward::{
-    Destination, ForwardOptions, ForwardWatch, Forwarder, Halt, Held, Limits, Mark, OnRefused,
-    Outgoing, Source, Trouble,
+    Destination, ForwardEnd, ForwardOptions, ForwardWatch, Forwarder, Halt, Held, Limits, Mark,
+    OnRefused, Outgoing, Source, Stop, Trouble,
 };
 use crate::queue::Queue;
 
@@ -134,5 +134,45 @@ fn what_is_left_out_at_the_end_is_put_aside_once_and_passed() {
         let missing = log.last().unwrap().missing[0];
         assert_eq!((missing.first, missing.cause), (poison, MissingCause::Refused));
         assert_eq!(log.len(), first.len(), "each other message is there once");
+    }
+}
+
+/// One that has room for nothing, and for no long message ever. It stops its forwarder.
+struct IsFull(Arc<OnceLock<Stop>>);
+
+impl Destination for IsFull {
+    fn resume(&mut self, _: &Source, _: Option<Mark>) -> Result<Held, Trouble> {
+        Ok(Held::Nothing)
+    }
+    fn send(&mut self, _: &[Outgoing<'_>]) -> Result<(), Trouble> {
+        self.0.get().unwrap().stop();
+        Err(Trouble::Again("it is full".into(), Duration::ZERO))
+    }
+    fn acknowledged(&mut self, _: Duration) -> Result<u64, Trouble> {
+        Ok(0)
+    }
+    fn limits(&self) -> Limits {
+        Limits { longest: 5, ..Limits::default() }
+    }
+}
+
+#[test]
+fn what_is_put_aside_is_so_once_though_nothing_behind_it_gets_through() {
+    // (One behind it waits for it, and is not put aside before it gets through.)
+    let messages = ["too long a message", "short", "another long message"];
+    for messages in [&messages[..], &messages[1..]] {
+        let dir = crate::tests::guard::tempdir().unwrap();
+        let queue = Queue::open(dir.path().join("queue")).unwrap();
+        let letters = Arc::new(Queue::open(dir.path().join("letters")).unwrap());
+        queue.enqueue_batch(messages).unwrap();
+        for _ in 0..3 {
+            let own = Arc::new(OnceLock::new());
+            let far = IsFull(Arc::clone(&own));
+            let to = OnRefused::DeadLetters(Arc::clone(&letters));
+            let mut forwarder = Forwarder::new(&queue, "forward", far).unwrap().on_refused(to);
+            own.set(forwarder.stop()).unwrap();
+            assert_eq!(forwarder.run().unwrap(), ForwardEnd::Stopped);
+        }
+        assert_eq!(letters.len(), messages.len() as u64 - 2);
     }
 }

@@ -31,6 +31,16 @@ impl History {
         }
     }
 
+    /// Checks that no message is put aside twice, until they `may_be_again`: the row was taken
+    /// back, or messages are sent again that the far side has lost.
+    pub(super) fn check_put_aside(&self, may_be_again: bool) {
+        let mut dead_letters = self.dead_letters.lock();
+        if may_be_again {
+            dead_letters.values_mut().for_each(|times| *times = 0);
+        }
+        assert!(dead_letters.values().all(|times| *times < 2), "put aside: {dead_letters:?}");
+    }
+
     pub(super) fn check(&self) {
         let near = self.near.borrow();
         let far = self.far.lock();
@@ -86,7 +96,7 @@ impl History {
         let place = near.place();
         assert_eq!(place, near.next(), "the place does not pass what is left out at the end");
         let is_there = |seq: &u64| !near.may_be_missing(*seq);
-        let held: Vec<u64> = (near.kept..until.min(place)).filter(is_there).collect();
+        let held: Vec<u64> = (near.kept..near.acknowledged.there).filter(is_there).collect();
         assert!(held.len() as u64 <= self.plan.keep, "{held:?} are kept");
         let bytes: usize = held.iter().map(|seq| near.numbers[*seq as usize].bytes.len()).sum();
         assert!(bytes as u64 <= self.plan.keep_bytes, "{bytes} bytes are kept");
@@ -158,7 +168,7 @@ impl History {
                 MissingCause::Gap(_) => self.may_be_missing(near, seq),
                 MissingCause::Refused => {
                     let away =
-                        self.plan.when_refused != 2 || self.dead_letters.lock().contains(&seq);
+                        self.plan.when_refused != 2 || self.dead_letters.lock().contains_key(&seq);
                     away && self.may_be_refused(near, seq)
                 }
                 MissingCause::LostThere => {

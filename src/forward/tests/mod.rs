@@ -12,7 +12,7 @@ mod settings;
 mod stored;
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -48,7 +48,8 @@ const BROKE_ONCE: [u64; 9] = [
     795_566_358_903,
 ];
 
-type DeadLetterNumbers = Arc<Mutex<BTreeSet<u64>>>;
+/// The numbers that were put aside, and how often since they might be again.
+type DeadLetterNumbers = Arc<Mutex<BTreeMap<u64, u64>>>;
 
 /// One history.
 struct History {
@@ -144,7 +145,7 @@ impl History {
             0 => WhenRefused::Stop,
             1 => WhenRefused::Skip,
             _ => WhenRefused::PutAway(Box::new(move |message, _| {
-                dead_letters.lock().insert(message.seq());
+                *dead_letters.lock().entry(message.seq()).or_default() += 1;
                 Ok(())
             })),
         };
@@ -180,7 +181,7 @@ impl History {
             let near = NearHandle(Rc::clone(&self.near));
             let (before, oldest) = (driver.counts, near.oldest());
             // (Behind it the place may have passed what nobody sent.)
-            let place = near.acknowledged().there();
+            let place = near.acknowledged().there;
             let mut far = self.far.lock();
             (far.link.now, far.may_keep_store) = (self.now, oldest.min(place) > near.began());
             drop(far);
@@ -191,6 +192,7 @@ impl History {
                 assert!(self.far.lock().is_stuck(), "a slow link has no time");
             }
             let answered = self.far.lock().answered.take();
+            self.check_put_aside(answered.is_some() && self.near.borrow().read_from < place);
             match answered {
                 Some(Held::Nothing) if place > near.began() => {
                     self.check_forgotten(&outcome, place, oldest);
@@ -294,6 +296,7 @@ impl History {
                 let keeps = self.plan.removes;
                 self.counts_may_differ = true;
                 self.near.borrow_mut().lose_power(&mut self.rng, keeps);
+                self.check_put_aside(true);
             }
             66..70 => self.near.borrow_mut().flush_all(),
             70..73 if self.plan.gaps_here && self.formers.is_empty() => self.lose_here(),
@@ -359,6 +362,7 @@ impl History {
         self.driver = None;
         self.far.lock().silence();
         self.life += 1;
+        self.check_put_aside(true);
         self.copy_knew &= copy.acknowledged.chain.is_some();
         let former = self.near.replace(copy);
         self.formers.push(former);

@@ -108,8 +108,7 @@ impl Near {
         // As the opening does it.
         let Acknowledged { handed, position, .. } = self.acknowledged;
         if position.is_none() {
-            (self.acknowledged.until, self.acknowledged.handed) =
-                (self.acknowledged.there(), handed.max(self.next()));
+            self.acknowledged.handed = handed.max(self.next());
         }
         self.flush_all();
     }
