@@ -230,3 +230,27 @@ fn a_command_that_cannot_be_killed_is_reported_and_not_waited_for() {
     }
     panic!("it never became another user's");
 }
+
+/// What had all its attempts in earlier runs is not tried again. A signal ends a run that waits for
+/// a delay, and one that only buries.
+#[test]
+fn a_signal_ends_a_run_that_waits_and_one_that_buries() {
+    let dir = crate::support::tempdir().unwrap();
+    let (queue, dead) = (dir.path().join("q"), dir.path().join("dead"));
+    // So many have stored attempts. They are large, so that it takes its time.
+    let messages = 100;
+    jobs(&queue, &("x".repeat(500_000) + "\n").repeat(messages));
+    let ended = |retries, backoff, begun: &dyn Fn() -> bool| {
+        let words = ["--retries", retries, "--backoff", backoff, "--dead", "dead"];
+        let mut child = each(&queue, &words, "echo tried >> log; exit 1").spawn().unwrap();
+        eventually("it has begun", begun);
+        kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+        within(Duration::from_secs(60), move || child.wait().unwrap()).code()
+    };
+    assert_eq!(ended("1", "1h", &|| log(&queue).len() == messages), Some(143));
+    assert_eq!(ended("0", "1h", &|| dead.join("index").exists()), Some(143));
+    assert_eq!(log(&queue).len(), messages);
+    let (buried, left) = (Queue::open(&dead).unwrap().len(), left(&queue));
+    assert_eq!(buried + left, messages as u64);
+    assert!(left > 0, "it did not hear the signal");
+}

@@ -261,7 +261,7 @@ impl<'a> Each<'a> {
 
     /// The next message to work on.
     fn next(&mut self, feed: &mut Feed<'_>) -> Tried<Option<Delivery>> {
-        loop {
+        while self.call.signals.stop().is_none() {
             let mut gaps = Vec::new();
             let delivery = feed.next(|gap| gaps.push(gap))?;
             for gap in gaps {
@@ -282,6 +282,7 @@ impl<'a> Each<'a> {
             self.failures.begin(delivery.seq());
             return Ok(Some(delivery));
         }
+        Ok(None)
     }
 
     /// How often a message is tried.
