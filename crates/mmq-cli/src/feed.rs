@@ -119,6 +119,11 @@ impl<'a> Feed<'a> {
         self.newest(delivery).nack_after(delay);
     }
 
+    /// Whether this process has the queue open itself.
+    pub(crate) fn is_owner(&self) -> bool {
+        self.queue.is_owner()
+    }
+
     fn newest(&mut self, delivery: Delivery) -> Delivery {
         self.held.remove(&delivery.seq()).flatten().unwrap_or(delivery)
     }

@@ -31,8 +31,11 @@ use crate::signals::Woken;
 use crate::units;
 use crate::units::count;
 
-/// The longest delay of `--backoff`.
+/// The longest delay of `--backoff`, and of a message that has failed too often.
 const LONGEST_DELAY: Duration = Duration::from_secs(3600);
+
+/// How long such a message first stays away if another process has the queue open.
+const AWAY: Duration = Duration::from_secs(60);
 
 /// How long after its time a message is looked for again that is not there yet.
 const TICK: Duration = Duration::from_millis(5);
@@ -54,13 +57,17 @@ this program again, which does not start a second command for it; but another `m
 first.
 
 With --dead a message that failed too often moves to the queue DIR2: it is removed here after it is
-durable there. The queue then stores the number of attempts, so that a message whose command kills
-this program each time moves there too. DIR2 holds a JSON object: queue, consumer, seq, attempts,
-reason (how the last attempt ended), stderr (the last line that the command wrote there), and the
-message as text or base64. `mmq redrive DIR2 DIR` puts it back. If DIR2 is full, this program ends
-with status 6: put its messages back or take them out. Without --dead the message stays: this run
-goes on with the others, however many stay, and does not try it again. The next run tries it first;
-if another process has the queue open, a minute later.
+durable there. An attempt counts if the command ran and failed, also in earlier runs with --dead, or
+if this program ended meanwhile: so a message whose command kills it each time moves there too. One
+that has had all its attempts gets no further one; to try it again, raise --retries. DIR2 holds a
+JSON object: queue, consumer, seq, attempts, reason (how the last attempt ended), stderr (the last
+line that the command wrote there), and the message as text or base64. `mmq redrive DIR2 DIR` puts
+it back. If DIR2 is full, this program ends with status 6: put its messages back or take them out.
+
+Without --dead the message stays: this run goes on with the others, however many stay, and does not
+try it again. The next run tries it first. If another process has the queue open, the message comes
+again after a minute, and after each further failure twice as long, at most an hour; any
+worker tries it then.
 
 After SIGINT or SIGTERM this program starts no further command, and ends when the running ones have
 ended. If the signal ends a command too, its message comes again, and the attempt does not count;
@@ -255,7 +262,7 @@ impl<'a> Each<'a> {
 
     /// When to look again for a message that waits for its delay. `None`: none does. One whose time
     /// has come may take a moment to be there.
-    fn due(&self) -> Option<Instant> {
+    fn due(&mut self) -> Option<Instant> {
         Some(self.failures.next_time()?.max(Instant::now() + TICK))
     }
 
@@ -268,11 +275,7 @@ impl<'a> Each<'a> {
                 self.missing += missing(&gap);
                 self.call.console.note(gap.to_string());
             }
-            let Some(delivery) = delivery else { return Ok(None) };
-            if let Some(delay) = self.failures.pass(delivery.seq()) {
-                feed.give_back(delivery, delay);
-                continue;
-            }
+            let Some(delivery) = delivery else { break };
             // Its command has failed or ended this program as often as it may.
             if self.dead.is_some() && self.failures.attempts(&delivery) > self.most() {
                 let reason = "earlier runs tried it that often, or ended while they did";
@@ -348,15 +351,18 @@ impl<'a> Each<'a> {
         let of = self.most();
         self.call.console.note(format!("message {seq}: {reason} (attempt {attempts} of {of})"));
         if attempts < of {
-            let doublings = u32::try_from(attempts.saturating_sub(1)).unwrap_or(u32::MAX);
-            let factor = 2u32.saturating_pow(doublings);
-            let delay = self.backoff.map(|first| first.saturating_mul(factor).min(LONGEST_DELAY));
+            let delay = self.backoff.map(|first| doubled(first, attempts.saturating_sub(1)));
             self.failures.note(seq, attempts, delay);
             feed.give_back(delivery, delay.unwrap_or_default());
         } else if self.dead.is_some() {
             self.bury(feed, delivery, &reason, &last_line)?;
         } else {
-            feed.give_back(delivery, self.failures.give_up(seq, attempts));
+            self.failures.give_up(seq, attempts);
+            // Here the delay ends with this run. With another owner it must end by itself, and each
+            // return counts as an attempt.
+            let is_owner = feed.is_owner();
+            let away = if is_owner { Duration::MAX } else { doubled(AWAY, attempts - of) };
+            feed.give_back(delivery, away);
         }
         Ok(())
     }
@@ -381,4 +387,16 @@ impl<'a> Each<'a> {
         let message = format!("{given_up}: the command failed too often");
         Err(Failure::new(ExitStatus::Bad, "given_up", message))
     }
+}
+
+/// The delay after so many doublings of the first one.
+fn doubled(first: Duration, doublings: u64) -> Duration {
+    let doublings = u32::try_from(doublings).unwrap_or(u32::MAX);
+    first.saturating_mul(2u32.saturating_pow(doublings)).min(LONGEST_DELAY)
+}
+
+#[test]
+fn what_stays_comes_again_ever_more_rarely() {
+    let minutes = |failures| doubled(AWAY, failures).as_secs() / 60;
+    assert_eq!([0, 1, 2, 5, 6, u64::MAX].map(minutes), [1, 2, 4, 32, 60, 60]);
 }
