@@ -11,7 +11,7 @@
 //! | `futex` | `Mutex`, `Condvar` | locks that work in a forked child |
 //! | `fork` | `ForkGuard`, `PerProcess` | detects a forked child, rebuilds values there |
 //! | `mark` | | marks a directory for processes of other namespaces |
-//! | `shared_extents` | | asks whether a file shares disk space with another |
+//! | `shared_extents` | | asks whether a file shares disk space with another, or has holes |
 //!
 //! A **window** is a range of mapped bytes (in tests, of heap bytes: `tests/heap.rs`). Each
 //! [`Window`] is a counted reference to one; dropping the last reference unmaps it.
@@ -59,7 +59,7 @@ pub(crate) use mark::{is_marked, mark, unmark};
 pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
 pub(crate) use payload::Payload;
 #[cfg(any(target_os = "linux", target_os = "android"))]
-pub(crate) use shared_extents::shares_extents;
+pub(crate) use shared_extents::{has_holes, shares_extents};
 #[cfg(test)]
 pub(crate) use tests::heap::HeapMemory;
 pub(crate) use window::{CAN_DETACH, Window};

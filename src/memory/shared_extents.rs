@@ -1,5 +1,5 @@
-//! Finds out whether a file shares disk space with another one. (In this folder because the system
-//! call writes through a pointer.)
+//! Finds out whether a file shares disk space with another one, and whether it has holes. (In this
+//! folder because the system call writes through a pointer.)
 
 use std::fs::File;
 use std::io;
@@ -45,7 +45,27 @@ const SHARED: u32 = 0x2000;
 /// shares: a store there needs new space. Fails where the file system does not support the
 /// question.
 pub(crate) fn shares_extents(file: &File, offset: u64) -> io::Result<bool> {
-    let mut start = offset;
+    any_extent(file, offset, |extent| extent.flags & SHARED != 0)
+}
+
+/// Returns whether any byte before `len` lies in no extent. Fails as `shares_extents` does.
+pub(crate) fn has_holes(file: &File, len: u64) -> io::Result<bool> {
+    let mut end = 0;
+    any_extent(file, 0, |extent| {
+        let is_behind_hole = extent.logical > end;
+        if !is_behind_hole {
+            end = extent.logical.saturating_add(extent.length);
+        }
+        is_behind_hole || end >= len
+    })?;
+    Ok(end < len)
+}
+
+fn any_extent(
+    file: &File,
+    mut start: u64,
+    mut is_it: impl FnMut(&FileExtent) -> bool,
+) -> io::Result<bool> {
     loop {
         let head = Head { start, length: u64::MAX - start, count: 32, ..Head::default() };
         let mut map = Fiemap { head, extents: [FileExtent::default(); 32] };
@@ -55,7 +75,7 @@ pub(crate) fn shares_extents(file: &File, offset: u64) -> io::Result<bool> {
             unsafe { ioctl(file.as_fd(), Updater::<FS_IOC_FIEMAP, Fiemap>::new(&mut map)) }
         })?;
         let found = &map.extents[..map.extents.len().min(map.head.mapped as usize)];
-        if found.iter().any(|extent| extent.flags & SHARED != 0) {
+        if found.iter().any(&mut is_it) {
             return Ok(true);
         }
         match found.last() {

@@ -48,7 +48,7 @@ pub(super) fn load_rows<S: Storage>(
         if let Some(last) = last {
             let is_last = |opened: &&Opened<_>| opened.life == last.header.life;
             if let Some(opened) = opened.iter().find(is_last) {
-                note_taken(last, opened.file.found_disk_bytes());
+                note_taken(last, opened.file.disk_bytes());
             }
         }
         return Ok(Gathered { rows, from_index: true, opened });
@@ -242,7 +242,7 @@ fn of_two_queues<S: Storage>(storage: &S, others: &[(u32, SegmentHeader)]) -> Er
 fn measure<S: Storage>(storage: &S, row: &mut Row) {
     let file = storage.open(&format::segment_name(row.slot));
     row.header.file = file.as_ref().map_or(0, |file| file.stat().unwrap_or_default().identity);
-    note_taken(row, file.and_then(|file| file.found_disk_bytes()));
+    note_taken(row, file.and_then(|file| file.disk_bytes()));
 }
 
 /// Notes how many bytes of disk the segment takes; if the file system does not report it, the most

@@ -33,36 +33,21 @@ pub(super) enum Overwrites {
 pub(crate) struct DiskFile {
     pub(super) file: File,
     overwrites: Overwrites,
-    /// What its opening found.
-    found: Option<FoundFile>,
+    /// The length when it was opened.
+    found_len: Option<u64>,
     /// Whether the queue changes bytes through a mapping, by the last `find_stores`.
     by_map: AtomicBool,
-}
-
-/// Length and disk bytes of a file when it was opened.
-#[derive(Debug, Clone, Copy)]
-struct FoundFile {
-    len: u64,
-    disk: u64,
-}
-
-impl FoundFile {
-    fn is_sparse(&self) -> bool {
-        self.disk < self.len
-    }
 }
 
 impl DiskFile {
     pub(super) fn opened(file: File, overwrites: Overwrites) -> DiskFile {
         let by_map = AtomicBool::new(overwrites == Overwrites::InPlace);
-        DiskFile { file, overwrites, found: None, by_map }
+        DiskFile { file, overwrites, found_len: None, by_map }
     }
 
-    /// Takes over the file's status from the system.
+    /// Takes over the file's length from the system.
     pub(super) fn with_stat(self, stat: &rustix::fs::Stat) -> DiskFile {
-        let number = |of: i64| u64::try_from(of).unwrap_or(0);
-        let found = FoundFile { len: number(stat.st_size), disk: number(stat.st_blocks) * 512 };
-        DiskFile { found: Some(found), ..self }
+        DiskFile { found_len: u64::try_from(stat.st_size).ok(), ..self }
     }
 
     /// Wraps a file that was just created.
@@ -78,13 +63,17 @@ impl DiskFile {
     }
 
     /// Allocates space for the holes of a sparse file. Not where the file system may copy: there
-    /// the queue changes bytes by calls, and compression makes a file without holes look sparse.
+    /// the queue changes bytes by calls. Asks for the extents: the disk bytes of a file include
+    /// the tree of its extents, so they may hide a hole.
     pub(super) fn fill_holes(&self) -> io::Result<()> {
-        let is_sparse = self.found.is_some_and(|found| found.is_sparse());
-        if self.overwrites == Overwrites::MayCopy || !is_sparse {
+        if self.overwrites == Overwrites::MayCopy {
             return Ok(());
         }
+        let by_extents = system::has_holes(&self.file, self.found_len()?);
         let len = self.len()?;
+        if !by_extents.or_else(|_| self.disk_bytes().map(|disk| disk < len))? {
+            return Ok(());
+        }
         system::allocate(&self.file, 0, len, len).map_err(|error| {
             let why = format!("it has holes (a sparse copy), and gets no space for them: {error}");
             io::Error::new(error.kind(), why)
@@ -102,13 +91,7 @@ impl StorageFile for DiskFile {
     }
 
     fn found_len(&self) -> io::Result<u64> {
-        self.found.map_or_else(|| self.len(), |found| Ok(found.len))
-    }
-
-    fn found_disk_bytes(&self) -> io::Result<u64> {
-        // The holes of a sparse file may be filled by now.
-        let whole = self.found.filter(|found| !found.is_sparse());
-        whole.map_or_else(|| self.disk_bytes(), |found| Ok(found.disk))
+        self.found_len.map_or_else(|| self.len(), Ok)
     }
 
     fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {

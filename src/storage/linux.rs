@@ -10,7 +10,7 @@ use rustix::io::{Errno, retry_on_intr};
 
 use super::file::{Overwrites, write_zeros};
 use super::{CacheToken, FileStat};
-pub(super) use crate::memory::{is_marked, mark, unmark};
+pub(super) use crate::memory::{has_holes, is_marked, mark, unmark};
 use crate::threads::OnceLock;
 use rustix::fs::{FallocateFlags, OFlags, StatxFlags, ioctl_setflags, statx};
 /// Makes reads through the descriptor leave the file's access time as it is.

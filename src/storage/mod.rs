@@ -139,11 +139,6 @@ pub(crate) trait StorageFile: std::fmt::Debug + Send + Sync + 'static {
     fn found_len(&self) -> io::Result<u64> {
         self.len()
     }
-    /// Returns the disk bytes that the file took when it was opened, as
-    /// [`found_len`](Self::found_len) does.
-    fn found_disk_bytes(&self) -> io::Result<u64> {
-        self.disk_bytes()
-    }
     /// Allocates disk space for `offset .. offset + len` and extends the file over it. On failure
     /// the file has its old length again.
     fn allocate(&self, offset: u64, len: u64) -> io::Result<()>;

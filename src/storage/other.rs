@@ -44,6 +44,10 @@ pub(super) fn has_own_extents(_file: &File, _offset: u64) -> bool {
     false
 }
 
+pub(super) fn has_holes(_file: &File, _len: u64) -> io::Result<bool> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
 pub(super) fn unshare(_file: &File, _len: u64) {}
 
 pub(super) fn write_direct(_: &File, _: &[u8]) -> io::Result<()> {

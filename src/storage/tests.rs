@@ -8,7 +8,7 @@ use rustix::fs::{FileType, Mode};
 
 use super::file::write_zeros;
 use super::overlay::Overlay;
-use super::{FileStorage, Storage, StorageFile, Stores, system};
+use super::{FileStorage, PAGE, Storage, StorageFile, Stores, system};
 use crate::tests::guard::{command, tempdir, unmount_at_end};
 use crate::tests::skip;
 
@@ -234,6 +234,26 @@ fn a_refused_allocation_leaves_the_old_length_and_its_space() {
         assert!(storage.free_bytes().unwrap() + (64 << 10) >= free, "{kind}");
         assert_eq!(file.stores(), Stores::ByMap, "{kind}");
         file.allocate(1 << 20, 1 << 20).unwrap();
+    }
+}
+
+/// The block of the tree of its extents makes up for the hole in the file's disk bytes.
+#[test]
+fn a_hole_is_filled_where_the_disk_bytes_do_not_show_it() {
+    const TAKEN: u64 = 64 * PAGE;
+    let Some(mounted) = Mounted::new("ext4", "loop", Some(8)) else { return };
+    let storage = mounted.open();
+    let file = storage.create("index").unwrap();
+    file.allocate(0, TAKEN).unwrap();
+    (0..64).step_by(2).for_each(|page| file.write_at(&[1], page * PAGE).unwrap());
+    file.sync().unwrap();
+    let len = file.disk_bytes().unwrap();
+    assert!(len > TAKEN);
+    file.set_len(len).unwrap();
+    let file = storage.open("index").unwrap();
+    for _ in 0..2 {
+        storage.fill_holes(&file).unwrap();
+        assert_eq!(file.disk_bytes().unwrap(), len + (len - TAKEN));
     }
 }
 
