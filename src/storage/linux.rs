@@ -85,11 +85,15 @@ pub(super) fn cache_token(directory: &OwnedFd) -> CacheToken {
     const UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
     let asked =
         retry_on_intr(|| statx(directory, c"", AtFlags::EMPTY_PATH, StatxFlags::INO | UNIQUE));
-    let (Ok(stat), Ok(system)) = (asked, retry_on_intr(|| rustix::fs::fstatfs(directory))) else {
+    let (Ok(stat), Ok(system)) = (asked, retry_on_intr(|| rustix::fs::fstatvfs(directory))) else {
         return CacheToken::default();
     };
     let is_unique = StatxFlags::from_bits_retain(stat.stx_mask).contains(UNIQUE);
-    let system = format!("{}:{} {:?}", stat.stx_dev_major, stat.stx_dev_minor, system.f_fsid);
+    // An anonymous device (overlay, btrfs, tmpfs) has another number at each mount. Without an id
+    // of the file system (fuse, nfs) there is no better one.
+    let is_anonymous = stat.stx_dev_major == 0 && system.f_fsid != 0;
+    let minor = if is_anonymous { 0 } else { stat.stx_dev_minor };
+    let system = format!("{}:{minor} {}", stat.stx_dev_major, system.f_fsid);
     let place = |boot: &[u8]| hash(&[boot, system.as_bytes()].concat());
     CacheToken {
         boot: boot_id().map_or(0, place),

@@ -46,6 +46,16 @@ impl Mounted {
         Some(Mounted(directory))
     }
 
+    /// Makes the layers of an overlay here, and returns its options.
+    fn layers(&self) -> String {
+        let [lower, upper, work] = ["lower", "upper", "work"].map(|name| {
+            let path = self.0.path().join("mounted").join(name);
+            std::fs::create_dir(&path).unwrap();
+            path.display().to_string()
+        });
+        format!("lowerdir={lower},upperdir={upper},workdir={work}")
+    }
+
     fn open(&self) -> FileStorage {
         let path = self.0.path().join("mounted/queue");
         FileStorage::create(&path, None).expect("a queue's directory")
@@ -312,17 +322,8 @@ fn an_overlay_is_judged_by_what_lies_below_it() {
         let Some(below) = Mounted::new(kind, "loop", Some(image)) else {
             continue;
         };
-        let path = |name: &str| below.0.path().join("mounted").join(name).display().to_string();
-        for name in ["lower", "upper", "work"] {
-            std::fs::create_dir(path(name)).unwrap();
-        }
-        std::fs::write(path("lower/old"), "x").unwrap();
-        let options = format!(
-            "lowerdir={},upperdir={},workdir={}",
-            path("lower"),
-            path("upper"),
-            path("work")
-        );
+        let options = below.layers();
+        std::fs::write(below.0.path().join("mounted/lower/old"), "x").unwrap();
         let Some(mounted) = Mounted::new("overlay", &options, None) else {
             continue;
         };
@@ -351,6 +352,22 @@ fn life_is_the_same_for_the_same_directory_and_mount() {
     assert!(back.boot == before.boot && back.file != before.file);
     assert_ne!(storage.random(), storage.random());
     assert!(storage.now() > 1_700_000_000_000 && storage.free_bytes().unwrap() > 0);
+}
+
+/// The container's own layer is mounted again at each start, under another number.
+#[test]
+fn a_boot_is_the_same_whatever_number_the_device_of_an_overlay_gets() {
+    let Some(below) = Mounted::new("ext4", "loop", Some(32)) else { return };
+    let options = below.layers();
+    let boot = || {
+        let mounted = Mounted::new("overlay", &options, None)?;
+        let storage = mounted.open();
+        let index = storage.open("index").or_else(|_| storage.create("index")).unwrap();
+        Some(storage.cache_token(&index).boot)
+    };
+    let before = boot();
+    let _has_its_number = Mounted::new("tmpfs", "size=1M", None);
+    assert_eq!(boot(), before);
 }
 
 /// Also where the file does not end with a page, which no file of a queue does.
