@@ -70,6 +70,19 @@ pub(crate) fn is_waited_for<T>(_: &MutexGuard<'_, T>) -> bool {
     false
 }
 
+unsafe extern "C" {
+    fn getrlimit(resource: std::ffi::c_int, limit: *mut u64) -> std::ffi::c_int;
+}
+
+/// Returns RLIMIT_FSIZE, the longest that a file may get; `None` where the system refuses the
+/// question. (To rustix no system does: it reads what the call left unwritten.)
+pub(crate) fn file_limit() -> Option<u64> {
+    let mut limits = [0; 2];
+    // SAFETY: the call writes a `struct rlimit`, which is two numbers of 64 bits.
+    let answer = unsafe { getrlimit(1, limits.as_mut_ptr()) };
+    (answer == 0).then_some(limits[0])
+}
+
 /// The length of a memory page in bytes.
 pub(crate) fn page_size() -> u64 {
     rustix::param::page_size() as u64

@@ -434,3 +434,37 @@ fn pages_mapped_anew_are_clean_and_keep_their_bytes() {
     private.map_clean(4096, 8192);
     assert!(window.bytes(0, len) == bytes && private.bytes(0, len) == bytes);
 }
+
+/// As a sandbox may. The filter is the thread's alone.
+#[cfg(target_os = "linux")]
+#[test]
+#[cfg_attr(miri, ignore)]
+fn a_limit_that_the_system_does_not_tell_is_none() {
+    use std::ffi::c_int;
+    /// `struct sock_filter`.
+    #[repr(C)]
+    struct Step(u16, u8, u8, u32);
+    /// `struct sock_fprog`.
+    #[repr(C)]
+    struct Program(u16, *const Step);
+    unsafe extern "C" {
+        fn prctl(option: c_int, ...) -> c_int;
+    }
+    let sandboxed = || {
+        assert!(file_limit().is_some());
+        let prlimit64 = if cfg!(target_arch = "x86_64") { 302 } else { 261 };
+        // Loads the number of the call; EPERM if it is that one.
+        let steps = [
+            Step(0x20, 0, 0, 0),
+            Step(0x15, 0, 1, prlimit64),
+            Step(0x06, 0, 0, 0x0005_0001),
+            Step(0x06, 0, 0, 0x7fff_0000),
+        ];
+        let program = Program(4, steps.as_ptr());
+        let no: std::ffi::c_ulong = 0;
+        // SAFETY: PR_SET_NO_NEW_PRIVS takes numbers; PR_SET_SECCOMP reads a `struct sock_fprog`.
+        let set = unsafe { (prctl(38, no + 1, no, no, no), prctl(22, no + 2, &raw const program)) };
+        assert_eq!((set, file_limit()), ((0, 0), None));
+    };
+    thread::spawn(sandboxed).join().unwrap();
+}

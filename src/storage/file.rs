@@ -12,7 +12,7 @@ use rustix::io::{Errno, retry_on_intr};
 
 use super::{FileStat, PAGE, StorageFile, Stores, store_again, system};
 use crate::error::SyncFailed;
-use crate::memory::Window;
+use crate::memory::{Window, file_limit};
 
 /// Whether a store into allocated space of a file may need new space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -227,7 +227,7 @@ impl StorageFile for DiskFile {
 /// the process with SIGXFSZ instead of failing. Asks each time, because the program may change the
 /// limit at any time. (No store through a mapping raises the signal.)
 fn within_file_limit(end: u64) -> io::Result<()> {
-    match rustix::process::getrlimit(rustix::process::Resource::Fsize).current {
+    match file_limit() {
         Some(limit) if end > limit => Err(Errno::FBIG.into()),
         _ => Ok(()),
     }
