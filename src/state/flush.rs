@@ -23,7 +23,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::{Checkpoint, Spot};
 use crate::state::{Began, Durable, MOST_BEHIND, State};
 use crate::storage::Storage;
@@ -59,6 +59,23 @@ struct Led {
     /// Segments that begin before it are synced: a message that is not committed may fill some.
     end: u64,
     began: Instant,
+}
+
+/// A flush under way. Dropped by a panic alone, it poisons the queue: nobody knows which syncs
+/// failed.
+struct Leading<'a, S: Storage>(&'a State<S>);
+
+impl<S: Storage> Drop for Leading<'_, S> {
+    fn drop(&mut self) {
+        let state = self.0;
+        if !state.forked() {
+            let path = state.storage.path();
+            state.index.set_poisoned(&Error::internal(path, "a flush panicked"));
+            state.durable.lock().has_leader = false;
+            state.flushed.notify_all();
+            state.segment_synced.notify_all();
+        }
+    }
 }
 
 impl<S: Storage> State<S> {
@@ -138,6 +155,7 @@ impl<S: Storage> State<S> {
     ) -> Result<(MutexGuard<'a, Durable>, bool)> {
         holds!(!durable.has_leader, "one thread leads a flush at a time");
         durable.has_leader = true;
+        let leading = Leading(self);
         let target = flush.to.max(durable.spot);
         let stretch = Stretch { from: durable.spot, to: target, end: flush.end };
         drop(durable);
@@ -162,6 +180,7 @@ impl<S: Storage> State<S> {
         }
         let mut durable = self.durable.lock();
         durable.has_leader = false;
+        std::mem::forget(leading);
         let mut waiters = 0;
         // A failed sync has poisoned the queue; after any other error the next leader tries again.
         if matches!(result, Ok(true)) || planted!(FailedFlushIsDone) {
