@@ -119,7 +119,7 @@ impl<S: Storage> Engine<S> {
             Some(consumer) => consumer.stand(core),
             None => self.stand_of_all(),
         };
-        let durable_seq = core.durable.lock().spot.seq;
+        let durable_seq = core.durable_seq();
         let reading = Reading::begin(core);
         let default = reading.of("", &stand, 0);
         let Reading { list, next_seq, oldest_seq, .. } = reading;

@@ -26,7 +26,7 @@ pub(crate) struct WaitBegan {
 impl<S: Storage> Engine<S> {
     /// Returns the first number that is not known to be durable.
     pub(crate) fn durable_seq(&self) -> u64 {
-        if self.core.forked() { 0 } else { self.core.durable.lock().spot.seq }
+        if self.core.forked() { 0 } else { self.core.durable_seq() }
     }
 
     /// Waits until the message `seq` is durable; flushes where nobody else does.
@@ -35,7 +35,7 @@ impl<S: Storage> Engine<S> {
         let began = core.began();
         let _events = events::at_end();
         core.check_not_forked()?;
-        if self.durable_seq() > seq && !core.has_unsynced_files() {
+        if core.durable_seq() > seq {
             return Ok(());
         }
         core.check_writable()?;

@@ -363,9 +363,8 @@ fn left<S: Storage>(storage: &Arc<S>) -> Result<(Picture, Arc<Overlay<S>>)> {
     let known_id = file.as_ref().and_then(IndexFile::queue_id);
     let counted = file.as_ref().zip(known_id);
     let figures = counted.and_then(|(file, id)| Figures::decode(&file.bytes, &id)).map(Box::new);
-    let checkpoint = file
-        .zip(known_id)
-        .and_then(|(file, queue_id)| IndexImage::read(&file.bytes, &queue_id).checkpoint);
+    let image = file.zip(known_id).map(|(file, id)| IndexImage::read(&file.bytes, &id));
+    let image = image.unwrap_or_default();
     let overlay = Arc::new(Overlay::over(Arc::clone(storage)));
     let recovered = recover(&*overlay, &Options::new().create(false))?;
     let found = recovered.found;
@@ -374,7 +373,10 @@ fn left<S: Storage>(storage: &Arc<S>) -> Result<(Picture, Arc<Overlay<S>>)> {
         _ if was_being_made && is_bare => Condition::Empty,
         ended => Condition::Left(ended),
     };
-    let durable_seq = checkpoint.map_or(0, |checkpoint| checkpoint.seq);
+    let durable_seq = image.checkpoint.map_or(0, |checkpoint| checkpoint.seq);
+    // `copy_to` has synced a copy in which there was no run yet.
+    let is_unsynced = recovered.files_unsynced && image.live.run.is_some();
+    let first = first_whole(&found.live, recovered.tail);
     let cut = matches!(recovered.ended, Ended::Cut | Ended::Unknown);
     let picture = Picture {
         condition,
@@ -382,11 +384,11 @@ fn left<S: Storage>(storage: &Arc<S>) -> Result<(Picture, Arc<Overlay<S>>)> {
         queue_id: recovered.index.queue_id,
         version: recovered.index.version(),
         created,
-        first: first_whole(&found.live, recovered.tail),
+        first,
         live: found.live,
         spares: found.spares.len() + found.drained.len(),
         tail: recovered.tail,
-        durable: recovered.durable,
+        durable: if is_unsynced { first } else { recovered.durable },
         gaps: Gaps::new(recovered.known_gaps, recovered.evicted),
         consumers: recovered.consumers,
         attempts: Vec::new(),

@@ -2,7 +2,7 @@
 //! the holder may be about to change.
 
 use crate::error::{Gap, Result};
-use crate::format::{FLAG_CHANGING, SegmentState, Spot};
+use crate::format::{FLAG_CHANGING, FLAG_UNSYNCED_FILES, SegmentState, Spot};
 use crate::index::image::IndexImage;
 use crate::index::losses::Evicted;
 use crate::recovery::belief::{Belief, evicted};
@@ -73,7 +73,10 @@ fn in_use(image: &IndexImage, mut rows: Rows) -> Option<InUse> {
         return None;
     }
     let by_checkpoint = image.checkpoint.map(|checkpoint| checkpoint.spot());
-    let durable = image.live.synced.into_iter().chain(by_checkpoint).max().unwrap_or_default();
+    let mut durable = image.live.synced.into_iter().chain(by_checkpoint).max().unwrap_or_default();
+    if run.flags & FLAG_UNSYNCED_FILES != 0 {
+        durable = rows.live.first().map_or(durable, |row| row.header.beginning());
+    }
     let next = run.next.filter(|next| rows.live.iter().all(|row| row.header.base < next.base));
     Some(InUse {
         known_gaps: missing_numbers(&rows.live, next),

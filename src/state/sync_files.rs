@@ -67,6 +67,12 @@ impl<S: Storage> State<S> {
         self.files_unsynced.load(Ordering::Acquire)
     }
 
+    /// Returns the first number that is not known to be durable: the oldest one of unsynced files.
+    pub(crate) fn durable_seq(&self) -> u64 {
+        let spot = self.durable.lock().spot;
+        if self.has_unsynced_files() { self.oldest(spot).seq.min(spot.seq) } else { spot.seq }
+    }
+
     /// Syncs every file that recovery found, if no run has done so in this place. The leader of a
     /// flush calls this: what the flush covers includes messages that came here by a copy.
     pub(super) fn sync_found_files(&self) -> Result<()> {

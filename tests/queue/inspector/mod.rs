@@ -45,6 +45,29 @@ fn numbers(dir: &Path, from: Start) -> Vec<u64> {
     seen.collect()
 }
 
+/// Nobody knows what the disk has of the files that somebody copied.
+#[test]
+fn of_a_copy_nothing_is_known_to_be_durable_before_its_first_flush() {
+    let (source, copy) = (crate::support::tempdir().unwrap(), crate::support::tempdir().unwrap());
+    let options = Options::new().arena_size(4096);
+    let queue = options.open(source.path()).unwrap();
+    (0..1500).for_each(|seq| assert_eq!(queue.enqueue([1; 4000]).unwrap(), seq));
+    assert_eq!(queue.dequeue_batch(1000).unwrap().len(), 1000);
+    queue.close().unwrap();
+    assert_eq!(look(source.path()).durable_seq, 1500);
+    for name in files(source.path()).keys() {
+        fs::copy(source.path().join(name), copy.path().join(name)).unwrap();
+    }
+    let oldest = look(copy.path()).oldest_seq;
+    assert!((1..=1000).contains(&oldest), "{oldest}");
+    assert_eq!(look(copy.path()).durable_seq, oldest);
+    let queue = options.open(copy.path()).unwrap();
+    let all = || (queue.durable_seq(), queue.stats().durable_seq, look(copy.path()).durable_seq);
+    assert_eq!(all(), (oldest, oldest, oldest));
+    queue.wait_durable(1200).unwrap();
+    assert_eq!(all(), (1500, 1500, 1500));
+}
+
 /// Bytes, length and times of every file.
 fn files(dir: &Path) -> BTreeMap<String, (Vec<u8>, SystemTime)> {
     let listed = fs::read_dir(dir).unwrap().map(Result::unwrap);
