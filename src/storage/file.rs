@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::buffer::spare_capacity;
 use rustix::io::{Errno, retry_on_intr};
 
-use super::{FileStat, PAGE, StorageFile, Stores, store_again, system};
+use super::{FileStat, PAGE, StorageFile, Stores, read_full, store_again, system};
 use crate::error::SyncFailed;
 use crate::memory::{Window, file_limit};
 
@@ -69,11 +69,12 @@ impl DiskFile {
         if self.overwrites == Overwrites::MayCopy {
             return Ok(());
         }
-        let by_extents = system::has_holes(&self.file, self.found_len()?);
-        let len = self.len()?;
-        if !by_extents.or_else(|_| self.disk_bytes().map(|disk| disk < len))? {
+        let found = self.found_len()?;
+        let by_extents = system::has_holes(&self.file, found);
+        if !by_extents.or_else(|_| self.disk_bytes().map(|disk| disk < found))? {
             return Ok(());
         }
+        let len = self.len()?;
         system::allocate(&self.file, 0, len, len).map_err(|error| {
             let why = format!("it has holes (a sparse copy), and gets no space for them: {error}");
             io::Error::new(error.kind(), why)
@@ -123,16 +124,7 @@ impl StorageFile for DiskFile {
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        let mut done = 0;
-        while done < buf.len() {
-            match self.file.read_at(&mut buf[done..], offset + done as u64) {
-                Ok(0) => break,
-                Ok(read) => done += read,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(done)
+        Ok(retry_on_intr(|| rustix::io::pread(&self.file, &mut *buf, offset))?)
     }
 
     fn read_first(&self, len: usize) -> io::Result<Vec<u8>> {
@@ -164,7 +156,7 @@ impl StorageFile for DiskFile {
         room.resize(len + PAGE as usize, 0);
         let skip = room.as_ptr().align_offset(PAGE as usize);
         let bytes = &mut room[skip..][..len];
-        if self.read_at(bytes, 0).is_err() {
+        if read_full(self, bytes, 0).is_err() {
             return store_again(self, 0, len as u64);
         }
         let Err(failed) = system::write_direct(&self.file, bytes) else { return Ok(()) };

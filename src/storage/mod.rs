@@ -146,7 +146,7 @@ pub(crate) trait StorageFile: std::fmt::Debug + Send + Sync + 'static {
     /// Maps `len` bytes. They may reach beyond the end of the file; the caller must not touch bytes
     /// there until they are allocated.
     fn map(&self, offset: u64, len: usize) -> io::Result<Window>;
-    /// Reads up to `buf.len()` bytes, fewer at the end of the file, and returns how many.
+    /// Reads up to `buf.len()` bytes and returns how many: none at the end of the file alone.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
     /// Reads the first `len` bytes, fewer if the file is shorter.
     fn read_first(&self, len: usize) -> io::Result<Vec<u8>>

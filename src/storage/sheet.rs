@@ -125,7 +125,7 @@ impl<F: StorageFile> Sheets<F> {
             None => self.file.map(at, len)?,
             Some(_) => {
                 let mut bytes = vec![0; len];
-                self.file.read_at(&mut bytes, at)?;
+                super::read_full(&*self.file, &mut bytes, at)?;
                 let window = Window::private(len)?;
                 window.copy_in(0, &bytes);
                 window
