@@ -13,7 +13,7 @@ use crate::index::Index;
 use crate::index::image::{Live, u32_at, u64_at};
 use crate::index::losses::Evicted;
 use crate::index::run::{Next, Run};
-use crate::storage::{FileStat, Storage, read_full};
+use crate::storage::{FileStat, Storage};
 use crate::threads::fence;
 
 /// Whether an opening may believe the index's rows of segments.
@@ -320,9 +320,7 @@ impl<S: Storage> Index<S> {
 /// the index does not have them.
 pub(crate) fn holder<S: Storage>(storage: &S) -> (u32, Option<SystemTime>) {
     let mut live = [0; format::LIVE_LEN];
-    let read = storage
-        .open(INDEX_NAME)
-        .and_then(|file| read_full(&file, &mut live, index_at::LIVE as u64));
+    let read = storage.read_stored(INDEX_NAME, &mut live, index_at::LIVE as u64);
     if !matches!(read, Ok(format::LIVE_LEN)) {
         return (0, None);
     }

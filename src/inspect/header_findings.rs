@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::finding::Finding;
 use super::onlooker::{MOST_TORN_HEADERS, TORN_HEADER_PAUSE};
-use super::picture::{Condition, Picture};
+use super::picture::Picture;
 use crate::error::{Error, Result};
 use crate::format::{self, Invalid, SEGMENT_HEADER_LEN, SegmentHeader, SegmentState};
 use crate::segment::Row;
@@ -30,15 +30,14 @@ pub(super) fn header_findings<S: Storage>(
             Ok::<_, io::Error>((file.len()?, SegmentHeader::decode(&bytes)))
         };
         let mut len = read_header();
-        if matches!(picture.condition, Condition::Owned(_)) {
-            // The holder may be writing the header.
-            for _ in 0..MOST_TORN_HEADERS {
-                if !matches!(len, Ok((_, Err(Invalid::Damaged)))) {
-                    break;
-                }
-                park_timeout(TORN_HEADER_PAUSE);
-                len = read_header();
+        // The holder may be writing the header.
+        for _ in 0..MOST_TORN_HEADERS {
+            let is_damaged = matches!(len, Ok((_, Err(Invalid::Damaged))));
+            if !is_damaged || !picture.users.came(&**storage) {
+                break;
             }
+            park_timeout(TORN_HEADER_PAUSE);
+            len = read_header();
         }
         let live = picture.live.iter().find(|row| row.slot == slot);
         let what = match len {
@@ -64,8 +63,7 @@ pub(super) fn header_findings<S: Storage>(
                     format!("it has {len} bytes, but should have {}", row.header.allocated)
                 }
                 (Ok(header), Some(row))
-                    if header.life != row.header.life
-                        && !matches!(picture.condition, Condition::Owned(_)) =>
+                    if header.life != row.header.life && !picture.users.came(&**storage) =>
                 {
                     let spare = header.state == SegmentState::Spare;
                     let state = if spare { " spare" } else { "" };
@@ -85,7 +83,7 @@ pub(super) fn header_findings<S: Storage>(
 /// Whether the queue's holder has cut the segment's file to `len` bytes since the picture was
 /// taken: its row then has that length, or is gone.
 fn was_cut<S: Storage>(storage: &Arc<S>, picture: &Picture, row: &Row, len: u64) -> Result<bool> {
-    if !matches!(picture.condition, Condition::Owned(_)) {
+    if !picture.users.came(&**storage) {
         return Ok(false);
     }
     let (now, _) = Picture::take(storage)?;

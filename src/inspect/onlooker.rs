@@ -8,7 +8,7 @@ use std::io;
 use std::time::Duration;
 
 use super::batch::BatchRead;
-use super::picture::Picture;
+use super::picture::{Picture, Users};
 use crate::error::{Error, Gap, GapCause, Result};
 use crate::format::{
     ALIGN, FRAGMENT_HEADER_LEN, Kind, Origin, SEGMENT_HEADER_LEN, SegmentHeader, Spot,
@@ -16,7 +16,7 @@ use crate::format::{
 };
 use crate::segment::lies::Lies;
 use crate::segment::scan::{Intact, ReadAhead, Scan};
-use crate::segment::{Lost, Opened, Row, open_life, present, read_header};
+use crate::segment::{Lost, Opened, Row, open_life, present};
 use crate::state::Gaps;
 use crate::storage::{Storage, StorageFile};
 use crate::threads::park_timeout;
@@ -53,8 +53,7 @@ pub(crate) struct Onlooker<F> {
     end: Spot,
     at: Spot,
     open: Option<AtHand<F>>,
-    /// A holder changes the queue during the reading.
-    in_use: bool,
+    users: Users,
     /// Every consumer has passed the numbers below this one.
     passed: u64,
     batch: BatchRead,
@@ -84,11 +83,10 @@ type Stepped = Result<Option<Reported>>;
 impl<F: StorageFile> Onlooker<F> {
     /// An onlooker from `at` to the tail of the picture.
     pub(crate) fn new(picture: Picture, at: Spot) -> Onlooker<F> {
-        let in_use = matches!(picture.condition, super::Condition::Owned(_));
         let places = picture.consumers.iter().map(|consumer| consumer.place.seq);
         let passed = places.min().unwrap_or(0);
-        let Picture { live, gaps, tail: end, .. } = picture;
-        Onlooker { live, gaps, end, at, open: None, in_use, passed, batch: BatchRead::default() }
+        let Picture { live, gaps, tail: end, users, .. } = picture;
+        Onlooker { live, gaps, end, at, open: None, users, passed, batch: BatchRead::default() }
     }
 
     /// An onlooker that begins at the message `seq`: it passes the messages before it in its
@@ -165,7 +163,7 @@ impl<F: StorageFile> Onlooker<F> {
         let opened = open_life(storage, row.slot, &row.header);
         let Some(opened) = present(storage, row.slot, opened)? else {
             let is_elsewhere = self.finds_elsewhere(storage, &row);
-            return Ok(if is_elsewhere { None } else { self.leave_lost(&row) });
+            return Ok(if is_elsewhere { None } else { self.leave_lost(storage, &row) });
         };
         let (before, base) = (self.at, row.header.base);
         self.at.position = before.position.max(base);
@@ -185,7 +183,7 @@ impl<F: StorageFile> Onlooker<F> {
     /// Looks for the segment under another name, and notes that name. In a queue in use no process
     /// renames files.
     fn finds_elsewhere<S: Storage<File = F>>(&mut self, storage: &S, row: &Row) -> bool {
-        if self.in_use {
+        if self.users.came(storage) {
             return false;
         }
         let listed = storage.list().unwrap_or_default();
@@ -201,13 +199,13 @@ impl<F: StorageFile> Onlooker<F> {
     }
 
     /// Leaves a segment whose file is gone, or used by another segment.
-    fn leave_lost(&mut self, row: &Row) -> Option<Reported> {
+    fn leave_lost<S: Storage>(&mut self, storage: &S, row: &Row) -> Option<Reported> {
         self.open = None;
         self.batch.seal = None;
         let behind = self.live.partition_point(|other| other.header.base <= row.header.base);
         let next = self.live.get(behind).map(|next| (next.header.base, next.header.missing_from()));
         self.live.retain(|other| other.header.life != row.header.life);
-        if !self.in_use {
+        if !self.users.came(storage) {
             return None;
         }
         let (base, seq) = next.unwrap_or((self.end.position, self.end.seq));
@@ -343,20 +341,18 @@ impl<F: StorageFile> Onlooker<F> {
     /// Whether the holder reclaimed the segment: its file is gone, or used by another segment. The
     /// holder may be writing a header that does not validate.
     fn is_given_back<S: Storage<File = F>>(&self, storage: &S, row: &Row) -> bool {
+        let SegmentHeader { life, queue_id, .. } = row.header;
+        let mut header = [0; SEGMENT_HEADER_LEN as usize];
         for _ in 0..MOST_TORN_HEADERS {
-            if !self.in_use {
+            if !self.users.came(storage) {
                 return false;
             }
-            match read_header(storage, row.slot) {
-                Ok(header) => {
-                    let SegmentHeader { life, queue_id, .. } = row.header;
-                    return (header.life, header.queue_id) != (life, queue_id);
-                }
-                Err(Lost::Gone) if open_life(storage, row.slot, &row.header).is_ok() => {
-                    park_timeout(TORN_HEADER_PAUSE);
-                }
-                Err(Lost::Gone) => return true,
-                Err(Lost::Io(_)) => return false,
+            match storage.read_stored(&segment_name(row.slot), &mut header, 0) {
+                Err(error) => return error.kind() == io::ErrorKind::NotFound,
+                Ok(_) => match SegmentHeader::decode(&header) {
+                    Ok(now) => return (now.life, now.queue_id) != (life, queue_id),
+                    Err(_) => park_timeout(TORN_HEADER_PAUSE),
+                },
             }
         }
         false
@@ -367,7 +363,7 @@ impl<F: StorageFile> Onlooker<F> {
     fn resynchronise<S: Storage<File = F>>(&mut self, storage: &S, row: &Row) -> Stepped {
         // A record of the segment's next life does not validate either.
         if self.is_given_back(storage, row) {
-            return Ok(self.leave_lost(row));
+            return Ok(self.leave_lost(storage, row));
         }
         self.batch.seal = None;
         let Some(open) = &self.open else {
@@ -380,7 +376,7 @@ impl<F: StorageFile> Onlooker<F> {
             .map_err(|error| failed(storage, row, error))?;
         // The holder may have reclaimed the segment during the search.
         if self.is_given_back(storage, row) {
-            return Ok(self.leave_lost(row));
+            return Ok(self.leave_lost(storage, row));
         }
         if let Some(found) = found {
             self.at.position = found.position;

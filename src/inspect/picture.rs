@@ -37,10 +37,24 @@ pub(crate) enum Condition {
     Empty,
 }
 
+/// Tells whether a process has used the queue since a moment. The live part of the index then, or
+/// `None` if one used it.
+#[derive(Debug)]
+pub(super) struct Users(Option<Vec<u8>>);
+
+impl Users {
+    pub(super) fn came<S: Storage>(&self, storage: &S) -> bool {
+        let changed = |before: &Vec<u8>| live_part(storage).is_ok_and(|now| now != *before);
+        self.0.as_ref().is_none_or(changed)
+    }
+}
+
 /// The state in the files at one moment.
 #[derive(Debug)]
 pub(crate) struct Picture {
     pub(crate) condition: Condition,
+    /// Whether a process uses it, or came since.
+    pub(super) users: Users,
     /// When the holder opened the queue, in milliseconds since 1970.
     pub(crate) since: Option<u64>,
     pub(crate) queue_id: [u8; 16],
@@ -86,7 +100,7 @@ impl Picture {
                 continue;
             }
             let before = live_part(&**storage)?;
-            let taken = left(storage);
+            let taken = left(storage, Users(Some(before.clone())));
             // A process may have opened the queue meanwhile, or opened and closed it.
             if storage.holder().is_none() && live_part(&**storage)? == before {
                 let (picture, overlay) = taken?;
@@ -213,11 +227,8 @@ fn index_error<S: Storage>(storage: &S, error: io::Error) -> Error {
 /// index.
 fn live_part<S: Storage>(storage: &S) -> Result<Vec<u8>> {
     let mut live = vec![0; LIVE_LEN];
-    match storage.open(INDEX_NAME) {
-        Ok(file) => {
-            let read = read_full(&file, &mut live, index_at::LIVE as u64);
-            live.truncate(read.map_err(|error| index_error(storage, error))?);
-        }
+    match storage.read_stored(INDEX_NAME, &mut live, index_at::LIVE as u64) {
+        Ok(read) => live.truncate(read),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidData) => {
             live.clear();
         }
@@ -323,6 +334,7 @@ fn picture_in_use<S: Storage>(
     let since = holder(storage).1;
     Picture {
         condition: Condition::Owned(pid),
+        users: Users(None),
         since: since.and_then(milliseconds),
         queue_id,
         version: image.version,
@@ -355,7 +367,7 @@ fn milliseconds(time: std::time::SystemTime) -> Option<u64> {
 
 /// The picture of a queue that no process uses: the result of an opening whose changes stay in
 /// memory.
-fn left<S: Storage>(storage: &Arc<S>) -> Result<(Picture, Arc<Overlay<S>>)> {
+fn left<S: Storage>(storage: &Arc<S>, users: Users) -> Result<(Picture, Arc<Overlay<S>>)> {
     let found = IndexFile::read(&**storage);
     let file = found.unwrap_or(None);
     let created = file.as_ref().map_or(0, |file| format::index_created(&file.bytes));
@@ -380,6 +392,7 @@ fn left<S: Storage>(storage: &Arc<S>) -> Result<(Picture, Arc<Overlay<S>>)> {
     let cut = matches!(recovered.ended, Ended::Cut | Ended::Unknown);
     let picture = Picture {
         condition,
+        users,
         since: None,
         queue_id: recovered.index.queue_id,
         version: recovered.index.version(),

@@ -8,7 +8,7 @@ use super::finding::Finding;
 use super::header_findings::header_findings;
 use super::onlooker::{Onlooker, Reported};
 use super::parts;
-use super::picture::{Condition, Kept, Picture};
+use super::picture::{Kept, Picture};
 use crate::error::{Error, GapCause, Result};
 use crate::format::{
     self, ACKS_ROW_LEN, ACKS_SLOT_LEN, Acks, CHECKPOINT_LEN, Checkpoint, ConsumerAt, ExtentKind,
@@ -214,15 +214,14 @@ impl Verified {
 /// finds, for its holder stores to the index meanwhile.
 fn index_findings<S: Storage>(storage: &S, picture: &Picture) -> Result<Vec<Finding>> {
     const TIMES: usize = 5;
-    let times = if matches!(picture.condition, Condition::Owned(_)) { TIMES } else { 1 };
     let mut findings: Option<Vec<Finding>> = None;
-    for _ in 0..times {
+    for _ in 0..TIMES {
         let now = index_findings_now(storage, picture)?;
         let both = match findings {
             None => now,
             Some(before) => before.into_iter().filter(|found| now.contains(found)).collect(),
         };
-        if both.is_empty() {
+        if both.is_empty() || !picture.users.came(storage) {
             return Ok(both);
         }
         findings = Some(both);

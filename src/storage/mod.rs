@@ -95,6 +95,10 @@ pub(crate) trait Storage: std::fmt::Debug + Send + Sync + Sized + 'static {
     /// Opens an existing regular file (a symbolic link is ErrorKind::Unsupported, anything else but
     /// a regular file ErrorKind::InvalidData).
     fn open(&self, name: &str) -> io::Result<Self::File>;
+    /// Reads as [`read_full`] does, without changes that this storage keeps in memory.
+    fn read_stored(&self, name: &str, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        read_full(&self.open(name)?, buf, offset)
+    }
     /// Allocates space for the holes of an open file, if this storage may write. A sparse copy has
     /// holes, and on a full disk a mapped store into one, or on tmpfs a load, would kill the
     /// process.

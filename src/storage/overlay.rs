@@ -159,6 +159,10 @@ impl<S: Storage> Storage for Overlay<S> {
         }
     }
 
+    fn read_stored(&self, name: &str, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.below.read_stored(name, buf, offset)
+    }
+
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let file = match self.open(from) {
             // A directory or a device: the caller may rename it, but not read it.
