@@ -211,12 +211,10 @@ impl Queue {
         all.into_iter().map(|stats| consumer_figures(py, stats)).collect()
     }
 
-    /// Ends all waits that have begun: they raise `Interrupted`. The queue stays open.
+    /// Ends all waits of threads that have begun: they raise `Interrupted`. (A task can be
+    /// cancelled.) The queue stays open.
     fn interrupt(&self, py: Python<'_>) -> PyResult<()> {
-        self.ask(py, |queue| {
-            queue.interrupt();
-            Ok(())
-        })
+        detached(py, || self.shared.interrupt())
     }
 
     /// Makes everything durable and closes the queue. Waits in other threads end with `Closed`,

@@ -56,7 +56,8 @@ impl Reader {
         }
     }
 
-    /// Reads at once, or waits as long as `patience` has it.
+    /// Reads at once, or waits as long as `patience` has it, in slices: the queue ends one that is
+    /// interrupted, and the count tells of an interrupt between two.
     fn next<T: Send>(
         &self,
         py: Python<'_>,
@@ -64,6 +65,7 @@ impl Reader {
         now: impl Fn(&Source) -> mmq::Result<Option<T>> + Sync,
         wait: impl Fn(&Source, Duration) -> mmq::Result<Option<T>> + Sync,
     ) -> PyResult<Option<T>> {
+        let began = self.source.interrupts();
         let found = self.past_gaps(py, || py.detach(|| now(&self.source)))?;
         let (None, Some(deadline)) = (&found, patience.0) else { return Ok(found) };
         while let Some(slice) = deadline.slice() {
@@ -72,6 +74,9 @@ impl Reader {
                 return Ok(found);
             }
             py.check_signals()?;
+            if self.source.interrupts() != began {
+                return Err(raise(py, &Error::Interrupted));
+            }
         }
         Ok(None)
     }

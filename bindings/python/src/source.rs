@@ -2,6 +2,7 @@
 
 use std::ops::Deref;
 use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -47,13 +48,25 @@ impl<T: Send> Drop for Held<T> {
 /// A queue in this process, until it is closed. Its consumers keep it open.
 pub(crate) struct Shared {
     open: Held<RwLock<Option<Arc<Open>>>>,
+    /// How often waits were interrupted.
+    interrupts: AtomicU64,
     pid: u32,
 }
 
 impl Shared {
     pub(crate) fn new(queue: mmq::Queue) -> Arc<Shared> {
         let open = RwLock::new(Some(Arc::new(Open(Arc::new(queue)))));
-        Arc::new(Shared { open: Held(Some(open)), pid: std::process::id() })
+        let interrupts = AtomicU64::new(0);
+        Arc::new(Shared { open: Held(Some(open)), interrupts, pid: std::process::id() })
+    }
+
+    /// Ends all waits that have begun, also one between two calls of the queue, which counts.
+    pub(crate) fn interrupt(&self) -> Result<()> {
+        self.interrupts.fetch_add(1, Ordering::SeqCst);
+        self.ask(|queue| {
+            queue.interrupt();
+            Ok(())
+        })
     }
 
     /// Makes a call of the queue. (A close interrupts one that waits.)
@@ -139,6 +152,16 @@ macro_rules! here {
 }
 
 impl Source {
+    /// How often its waits were interrupted. (Nobody interrupts those in another process.)
+    pub(crate) fn interrupts(&self) -> u64 {
+        match self {
+            Source::Own(shared) | Source::Named(_, shared) => {
+                shared.interrupts.load(Ordering::SeqCst)
+            }
+            Source::Client(_) | Source::Handle(_) => 0,
+        }
+    }
+
     pub(crate) fn dequeue(&self) -> Result<Option<Taken>> {
         Ok(everywhere!(self, reader => reader.dequeue())?.map(Taken::Message))
     }

@@ -1,6 +1,7 @@
 import os
 import pathlib
 import queue
+import signal
 import subprocess
 import sys
 import threading
@@ -118,6 +119,21 @@ def test_interrupt_ends_a_wait_and_leaves_the_queue_open(path):
         thread.join()
         q.put(b"goes on")
         assert q.get() == b"goes on"
+
+
+@pytest.mark.parametrize("read", ["get", "receive", "messages", "deliveries"])
+def test_an_interrupt_by_a_signals_handler_ends_the_wait_it_is_called_in(path, read):
+    # There the wait stands between two waits of the engine.
+    with mmq.Queue(path) as q:
+        wait = getattr(q.consumer("w"), read)
+        before = signal.signal(signal.SIGALRM, lambda *_: q.interrupt())
+        signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
+        try:
+            with pytest.raises(mmq.Interrupted):
+                list(wait(timeout=10))
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
 
 
 def test_a_closed_queue_opens_again_at_once(path):
