@@ -2,6 +2,7 @@ import decimal
 import json
 import pickle
 import queue
+import signal
 import threading
 
 import pytest
@@ -142,19 +143,58 @@ def test_an_item_that_cannot_be_read_comes_with_the_error(path):
             q.task_done()
 
 
-def test_a_get_that_is_interrupted_has_taken_nothing(path):
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, TimeoutError])
+def test_a_get_that_is_interrupted_has_taken_nothing(path, raised):
     class Interrupted:
         dumps = json.dumps
 
         @staticmethod
         def loads(data):
-            raise KeyboardInterrupt
+            Interrupted.loads = json.loads
+            raise raised
 
     with stdqueue.Queue(path, serializer=Interrupted) as q:
         q.put(1)
-        with pytest.raises(KeyboardInterrupt):
+        # Who keeps the exception, as the interpreter's prompt does, keeps no item.
+        with pytest.raises(raised) as kept:
             q.get()
         assert q.qsize() == 1
+        assert q.get(timeout=0) == 1, kept
+
+
+def test_exceptions_of_a_signals_handler_lose_no_place_and_no_lock(path):
+    class Alarm(Exception):
+        pass
+
+    def ring(*_):
+        raise Alarm
+
+    q = stdqueue.Queue(path, maxsize=1)
+    settled = []
+
+    def settle():
+        while not q.empty():
+            q.get()
+        q.put("finds its place", timeout=0)
+        settled.append(q.get())
+
+    before = signal.signal(signal.SIGALRM, ring)
+    try:
+        for n in range(300):
+            with pytest.raises(Alarm):
+                signal.setitimer(signal.ITIMER_REAL, 0.0002 + n / 1e6)
+                while True:
+                    q.put("an item")
+                    q.get()
+                    q.task_done()
+            # Another thread: a lock that was kept is open to this one.
+            other = threading.Thread(target=settle, daemon=True)
+            other.start()
+            other.join(10)
+            assert len(settled) == n + 1, f"the exception {n} lost a place or a lock"
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    q.close()
 
 
 def test_items_that_are_damaged_do_not_hold_up_join(path, caplog):

@@ -12,7 +12,7 @@ import json
 import logging
 import threading
 from time import monotonic
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, Set
 
 from . import BadItem, Closed, Empty, Full, Gap
 from . import Queue as _Queue
@@ -49,9 +49,12 @@ class Queue:
         self.maxsize = maxsize
         self._serializer = serializer
         self._waits = on_full not in ("reject", "drop-oldest")
-        self._changed = threading.Condition()
-        #: Items that threads are putting in now.
-        self._coming = 0
+        # A signal's handler (Ctrl-C) may raise behind any call. `with` the lock itself leaves it
+        # then; `with` the condition, whose code is Python's, may keep it for ever.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        #: One object for each item that a thread is putting in now.
+        self._coming: Set[object] = set()
         #: Items that `get` returned, and `task_done` was not called for.
         self._unfinished = 0
         self._queue = _Queue(path, on_gap=on_gap or _warn, on_full=on_full, **options)
@@ -66,40 +69,40 @@ class Queue:
         if not block:
             timeout = 0
         ends = None if timeout is None else monotonic() + timeout
-        with self._changed:
-            if not self._wait_for(self._has_place, timeout):
-                raise Full(f"queue {self._queue.path} is full: it has {self.maxsize} items")
-            self._coming += 1
-        left = None if ends is None or not self._waits else max(0.0, ends - monotonic())
+        place = object()
         try:
+            with self._lock:
+                if not self._wait_for(self._has_place, timeout):
+                    raise Full(f"queue {self._queue.path} is full: it has {self.maxsize} items")
+                self._coming.add(place)
+            left = None if ends is None or not self._waits else max(0.0, ends - monotonic())
             self._queue.put(data, timeout=left)
         finally:
-            with self._changed:
-                self._coming -= 1
+            self._coming.discard(place)
 
     def get(self, block: bool = True, timeout: Optional[float] = None) -> Any:
         """Takes the next item. It waits for one, at most `timeout` seconds, and then raises
         `Empty`. For an item that the serializer cannot read it raises `mmq.BadItem`, which has the
         bytes; `task_done` is not called for it."""
-        job = self._queue.receive(timeout if block else 0)
-        try:
-            item, bad = self._serializer.loads(job.data), None
-        except Exception as error:
-            item, bad = None, error
-        with self._changed:
-            # Until the acknowledgement it is in the queue, too: `join` never misses it.
-            self._unfinished += 1
-        try:
-            job.ack()
-            if bad is not None:
-                text = f"queue {self._queue.path}: item {job.seq} cannot be read: {bad!r}"
-                raise BadItem(text, data=job.data) from bad
-        except BaseException:
-            self._finish()
-            raise
-        if self.maxsize > 0:
-            with self._changed:
+        # An exception gives the item back.
+        with self._queue.receive(timeout if block else 0) as job:
+            try:
+                item, bad = self._serializer.loads(job.data), None
+            except Exception as error:
+                try:
+                    self._serializer.loads(job.data)
+                except Exception:
+                    item, bad = None, error
+                else:
+                    raise  # Not the item's: a signal's handler raised it.
+            with self._lock:
+                # `join` sees it in the queue, or counted.
+                job.ack()
+                self._unfinished += bad is None
                 self._changed.notify_all()
+        if bad is not None:
+            text = f"queue {self._queue.path}: item {job.seq} cannot be read: {bad!r}"
+            raise BadItem(text, data=job.data) from bad
         return item
 
     def put_nowait(self, item: Any) -> None:
@@ -112,11 +115,15 @@ class Queue:
 
     def task_done(self) -> None:
         """Says that the work on an item that `get` returned is done, for `join`."""
-        self._finish()
+        with self._lock:
+            if self._unfinished == 0:
+                raise ValueError("task_done() called too many times")
+            self._unfinished -= 1
+            self._changed.notify_all()
 
     def join(self) -> None:
         """Waits until every item was taken, and `task_done` called for it."""
-        with self._changed:
+        with self._lock:
             self._wait_for(lambda: self._unfinished == 0 and self.empty(), None)
 
     def qsize(self) -> int:
@@ -138,7 +145,7 @@ class Queue:
     def close(self) -> None:
         """Closes the queue. Waits in other threads end with `mmq.Closed`."""
         self._queue.close()
-        with self._changed:
+        with self._lock:
             self._changed.notify_all()
 
     def __enter__(self) -> "Queue":
@@ -160,14 +167,8 @@ class Queue:
         return True
 
     def _has_place(self) -> bool:
-        return self.maxsize <= 0 or self.qsize() + self._coming < self.maxsize
-
-    def _finish(self) -> None:
-        with self._changed:
-            if self._unfinished == 0:
-                raise ValueError("task_done() called too many times")
-            self._unfinished -= 1
-            self._changed.notify_all()
+        # In this order: what comes while this looks is counted twice rather than not at all.
+        return self.maxsize <= 0 or len(self._coming) + self.qsize() < self.maxsize
 
 
 def _warn(gap: Gap) -> None:
