@@ -223,10 +223,10 @@ fn is_unsynced_here<S: Storage>(known: &Known<S>) -> bool {
     !is_new && (is_copied || has_flag(known, FLAG_UNSYNCED_FILES))
 }
 
-/// Whether the run before left a flag about the page cache, and this may be the same boot.
+/// Whether the run before left a flag about the page cache. (It counts in another boot, too: each
+/// start of a container may have an id of its own.)
 fn has_flag<S: Storage>(known: &Known<S>, flag: u32) -> bool {
-    let run = known.image.live.run.filter(|_| known.since != SinceRun::Rebooted);
-    run.is_some_and(|run| run.flags & flag != 0)
+    known.image.live.run.is_some_and(|run| run.flags & flag != 0)
 }
 
 /// The spot up to which every record is known to be on the disk.

@@ -363,7 +363,7 @@ fn a_boot_is_the_same_whatever_number_the_device_of_an_overlay_gets() {
         let mounted = Mounted::new("overlay", &options, None)?;
         let storage = mounted.open();
         let index = storage.open("index").or_else(|_| storage.create("index")).unwrap();
-        Some(storage.cache_token(&index).boot)
+        Some(storage.cache_token(index.stat().unwrap()).boot)
     };
     let before = boot();
     let _has_its_number = Mounted::new("tmpfs", "size=1M", None);

@@ -242,44 +242,6 @@ fn what_an_opening_would_make_of_a_queue_is_shown_of_one_that_nobody_has() {
     assert!(dir.path().join("index.1.damaged").is_dir());
 }
 
-/// The owner uses files again, or removes them, that the look has yet to read.
-#[test]
-fn a_look_that_began_at_a_closed_queue_takes_no_owners_work_for_damage() {
-    let options = Options::new().arena_size(64 << 10).max_bytes(24 << 20);
-    let options = options.on_full(OnFull::DropOldest);
-    let put = |queue: &Queue| (0..7000).for_each(|_| assert!(queue.enqueue([1; 4000]).is_ok()));
-    let is_empty = |queue: &Queue| matches!(queue.dequeue_batch(500), Ok(all) if all.is_empty());
-    let take = |queue: &Queue| while !is_empty(queue) {};
-    for (work, is_used_again) in [(&put as &dyn Fn(&Queue), true), (&take, false)] {
-        let dir = crate::support::tempdir().unwrap();
-        let own = |work: &dyn Fn(&Queue)| {
-            let queue = options.open(dir.path()).unwrap();
-            work(&queue);
-            queue.close().unwrap();
-        };
-        own(&put);
-        let inspector = Inspector::open(dir.path()).unwrap();
-        let mut looked = inspector.messages(Start::Oldest);
-        assert!(matches!(looked.next(), Some(Ok(Seen::Message { .. }))));
-        let (mut is_closed, mut findings) = (true, Vec::new());
-        let verified = inspector.verify_while(|step| {
-            match step {
-                VerifyStep::Finding(finding) => findings.push(finding),
-                VerifyStep::Read { .. } if std::mem::take(&mut is_closed) => own(work),
-                VerifyStep::Read { .. } => {}
-                other => panic!("{other:?}"),
-            }
-            ControlFlow::Continue(())
-        });
-        assert_eq!(findings, []);
-        assert!(verified.unwrap().overtaken > 0 || !is_used_again);
-        for seen in looked {
-            let seen = seen.unwrap();
-            assert!(matches!(seen, Seen::Message { .. } | Seen::Overtaken { .. }), "{seen:?}");
-        }
-    }
-}
-
 /// A queue with batches, two consumers, acknowledgements out of order, two segments and a spare.
 fn with_all_parts(dir: &Path) -> Queue {
     let queue = Options::new().arena_size(64 << 10).open(dir).unwrap();

@@ -5,7 +5,9 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use super::{files, message, with_all_parts};
-use mmq::{Finding, Gap, GapCause, Inspector, Queue, Verified, VerifyStep};
+use mmq::{
+    Finding, Gap, GapCause, Inspector, OnFull, Options, Queue, Seen, Start, Verified, VerifyStep,
+};
 
 fn verify(dir: &Path) -> (Verified, Vec<Finding>) {
     let mut findings = Vec::new();
@@ -149,5 +151,43 @@ fn an_index_that_lost_a_consumer_is_found_damaged() {
         let queue = Queue::open(dir.path()).unwrap();
         assert!(queue.consumers().contains(&"unreadable-consumer".to_owned()));
         queue.close().unwrap();
+    }
+}
+
+/// The owner uses files again, or removes them, that the look has yet to read.
+#[test]
+fn a_look_that_began_at_a_closed_queue_takes_no_owners_work_for_damage() {
+    let options = Options::new().arena_size(64 << 10).max_bytes(24 << 20);
+    let options = options.on_full(OnFull::DropOldest);
+    let put = |queue: &Queue| (0..7000).for_each(|_| assert!(queue.enqueue([1; 4000]).is_ok()));
+    let is_empty = |queue: &Queue| matches!(queue.dequeue_batch(500), Ok(all) if all.is_empty());
+    let take = |queue: &Queue| while !is_empty(queue) {};
+    for (work, is_used_again) in [(&put as &dyn Fn(&Queue), true), (&take, false)] {
+        let dir = crate::support::tempdir().unwrap();
+        let own = |work: &dyn Fn(&Queue)| {
+            let queue = options.open(dir.path()).unwrap();
+            work(&queue);
+            queue.close().unwrap();
+        };
+        own(&put);
+        let inspector = Inspector::open(dir.path()).unwrap();
+        let mut looked = inspector.messages(Start::Oldest);
+        assert!(matches!(looked.next(), Some(Ok(Seen::Message { .. }))));
+        let (mut is_closed, mut findings) = (true, Vec::new());
+        let verified = inspector.verify_while(|step| {
+            match step {
+                VerifyStep::Finding(finding) => findings.push(finding),
+                VerifyStep::Read { .. } if std::mem::take(&mut is_closed) => own(work),
+                VerifyStep::Read { .. } => {}
+                other => panic!("{other:?}"),
+            }
+            ControlFlow::Continue(())
+        });
+        assert_eq!(findings, []);
+        assert!(verified.unwrap().overtaken > 0 || !is_used_again);
+        for seen in looked {
+            let seen = seen.unwrap();
+            assert!(matches!(seen, Seen::Message { .. } | Seen::Overtaken { .. }), "{seen:?}");
+        }
     }
 }
