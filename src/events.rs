@@ -152,7 +152,7 @@ mod noted {
 macro_rules! events {
     ($(
         $(#[$about:meta])*
-        $level:ident $name:ident($($field:ident: $kind:ty = $copy:expr),*) $text:literal
+        $level:ident $name:ident($($field:ident: $kind:ty $(= $copy:expr)?),*) $text:literal
     )*) => {$(
         $(#[$about])*
         #[inline]
@@ -162,7 +162,7 @@ macro_rules! events {
                 && noted::has_subscriber()
             {
                 let path = path.display().to_string();
-                $(let $field = $copy;)*
+                $($(let $field = $copy;)?)*
                 noted::note(move || {
                     tracing::event!(target: "mmq", tracing::Level::$level, path, $($field,)* $text);
                 });
@@ -181,10 +181,10 @@ pub(crate) enum SegmentFile {
 
 events! {
     /// A queue was opened.
-    INFO opened(next_seq: u64 = next_seq, oldest_seq: u64 = oldest_seq, segments: usize = segments)
+    INFO opened(next_seq: u64, oldest_seq: u64, segments: usize)
         "queue opened"
     /// The queue had not been closed; recovery found so many gaps.
-    INFO recovered(gaps: usize = gaps) "recovered: it was not closed"
+    INFO recovered(gaps: usize) "recovered: it was not closed"
     /// A damaged or foreign file was renamed.
     WARN quarantined(name: &str = name.to_owned(), aside: &str = aside.to_owned())
         "damaged or foreign file set aside"
@@ -192,21 +192,21 @@ events! {
     WARN unreadable(name: &str = name.to_owned()) "file cannot be read everywhere"
     /// The places of some consumers cannot be read. Nothing that is held is removed until they are
     /// removed or have read it.
-    WARN consumers_lost(consumers: usize = consumers)
+    WARN consumers_lost(consumers: usize)
         "places of consumers are lost: they begin at the oldest message"
     /// Recovery has walked `bytes` behind the checkpoint so far.
-    INFO recovering(bytes: u64 = bytes) "recovering"
+    INFO recovering(bytes: u64) "recovering"
     /// The tail went on to another segment.
-    DEBUG segment_begun(slot: u32 = slot, first_seq: u64 = first_seq,
+    DEBUG segment_begun(slot: u32, first_seq: u64,
         reused: SegmentFile = reused == SegmentFile::Spare) "segment begun"
     /// A read has reported a gap to a consumer.
-    WARN gap(first: u64 = first, last: u64 = last, cause: GapCause = tracing::field::display(cause))
+    WARN gap(first: u64, last: u64, cause: GapCause = tracing::field::display(cause))
         "messages are missing"
     /// Messages that some consumer had yet to read were dropped to make room, or have expired.
-    WARN evicted(first: u64 = first, last: u64 = last,
+    WARN evicted(first: u64, last: u64,
         cause: GapCause = tracing::field::display(cause)) "messages were given up"
     /// The first consumer was made behind messages that no consumer had claimed.
-    WARN unclaimed(consumer: &str = consumer.to_owned(), first: u64 = first, last: u64 = last)
+    WARN unclaimed(consumer: &str = consumer.to_owned(), first: u64, last: u64)
         "unclaimed messages were given up"
     /// The messages that the consumer is handed are not counted: other consumers have all rows of
     /// the index for that.
@@ -218,7 +218,7 @@ events! {
         "attempts are not stored: the row in the index is full"
     /// Rejected messages could not go to the queue for dead letters. So many `letters` stay, and
     /// are tried again; those that are too large for that queue come as gaps.
-    WARN dead_letters_stay(consumer: &str = consumer.to_owned(), letters: usize = letters,
+    WARN dead_letters_stay(consumer: &str = consumer.to_owned(), letters: usize,
         error: &Error = error.to_string()) "dead letters could not be put in"
     /// A flush failed; writing is refused from now on.
     ERROR flush_failed(error: &Error = error.to_string()) "flush failed; writing is refused"

@@ -392,7 +392,6 @@ fn state<S: Storage>(
         places_cached: recovered.places_cached,
         is_untouched: recovered.is_untouched,
         files_unsynced: recovered.files_unsynced,
-        sync_may_have_failed: recovered.sync_may_have_failed,
         oldest_seq: oldest_seq.max(evicted.end()).min(tail.seq),
         known_gaps: recovered.known_gaps,
         evicted,

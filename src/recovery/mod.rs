@@ -77,8 +77,6 @@ pub(crate) struct Recovered<S: Storage> {
     pub(crate) is_untouched: bool,
     /// The disk may lack any of the files that were found: no run has synced them in this place.
     pub(crate) files_unsynced: bool,
-    /// The run before may have failed to sync them, which leaves their pages clean.
-    pub(crate) sync_may_have_failed: bool,
 }
 
 /// Recovers the queue in `storage`. The caller holds the storage's lock.

@@ -46,14 +46,8 @@ pub(super) fn publish<S: Storage>(
         known.index.store_again();
     }
     let is_untouched = is_untouched(&known, spot, reservation);
-    let changing = if known.rows_from_index { 0 } else { FLAG_CHANGING };
-    let begun = if clean_end(&known.image).is_some() { 0 } else { FLAG_BEGUN };
-    let is_unsynced = is_unsynced_here(&known);
-    let sync_has_failed = has_flag(&known, FLAG_SYNC_FAILED);
-    let sync_may_have_failed = has_flag(&known, FLAG_UNSYNCED_FILES) && known.image.live.pid != 0;
-    let unsynced = if is_unsynced { FLAG_UNSYNCED_FILES } else { 0 };
-    let failed = if sync_has_failed { FLAG_SYNC_FAILED } else { 0 };
-    let flags = changing | begun | unsynced | failed;
+    let flags = flags(&known);
+    let is_unsynced = flags & FLAG_UNSYNCED_FILES != 0;
     // The run record keeps its statement about a segment until that segment is durable.
     let stated_next = next.or(known.image.live.run.and_then(|run| run.next));
     if let (Some(_), Some(stated)) = (next, known.image.live.run.and_then(|run| run.next)) {
@@ -78,7 +72,7 @@ pub(super) fn publish<S: Storage>(
         }
     }
     known.index.begin_run(&live, over);
-    if sync_has_failed && !planted!(SuspectNotStoredAgain) {
+    if flags & FLAG_SYNC_FAILED != 0 && !planted!(SuspectNotStoredAgain) {
         let from = if is_unsynced { 0 } else { durable.position };
         // A queue whose disk still refuses them can be read.
         let _ = write_again(storage, &known, from);
@@ -116,7 +110,6 @@ pub(super) fn publish<S: Storage>(
         places_cached: !was_closed || is_untouched,
         is_untouched,
         files_unsynced: is_unsynced,
-        sync_may_have_failed,
         consumers: known.image.consumers,
         index: known.index,
     })
@@ -215,18 +208,21 @@ fn is_untouched<S: Storage>(known: &Known<S>, tail: Spot, reservation: u64) -> b
         && (tail, reservation) == (Spot::default(), 0)
 }
 
-/// Whether no run has synced these files. The durable mark says what was on the disk where it was
-/// stored: a copy may exist only in the page cache.
-fn is_unsynced_here<S: Storage>(known: &Known<S>) -> bool {
+/// The flags of the run that begins. What the run before says of the page cache counts in another
+/// boot, too: each start of a container may have an id of its own.
+fn flags<S: Storage>(known: &Known<S>) -> u32 {
+    let before = known.image.live.run.map_or(0, |run| run.flags);
     let is_new = known.made_anew && known.rows.is_empty();
-    let is_copied = known.since == SinceRun::Copied || known.is_written_over;
-    !is_new && (is_copied || has_flag(known, FLAG_UNSYNCED_FILES))
-}
-
-/// Whether the run before left a flag about the page cache. (It counts in another boot, too: each
-/// start of a container may have an id of its own.)
-fn has_flag<S: Storage>(known: &Known<S>, flag: u32) -> bool {
-    known.image.live.run.is_some_and(|run| run.flags & flag != 0)
+    // The durable mark says what was on the disk where it was stored: a copy may exist only in the
+    // page cache.
+    let is_copied = !is_new && (known.since == SinceRun::Copied || known.is_written_over);
+    let begins = [
+        (FLAG_CHANGING, !known.rows_from_index),
+        (FLAG_BEGUN, clean_end(&known.image).is_none()),
+        (FLAG_UNSYNCED_FILES, is_copied),
+    ];
+    let begins = begins.into_iter().filter(|(_, is_set)| *is_set);
+    begins.fold(before & (FLAG_UNSYNCED_FILES | FLAG_SYNC_FAILED), |flags, (flag, _)| flags | flag)
 }
 
 /// The spot up to which every record is known to be on the disk.

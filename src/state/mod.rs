@@ -194,8 +194,6 @@ pub(crate) struct State<S: Storage> {
     /// No run has synced the files that recovery found. The next flush does, whatever the mark
     /// says.
     pub(super) files_unsynced: AtomicBool,
-    /// Whether the run before may have failed to sync these files.
-    pub(super) sync_may_have_failed: bool,
     /// Recovery found the queue as new: without a sign of a message or a consumer. Nobody may have
     /// synced its index and its names so far, because a close that leaves it so does not.
     pub(crate) is_untouched: bool,
@@ -216,7 +214,6 @@ pub(crate) struct Parts<S: Storage> {
     pub(crate) places_cached: bool,
     pub(crate) is_untouched: bool,
     pub(crate) files_unsynced: bool,
-    pub(crate) sync_may_have_failed: bool,
     pub(crate) oldest_seq: u64,
     pub(crate) known_gaps: Vec<Gap>,
     pub(crate) evicted: Evicted,
@@ -268,7 +265,6 @@ impl<S: Storage> State<S> {
             write_times: Mutex::default(),
             found_tail: parts.tail,
             files_unsynced: AtomicBool::new(parts.files_unsynced),
-            sync_may_have_failed: parts.sync_may_have_failed,
             is_untouched: parts.is_untouched,
         };
         check!(let (tail, durable) = (parts.tail, parts.durable));

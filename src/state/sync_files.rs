@@ -91,13 +91,7 @@ impl<S: Storage> State<S> {
             }
             from = row.header.base + 1;
             match present(&self.storage, row.slot, opened) {
-                Ok(Some(segment)) => {
-                    if self.sync_may_have_failed {
-                        // Its page has the header, too.
-                        self.store_again(&segment, 0, self.found_tail.position)?;
-                    }
-                    self.sync_file(&segment)?;
-                }
+                Ok(Some(segment)) => self.sync_file(&segment)?,
                 Ok(None) => {}
                 Err(error) => synced = synced.and(Err(error)),
             }
@@ -178,14 +172,9 @@ impl<S: Storage> State<S> {
         if stretch.from.position >= found_to || planted!(SuspectNotStoredAgain) {
             return Ok(());
         }
-        self.store_again(segment, stretch.from.position, found_to)
-    }
-
-    /// Stores a segment's bytes again from one position to another.
-    fn store_again(&self, segment: &Segment<S::File>, from: u64, to: u64) -> Result<()> {
         let header = &segment.header;
         let offset = |position: u64| segment.offset(position.clamp(header.base, header.end()));
-        let (start, end) = (offset(from), offset(to));
+        let (start, end) = (offset(stretch.from.position), offset(found_to));
         holds!(start <= end, "what was found in a segment is stored again, {start} to {end}");
         store_again(&segment.file, start, end.min(segment.allocated()))
             .map_err(|error| Error::io("write", self.storage.path().join(segment.name()), error))

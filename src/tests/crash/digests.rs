@@ -169,7 +169,6 @@ pub(super) fn digests_of(image: &SimStorage, options: &Options, number: u64) -> 
                     is_untouched: _,
                     places_cached,
                     files_unsynced,
-                    sync_may_have_failed: _,
                 } = found;
                 let words = format!(
                     "{segments:?} {tail:?} {next:?} {durable:?} {reservation} {consumers:?} {known_gaps:?} {evicted:?} \
