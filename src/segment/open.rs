@@ -175,19 +175,6 @@ impl<F: StorageFile> List<F> {
         })
     }
 
-    /// Returns the first live segment with a base at or above `from`. Opens it under the list's
-    /// lock, as [`next_unsynced`](Self::next_unsynced) does.
-    pub(crate) fn next_live<S: Storage<File = F>>(
-        &mut self,
-        storage: &S,
-        from: u64,
-    ) -> Option<Unsynced<F>> {
-        let at = self.live.partition_point(|row| row.header.base < from);
-        let row = *self.live.get(at)?;
-        let is_full = at + 1 < self.live.len();
-        Some(Unsynced { row, is_full, opened: self.open(storage, &row) })
-    }
-
     /// Notes that a flush synced a full segment that [`next_unsynced`](Self::next_unsynced)
     /// returned. If a writer stored to it in between, it stays unsynced.
     pub(crate) fn note_synced(&mut self, synced: &Row) {

@@ -1,15 +1,18 @@
 //! Syncs the files of a flush: the segments and the directory, and once all files of a queue that
 //! somebody copied.
 
-use std::io;
+use std::io::{
+    self,
+    ErrorKind::{InvalidData, NotFound},
+};
 use std::sync::atomic::Ordering;
 
 use crate::error::{Error, Result, SyncFailed};
-use crate::format::{FLAG_UNSYNCED_FILES, INDEX_NAME};
+use crate::format::{FLAG_UNSYNCED_FILES, INDEX_NAME, segment_slot};
 use crate::segment::{Segment, Unsynced, present};
 use crate::state::State;
 use crate::state::flush::Stretch;
-use crate::storage::{FileStat, Storage, StorageFile, store_again};
+use crate::storage::{FileStat, Listed, Storage, StorageFile, store_again};
 
 fn gone(why: &'static str) -> Result<(), SyncFailed> {
     Err(SyncFailed(io::Error::new(io::ErrorKind::NotFound, why)))
@@ -79,21 +82,22 @@ impl<S: Storage> State<S> {
         if !self.has_unsynced_files() {
             return Ok(());
         }
-        let (mut from, mut synced) = (0, Ok(()));
-        loop {
-            let found = self.segments.list().next_live(&self.storage, from);
-            let Some(Unsynced { row, opened, .. }) = found else {
-                break;
-            };
-            // This run began the segments behind the tail: each has its own sync.
-            if row.header.base >= self.found_tail.position {
-                break;
-            }
-            from = row.header.base + 1;
-            match present(&self.storage, row.slot, opened) {
-                Ok(Some(segment)) => self.sync_file(&segment)?,
-                Ok(None) => {}
-                Err(error) => synced = synced.and(Err(error)),
+        let failed = |op, name: &str| {
+            let path = self.storage.path().join(name);
+            move |error| Error::io(op, path, error)
+        };
+        let mut synced = Ok(());
+        // Spares, too: after a power cut they could be live segments of an earlier life.
+        for Listed { name, .. } in self.storage.list().map_err(failed("list", ""))? {
+            match segment_slot(&name).map(|_| self.storage.open(&name)) {
+                Some(Ok(file)) => {
+                    self.index.heed(&name, || file.sync())?;
+                    file.stat().iter().for_each(|stat| self.index.note_changed(*stat));
+                }
+                Some(Err(error)) if !matches!(error.kind(), NotFound | InvalidData) => {
+                    synced = synced.and(Err(failed("open", &name)(error)));
+                }
+                _ => {}
             }
         }
         synced?;

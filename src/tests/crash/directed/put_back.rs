@@ -31,11 +31,14 @@ fn put_back(storage: &SimStorage, name: &str, bytes: &[u8]) {
 /// Changes the bytes of the file, and no name, as `cp` does with a file that is there.
 fn write_over(storage: &SimStorage, name: &str, bytes: &[u8]) {
     let file = storage.open(name).unwrap();
-    if name != INDEX_NAME {
-        file.write_at(&vec![0; bytes.len()], 0).unwrap();
-        file.sync().unwrap();
-    }
     file.write_at(bytes, 0).unwrap();
+}
+
+/// As [`write_over`], and the disk had other bytes.
+fn write_over_others(storage: &SimStorage, name: &str, bytes: &[u8]) {
+    write_over(storage, name, &vec![0; bytes.len()]);
+    storage.open(name).unwrap().sync().unwrap();
+    write_over(storage, name, bytes);
 }
 
 type PutBack = fn(&SimStorage, &str, &[u8]);
@@ -73,12 +76,9 @@ fn what_was_put_back_from_a_copy_is_on_the_disk_once_it_is_flushed() {
     let parts: [(&str, Which); 3] =
         [("all", |_| true), ("the segments", is_segment), ("the index", |name| name == INDEX_NAME)];
     for (what, which) in parts {
-        for (puts_one, how) in [
-            (false, put_back as PutBack),
-            (false, write_over),
-            (true, put_back),
-            (true, write_over),
-        ] {
+        let both: [PutBack; 2] = [put_back, write_over_others];
+        for (puts_one, how) in [false, true].into_iter().flat_map(|one| both.map(|how| (one, how)))
+        {
             let storage = closed_and_put_back(disk(1), which, how);
             let end = 30 + u64::from(puts_one);
             let queue = open(storage, &options()).unwrap();
@@ -89,6 +89,42 @@ fn what_was_put_back_from_a_copy_is_on_the_disk_once_it_is_flushed() {
             assert_eq!(came, ((0..end).collect(), 0), "{what}, {puts_one}");
         }
     }
+}
+
+/// A spare of the backup was used again since, and its file is written over, too: the messages of
+/// its later life do not come back with a power cut.
+#[test]
+fn a_spare_that_was_written_over_is_none_of_later_messages() {
+    let queue = open(disk(4), &options()).unwrap();
+    queue.default_consumer().unwrap();
+    put(&queue, 0..30);
+    for _ in 0..30 {
+        let consumer = consumer_of(&queue, "").unwrap();
+        reading::next(&queue, &consumer, Read::Take).unwrap();
+    }
+    queue.core.drain_passed();
+    queue.core.reclaim().unwrap();
+    queue.close().unwrap();
+    let storage = queue.core.storage.process_kill();
+    drop(queue);
+    let backup = storage.contents();
+    let queue = open(storage, &options()).unwrap();
+    assert!(queue.core.segments.list().spares() > 0);
+    put(&queue, 30..50);
+    queue.core.flush().unwrap();
+    queue.close().unwrap();
+    let storage = queue.core.storage.process_kill();
+    drop(queue);
+    for name in storage.contents().into_iter().map(|(name, _)| name) {
+        match backup.iter().find(|(kept, _)| **kept == name) {
+            Some((_, bytes)) => write_over(&storage, &name, bytes),
+            None => storage.remove(&name).unwrap(),
+        }
+    }
+    let queue = open(storage, &options()).unwrap();
+    queue.core.flush().unwrap();
+    queue.close().unwrap();
+    assert_eq!(after_a_cut(&queue.core.storage), (Vec::new(), 0));
 }
 
 /// A copy of a queue in use has a hole where `cp` read before its owner wrote, and the owner's
