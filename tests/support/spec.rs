@@ -45,6 +45,7 @@ pub(crate) struct Spec {
     pub(crate) oldest: u64,
     /// Every message with a lower number survives a power cut.
     pub(crate) durable: u64,
+    is_written_again: bool,
     /// The number of the first message of this opening.
     began: u64,
     /// Number 0 is the queue's own consumer. It has no name, and the first read makes it.
@@ -282,11 +283,21 @@ impl Spec {
     /// everything is durable.
     pub(crate) fn reopens(&mut self, rules: Rules) {
         self.flushes();
-        self.comes_back(rules);
+        self.begins(rules);
     }
 
-    /// The process died, and the queue was opened under these rules: nothing is lost.
+    /// The process died, and the queue was opened under these rules: nothing is lost. The test has
+    /// written the files again: their time of change is that of a copy, and until a flush syncs
+    /// them nothing counts as durable.
     pub(crate) fn comes_back(&mut self, rules: Rules) {
+        self.is_written_again = true;
+        self.begins(rules);
+    }
+
+    fn begins(&mut self, rules: Rules) {
+        if self.is_written_again {
+            self.durable = 0;
+        }
         (self.rules, self.began) = (rules, self.end());
         self.consumers.values_mut().for_each(|consumer| *consumer = consumer.anew());
     }
