@@ -1091,7 +1091,7 @@ mmq_status mmq_skip(struct mmq_queue *queue, uint64_t *seq_out);
  *
  * @param queue Not NULL.
  * @param out Receives the gap. Not NULL.
- * @return MMQ_OK, MMQ_EMPTY when there was none, MMQ_INVALID_ARGUMENT.
+ * @return MMQ_OK, MMQ_EMPTY when there was none, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_last_gap(struct mmq_queue *queue, struct mmq_gap *out);
 
@@ -1347,7 +1347,7 @@ mmq_status mmq_consumer_skip(struct mmq_consumer *consumer, uint64_t *seq_out);
  *
  * @param consumer Not NULL.
  * @param out Receives the gap. Not NULL.
- * @return MMQ_OK, MMQ_EMPTY when there was none, MMQ_INVALID_ARGUMENT.
+ * @return MMQ_OK, MMQ_EMPTY when there was none, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_consumer_last_gap(struct mmq_consumer *consumer, struct mmq_gap *out);
 
@@ -1687,7 +1687,7 @@ mmq_status mmq_iter_next(struct mmq_iter *iter, struct mmq_message **out);
  *
  * @param iter Not NULL.
  * @param out Receives the gap. Not NULL.
- * @return MMQ_OK, MMQ_EMPTY when there was none, MMQ_INVALID_ARGUMENT.
+ * @return MMQ_OK, MMQ_EMPTY when there was none, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_iter_last_gap(struct mmq_iter *iter, struct mmq_gap *out);
 
@@ -1971,7 +1971,7 @@ mmq_status mmq_lanes_receive_backlog_timeout(struct mmq_lanes *lanes,
  *
  * @param lanes Not NULL.
  * @param out Receives the gap. Not NULL.
- * @return MMQ_OK, MMQ_EMPTY when there was none, MMQ_INVALID_ARGUMENT.
+ * @return MMQ_OK, MMQ_EMPTY when there was none, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_lanes_last_gap(struct mmq_lanes *lanes, struct mmq_gap *out);
 
@@ -2231,7 +2231,7 @@ mmq_status mmq_client_seek(struct mmq_client_consumer *consumer, uint64_t seq);
  *
  * @param consumer Not NULL.
  * @param out Receives the gap. Not NULL.
- * @return MMQ_OK, MMQ_EMPTY when there was none, MMQ_INVALID_ARGUMENT.
+ * @return MMQ_OK, MMQ_EMPTY when there was none, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_client_last_gap(struct mmq_client_consumer *consumer, struct mmq_gap *out);
 

@@ -176,6 +176,9 @@ mod inspect;
 
 // Where threads meet.
 mod threads;
+// For `bindings/python` alone.
+#[doc(hidden)]
+pub use threads::OwnMutex;
 
 // The C door.
 #[cfg(feature = "capi")]

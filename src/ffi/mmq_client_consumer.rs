@@ -206,7 +206,7 @@ pub unsafe extern "C" fn mmq_client_seek(
 ///
 /// @param consumer Not NULL.
 /// @param out Receives the gap. Not NULL.
-/// @return MMQ_OK, MMQ_EMPTY when there was none, MMQ_INVALID_ARGUMENT.
+/// @return MMQ_OK, MMQ_EMPTY when there was none, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_client_last_gap(
     consumer: *mut mmq_client_consumer,
@@ -215,6 +215,6 @@ pub unsafe extern "C" fn mmq_client_last_gap(
     guard(|| {
         // SAFETY: the header's contract: NULL or valid.
         let (body, out) = unsafe { (body(consumer)?, self::out(out, "out")?) };
-        Ok(body.gaps.write(out))
+        body.gaps.write(out)
     })
 }

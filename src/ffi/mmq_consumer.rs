@@ -288,7 +288,7 @@ pub unsafe extern "C" fn mmq_consumer_skip(
 ///
 /// @param consumer Not NULL.
 /// @param out Receives the gap. Not NULL.
-/// @return MMQ_OK, MMQ_EMPTY when there was none, MMQ_INVALID_ARGUMENT.
+/// @return MMQ_OK, MMQ_EMPTY when there was none, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_consumer_last_gap(
     consumer: *mut mmq_consumer,

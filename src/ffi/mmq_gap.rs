@@ -5,11 +5,10 @@ use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
-
 use super::guard::{Answer, Failed};
 use super::mmq_status::mmq_status;
 use crate::error::{Error, Gap, GapCause};
+use crate::threads::OwnMutex;
 
 /// A range of sequence numbers that will never be delivered, and the reason. With MMQ_GAP_RESERVED
 /// this is not a count of lost messages.
@@ -67,7 +66,7 @@ impl From<Gap> for mmq_gap {
 pub(super) struct ReportedGaps {
     /// Identifies the handle. Never used twice, unlike the address of a handle.
     number: u64,
-    latest: Mutex<Option<Gap>>,
+    latest: OwnMutex<Option<Gap>>,
 }
 
 thread_local! {
@@ -77,7 +76,7 @@ thread_local! {
 impl ReportedGaps {
     pub(super) fn new() -> ReportedGaps {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        ReportedGaps { number: NEXT.fetch_add(1, Ordering::Relaxed), latest: Mutex::new(None) }
+        ReportedGaps { number: NEXT.fetch_add(1, Ordering::Relaxed), latest: OwnMutex::new(None) }
     }
 
     /// Returns the result of a read through the handle unchanged, and remembers it if it is a gap.
@@ -89,26 +88,21 @@ impl ReportedGaps {
     #[cold]
     #[inline(never)]
     fn failed<E: Borrow<Error> + Into<Failed>>(&self, error: E) -> Failed {
-        if let Error::Gap(gap) = error.borrow() {
-            *self.latest.lock() = Some(*gap);
+        if let Error::Gap(gap) = error.borrow()
+            && let Ok(mut latest) = self.latest.lock()
+        {
+            *latest = Some(*gap);
             LATEST.set(Some((self.number, *gap)));
         }
         error.into()
     }
 
     /// Writes the latest gap to `out`, or returns `MMQ_EMPTY` when there was none.
-    pub(super) fn write(&self, out: &mut MaybeUninit<mmq_gap>) -> mmq_status {
-        match self.latest() {
-            Some(gap) => {
-                out.write(gap.into());
-                mmq_status::MMQ_OK
-            }
-            None => mmq_status::MMQ_EMPTY,
-        }
-    }
-
-    fn latest(&self) -> Option<Gap> {
+    pub(super) fn write(&self, out: &mut MaybeUninit<mmq_gap>) -> Answer {
+        let of_all = *self.latest.lock()?;
         let own = LATEST.get().filter(|(number, _)| *number == self.number).map(|(_, gap)| gap);
-        own.or_else(|| *self.latest.lock())
+        let Some(gap) = own.or(of_all) else { return Ok(mmq_status::MMQ_EMPTY) };
+        out.write(gap.into());
+        Ok(mmq_status::MMQ_OK)
     }
 }

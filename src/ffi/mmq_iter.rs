@@ -1,7 +1,5 @@
 //! Iterators: read ahead of a consumer and consume nothing.
 
-use parking_lot::Mutex;
-
 use super::c_handle::{CHandle, Retired, RetiredShared, body, free};
 use super::guard::guard;
 use super::mmq_gap::{ReportedGaps, mmq_gap};
@@ -10,6 +8,7 @@ use super::mmq_status::mmq_status;
 use super::pointers::out;
 use crate::engine::ahead::Ahead;
 use crate::storage::FileStorage;
+use crate::threads::OwnMutex;
 
 /// Reads ahead over the messages of a queue or a consumer, and consumes nothing.
 pub struct mmq_iter {
@@ -18,13 +17,13 @@ pub struct mmq_iter {
 
 pub(super) struct IterBody {
     /// Threads that share the handle take turns by this lock.
-    ahead: Mutex<Ahead<FileStorage>>,
+    ahead: OwnMutex<Ahead<FileStorage>>,
     gaps: ReportedGaps,
 }
 
 impl IterBody {
     pub(super) fn new(ahead: Ahead<FileStorage>) -> IterBody {
-        IterBody { ahead: Mutex::new(ahead), gaps: ReportedGaps::new() }
+        IterBody { ahead: OwnMutex::new(ahead), gaps: ReportedGaps::new() }
     }
 }
 
@@ -55,7 +54,7 @@ pub unsafe extern "C" fn mmq_iter_next(
     guard(|| {
         // SAFETY: the header's contract: NULL or valid.
         let (iter, out) = unsafe { (body(iter)?, self::out(out, "out")?) };
-        let Some(message) = iter.gaps.note(iter.ahead.lock().next().transpose())? else {
+        let Some(message) = iter.gaps.note(iter.ahead.lock()?.next().transpose())? else {
             return Ok(mmq_status::MMQ_EMPTY);
         };
         out.write(give_message(message));
@@ -67,13 +66,13 @@ pub unsafe extern "C" fn mmq_iter_next(
 ///
 /// @param iter Not NULL.
 /// @param out Receives the gap. Not NULL.
-/// @return MMQ_OK, MMQ_EMPTY when there was none, MMQ_INVALID_ARGUMENT.
+/// @return MMQ_OK, MMQ_EMPTY when there was none, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_iter_last_gap(iter: *mut mmq_iter, out: *mut mmq_gap) -> mmq_status {
     guard(|| {
         // SAFETY: the header's contract: NULL or valid.
         let (iter, out) = unsafe { (body(iter)?, self::out(out, "out")?) };
-        Ok(iter.gaps.write(out))
+        iter.gaps.write(out)
     })
 }
 

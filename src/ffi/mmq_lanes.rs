@@ -310,7 +310,7 @@ pub unsafe extern "C" fn mmq_lanes_receive_backlog_timeout(
 ///
 /// @param lanes Not NULL.
 /// @param out Receives the gap. Not NULL.
-/// @return MMQ_OK, MMQ_EMPTY when there was none, MMQ_INVALID_ARGUMENT.
+/// @return MMQ_OK, MMQ_EMPTY when there was none, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_lanes_last_gap(
     lanes: *mut mmq_lanes,
@@ -319,7 +319,7 @@ pub unsafe extern "C" fn mmq_lanes_last_gap(
     guard(|| {
         // SAFETY: the header's contract: NULL or valid.
         let (lanes, out) = unsafe { (body(lanes)?, self::out(out, "out")?) };
-        Ok(lanes.gaps.write(out))
+        lanes.gaps.write(out)
     })
 }
 

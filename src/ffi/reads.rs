@@ -279,7 +279,7 @@ where
 {
     // SAFETY: the caller's promise.
     let (body, gap) = unsafe { (body(handle)?, out(gap, "out")?) };
-    Ok(body.gaps.write(gap))
+    body.gaps.write(gap)
 }
 
 /// Converts C's time to wait: below 0 is for ever, and becomes [`Duration::MAX`], which overflows

@@ -9,7 +9,7 @@ use super::connection::{check_same, id_in, is_passing};
 use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::queue::Queue;
-use crate::threads::{Mutex, now, park_timeout};
+use crate::threads::{OwnMutex, now, park_timeout};
 
 /// How long a handle tries to become the owner or a client of the next one.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -36,7 +36,7 @@ pub(super) struct SharedQueue {
     dir: PathBuf,
     options: Options,
     queue_id: [u8; 16],
-    state: Mutex<HandleState>,
+    state: OwnMutex<HandleState>,
 }
 
 /// Whether a call can be done again that may have been done.
@@ -94,7 +94,7 @@ impl SharedQueue {
         // Whatever happens to it, no other queue is made in its place.
         let options = options.create(false);
         let queue_id = role.queue_id();
-        let state = Mutex::new(HandleState::Open(Arc::new(role)));
+        let state = OwnMutex::new(HandleState::Open(Arc::new(role)));
         // The process may change its directory.
         let dir = std::path::absolute(dir).map_err(|error| Error::io("find", dir, error))?;
         Ok(SharedQueue { dir, options, queue_id, state })
@@ -110,7 +110,11 @@ impl SharedQueue {
     }
 
     pub(super) fn close(&self) -> Result<()> {
-        let state = std::mem::replace(&mut *self.state.lock(), HandleState::Closed);
+        let state = match self.state.lock() {
+            Ok(mut state) => std::mem::replace(&mut *state, HandleState::Closed),
+            // A forked child has nothing to close.
+            Err(_) => return Ok(()),
+        };
         let HandleState::Open(role) = state else { return Ok(()) };
         match &*role {
             // Other threads may be within calls of it, which end now.
@@ -123,7 +127,7 @@ impl SharedQueue {
     }
 
     pub(super) fn role(&self) -> Result<Arc<Role>> {
-        match &*self.state.lock() {
+        match &*self.state.lock()? {
             HandleState::Open(role) => Ok(Arc::clone(role)),
             HandleState::Closed => Err(Error::closed(&self.dir)),
         }
@@ -155,7 +159,7 @@ impl SharedQueue {
 
     /// Opens the queue or connects again, unless another thread has done so since `lost`.
     fn renew(&self, lost: &Arc<Role>) -> Result<()> {
-        let mut state = self.state.lock();
+        let mut state = self.state.lock()?;
         match &*state {
             HandleState::Open(role) if Arc::ptr_eq(role, lost) => {}
             HandleState::Open(_) => return Ok(()),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::error::{Error, Result};
 use crate::tests::guard;
 use crate::tests::schedule::child::as_child;
-use crate::{CopiedId, LaneOptions, Options, Queue, Redelivery, Start};
+use crate::{CopiedId, LaneOptions, Options, Queue, Redelivery, Start, open_or_connect};
 
 const WAIT: Duration = Duration::from_secs(60);
 
@@ -148,6 +148,34 @@ fn no_call_of_a_consumer_or_of_what_it_lends_takes_a_lock_in_a_forked_child() {
     });
     assert_eq!(shape(&queue), before);
     queue.close().unwrap();
+}
+
+#[test]
+fn no_call_of_a_handle_takes_a_lock_in_a_forked_child() {
+    let dir = guard::tempdir().unwrap();
+    let owner = open_or_connect(dir.path(), &Options::new()).unwrap();
+    let client = open_or_connect(dir.path(), &Options::new()).unwrap();
+    assert_eq!((owner.is_owner(), client.is_owner()), (true, false));
+    for handle in [client, owner] {
+        let consumer = handle.default_consumer().unwrap();
+        as_child(|| {
+            refused([
+                ("enqueue", of(handle.enqueue("x"))),
+                ("enqueue_batch", of(handle.enqueue_batch(&["x"]))),
+                ("flush", handle.flush()),
+                ("stats", of(handle.stats())),
+                ("consumer", of(handle.consumer("other"))),
+                ("remove_consumer", handle.remove_consumer("")),
+                ("dequeue", of(consumer.dequeue())),
+                ("receive_timeout", of(consumer.receive_timeout(WAIT))),
+                ("set_redelivery", consumer.set_redelivery(WAIT, None, None)),
+            ]);
+            assert!(!handle.is_owner());
+            handle.clone().close().unwrap();
+        });
+        handle.enqueue("its parent has it").unwrap();
+        handle.close().unwrap();
+    }
 }
 
 #[cfg(feature = "async")]

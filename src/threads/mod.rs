@@ -7,6 +7,7 @@
 //! | `worker` | a worker's thread and its requests | starts, wakes and stops it |
 //! | `requests` | the requests to the storage and the delivery worker | |
 //! | `ranks` | the order of locks | checks it in tests |
+//! | `own` | `OwnMutex`: a lock that no forked child waits for | |
 //! | `padded` | data on its own cache lines | |
 //! | `real` | locks, atomics, threads, clock | (tests use those of a schedule) |
 //!
@@ -68,6 +69,7 @@
 //! | engine/mod.rs | `came` | any | any | Of the tests alone. |
 //! | state/space.rs | `looks_only_when_woken` | any | any | Of the tests alone. |
 
+mod own;
 pub(crate) mod padded;
 pub(crate) mod ranks;
 pub(crate) mod ready;
@@ -77,6 +79,7 @@ pub(crate) mod requests;
 pub(crate) mod waiting;
 pub(crate) mod worker;
 
+pub use self::own::OwnMutex;
 pub(crate) use self::ready::above_standard;
 #[cfg(not(test))]
 pub(crate) use self::real::{

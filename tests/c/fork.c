@@ -14,6 +14,7 @@
 static mmq_queue *queue;
 static mmq_consumer *consumer, *worker_place;
 static mmq_lanes *lanes;
+static mmq_iter *ahead;
 static atomic_bool stop;
 static unsigned long long put, taken;
 
@@ -59,6 +60,18 @@ static void *traffic(void *unused) {
   return NULL;
 }
 
+/* One iterator reads ahead meanwhile, so that most forks find a thread in it. */
+static void *looks(void *unused) {
+  (void)unused;
+  while (!atomic_load(&stop)) {
+    mmq_message *message;
+    mmq_status status = mmq_iter_next(ahead, &message);
+    CHECK(status == MMQ_OK || status == MMQ_EMPTY);
+    if (status == MMQ_OK) mmq_message_free(message);
+  }
+  return NULL;
+}
+
 /* All of it in a child that was forked just now. */
 static int child(mmq_message *lent, mmq_delivery *kept, mmq_delivery *other_kept) {
   mmq_message *message = NULL;
@@ -70,6 +83,7 @@ static int child(mmq_message *lent, mmq_delivery *kept, mmq_delivery *other_kept
   mmq_slice slice = {"child", 5};
   mmq_consumer_stats figures;
   mmq_copied_message copied;
+  mmq_gap gap;
   char buf[16];
   size_t len, count;
   uint64_t seq;
@@ -97,6 +111,9 @@ static int child(mmq_message *lent, mmq_delivery *kept, mmq_delivery *other_kept
   FORKED(mmq_receive(queue, &delivery));
   FORKED(mmq_consumer_receive(worker_place, &delivery));
   FORKED(mmq_delivery_ack(kept));
+  FORKED(mmq_iter_next(ahead, &message));
+  FORKED(mmq_iter_last_gap(ahead, &gap));
+  FORKED(mmq_last_gap(queue, &gap));
   FORKED(mmq_lanes_open(consumer, NULL, &others));
   FORKED(mmq_lanes_receive(lanes, &delivery));
   FORKED(mmq_lanes_receive_fresh(lanes, &delivery));
@@ -114,6 +131,7 @@ static int child(mmq_message *lent, mmq_delivery *kept, mmq_delivery *other_kept
   OK(mmq_close(again));
   /* Everything can be given back. The bytes that were lent before are the parent's: they are not looked at. */
   mmq_message_free(lent);
+  mmq_iter_free(ahead);
   mmq_lanes_free(lanes);
   mmq_consumer_free(consumer);
   OK(mmq_close(queue));
@@ -146,7 +164,7 @@ int main(int argc, char **argv) {
   mmq_queue *again = NULL;
   mmq_message *lent;
   mmq_delivery *one, *two;
-  pthread_t worker;
+  pthread_t worker, looker;
   uint64_t len;
   int round;
   BEGIN(argc, argv);
@@ -157,6 +175,7 @@ int main(int argc, char **argv) {
     OK(mmq_open(path_of("queue"), options, &queue));
     OK(mmq_consumer_open(queue, "beside", &consumer));
     OK(mmq_lanes_open(consumer, NULL, &lanes));
+    OK(mmq_iter_open(queue, &ahead));
     while (put < 2) put_one();
     OK(mmq_consumer_open(queue, "worker", &worker_place));
     OK(mmq_consumer_seek(worker_place, taken));
@@ -166,11 +185,11 @@ int main(int argc, char **argv) {
     OK(mmq_peek(queue, &lent));
     CHECK(mmq_message_seq(lent) == taken);
     atomic_store(&stop, false);
-    if (busy) CHECK(pthread_create(&worker, NULL, traffic, NULL) == 0);
+    if (busy) CHECK(pthread_create(&worker, NULL, traffic, NULL) == 0 && pthread_create(&looker, NULL, looks, NULL) == 0);
     fork_and_wait(lent, mmq_message_seq(lent), one, two);
     fork_and_wait(lent, mmq_message_seq(lent), one, two);
     atomic_store(&stop, true);
-    if (busy) CHECK(pthread_join(worker, NULL) == 0);
+    if (busy) CHECK(pthread_join(worker, NULL) == 0 && pthread_join(looker, NULL) == 0);
     /* The parent's queue is whole, and still its own. */
     ANSWERS(MMQ_LOCKED, mmq_open(path_of("queue"), NULL, &again));
     OK(mmq_len(queue, &len));
@@ -184,6 +203,7 @@ int main(int argc, char **argv) {
     CHECK(holds(mmq_message_data(lent), mmq_message_seq(lent), mmq_message_len(lent)));
     mmq_message_free(lent);
     mmq_consumer_free(consumer);
+    mmq_iter_free(ahead);
     OK(mmq_close(queue));
     mmq_lanes_free(lanes);
   }

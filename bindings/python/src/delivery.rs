@@ -1,13 +1,14 @@
 //! `Delivery`: a message that waits for its acknowledgement.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use mmq::OwnMutex;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::arguments::{detached, optional};
-use crate::errors::refuse;
+use crate::errors::{raise, refuse};
 use crate::figures::origin;
 use crate::source::Held;
 
@@ -42,7 +43,7 @@ impl Forgotten {
 #[pyclass(module = "mmq", frozen)]
 pub(crate) struct Delivery {
     /// `None` once it was acknowledged, given back or rejected.
-    handed: Mutex<Option<mmq::Delivery>>,
+    handed: OwnMutex<Option<mmq::Delivery>>,
     data: Py<PyBytes>,
     seq: u64,
     attempts: u32,
@@ -62,18 +63,14 @@ impl Delivery {
             seq: handed.seq(),
             attempts: handed.attempts(),
             origin: handed.origin(),
-            handed: Mutex::new(Some(handed)),
+            handed: OwnMutex::new(Some(handed)),
             forgotten,
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<mmq::Delivery>> {
-        self.handed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Takes the delivery, for the one call that decides what becomes of it.
     fn decide(&self, py: Python<'_>) -> PyResult<mmq::Delivery> {
-        let handed = py.detach(|| self.lock().take());
+        let handed = detached(py, || Ok(self.handed.lock()?.take()))?;
         handed.ok_or_else(|| self.is_decided(py))
     }
 
@@ -85,7 +82,8 @@ impl Delivery {
 
 impl Drop for Delivery {
     fn drop(&mut self) {
-        let handed = self.lock().take().map(|handed| Held(Some(handed)));
+        let handed = self.handed.lock().ok().and_then(|mut handed| handed.take());
+        let handed = handed.map(|handed| Held(Some(handed)));
         if let (Some(_), Some(forgotten)) = (&handed, &self.forgotten) {
             forgotten.0.store(self.seq + 1, Ordering::Release);
         }
@@ -146,7 +144,8 @@ impl Delivery {
     /// Makes the lease end `seconds` from now.
     fn extend(&self, py: Python<'_>, seconds: f64) -> PyResult<()> {
         let by = crate::arguments::duration(py, "extend", seconds)?;
-        let extended = detached(py, || self.lock().as_ref().map(|it| it.extend(by)).transpose())?;
+        let extended =
+            detached(py, || self.handed.lock()?.as_ref().map(|it| it.extend(by)).transpose())?;
         extended.ok_or_else(|| self.is_decided(py))
     }
 
@@ -162,13 +161,14 @@ impl Delivery {
         _value: Option<&Bound<'_, PyAny>>,
         _traceback: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
-        match (py.detach(|| self.lock().take()), kind) {
-            (Some(handed), None) => detached(py, || handed.ack()),
-            (Some(handed), Some(_)) => {
+        match (py.detach(|| Ok(self.handed.lock()?.take())), kind) {
+            (Ok(Some(handed)), None) => detached(py, || handed.ack()),
+            (Ok(Some(handed)), Some(_)) => {
                 py.detach(|| handed.nack());
                 Ok(())
             }
-            (None, _) => Ok(()),
+            (Err(error), None) => Err(raise(py, &error)),
+            (Ok(None) | Err(_), _) => Ok(()),
         }
     }
 
@@ -188,7 +188,9 @@ pub(crate) fn ack_many(py: Python<'_>, deliveries: Vec<Bound<'_, Delivery>>) -> 
             Err(error) => {
                 // All or none.
                 for (delivery, one) in deliveries.iter().zip(handed) {
-                    *delivery.get().lock() = Some(one);
+                    if let Ok(mut handed) = delivery.get().handed.lock() {
+                        *handed = Some(one);
+                    }
                 }
                 return Err(error);
             }

@@ -1,14 +1,14 @@
 //! `Handle`: a queue that several processes use.
 
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
+use mmq::{Error, OwnMutex};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::arguments::{Opening, Payload, detached, start};
 use crate::consumer::Consumer;
-use crate::errors::raise;
 use crate::figures::{figures, range};
 use crate::source::{Held, Source};
 
@@ -29,7 +29,7 @@ enum Role {
 /// b'a message'
 #[pyclass(module = "mmq", frozen)]
 pub(crate) struct Handle {
-    role: Held<RwLock<Option<Arc<Role>>>>,
+    role: Held<OwnMutex<Option<Arc<Role>>>>,
     path: PathBuf,
 }
 
@@ -45,7 +45,7 @@ macro_rules! either {
 
 impl Handle {
     fn new(role: Role, path: PathBuf) -> Handle {
-        Handle { role: Held(Some(RwLock::new(Some(Arc::new(role))))), path }
+        Handle { role: Held(Some(OwnMutex::new(Some(Arc::new(role))))), path }
     }
 
     fn ask<T: Send>(
@@ -53,9 +53,10 @@ impl Handle {
         py: Python<'_>,
         call: impl FnOnce(&Role) -> mmq::Result<T> + Send,
     ) -> PyResult<T> {
-        let role = self.role.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let role = role.ok_or_else(|| raise(py, &mmq::Error::Closed))?;
-        detached(py, move || call(&role))
+        detached(py, || {
+            let role = self.role.lock()?.clone();
+            call(&*role.ok_or(Error::Closed)?)
+        })
     }
 }
 
@@ -154,10 +155,12 @@ impl Handle {
     /// Closes the queue if this process has it open, and else ends the connection, once no
     /// consumer of it is left.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let role = self.role.write().unwrap_or_else(PoisonError::into_inner).take();
-        detached(py, move || match role.as_deref() {
-            Some(Role::Handle(handle)) => handle.clone().close(),
-            _ => Ok(()),
+        detached(py, || {
+            let role = self.role.lock()?.take();
+            match role.as_deref() {
+                Some(Role::Handle(handle)) => handle.clone().close(),
+                _ => Ok(()),
+            }
         })
     }
 

@@ -1,8 +1,6 @@
 //! Iterators over messages.
 
-use std::sync::Mutex;
-
-use mmq::Iter;
+use mmq::{Iter, OwnMutex};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -133,13 +131,13 @@ impl Message {
 /// Looks at messages: `Reader.look_ahead`.
 #[pyclass(module = "mmq", frozen)]
 pub(crate) struct LookAhead {
-    ahead: Held<Mutex<Iter>>,
+    ahead: Held<OwnMutex<Iter>>,
     on_gap: Option<Py<PyAny>>,
 }
 
 impl LookAhead {
     pub(crate) fn new(ahead: Iter, on_gap: Option<Py<PyAny>>) -> LookAhead {
-        LookAhead { ahead: Held(Some(Mutex::new(ahead))), on_gap }
+        LookAhead { ahead: Held(Some(OwnMutex::new(ahead))), on_gap }
     }
 }
 
@@ -151,18 +149,15 @@ impl LookAhead {
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Message>> {
         loop {
-            let next = py.detach(|| {
-                let mut ahead = self.ahead.lock().unwrap_or_else(|broken| broken.into_inner());
-                ahead.next()
-            });
+            let next = py.detach(|| self.ahead.lock()?.next().transpose());
             let message = match (next, &self.on_gap) {
-                (None, _) => return Ok(None),
-                (Some(Ok(message)), _) => message,
-                (Some(Err(mmq::Error::Gap(missing))), Some(on_gap)) => {
+                (Ok(None), _) => return Ok(None),
+                (Ok(Some(message)), _) => message,
+                (Err(mmq::Error::Gap(missing)), Some(on_gap)) => {
                     on_gap.call1(py, (gap(py, missing),))?;
                     continue;
                 }
-                (Some(Err(error)), _) => return Err(raise(py, &error)),
+                (Err(error), _) => return Err(raise(py, &error)),
             };
             let data = PyBytes::new(py, &message).unbind();
             let origin = origin(py, message.origin())?;

@@ -50,11 +50,7 @@ impl Queue {
 
     /// Waits until no call uses the queue, and closes it.
     fn end(&self) -> mmq::Result<()> {
-        // Before the lock: a thread that a fork left behind may hold it.
-        if self.shared.is_forked() {
-            return Err(mmq::Error::Forked);
-        }
-        let Some(mut queue) = self.shared.take() else { return Ok(()) };
+        let Some(mut queue) = self.shared.open.lock()?.take() else { return Ok(()) };
         let Open(queue) = loop {
             match Arc::try_unwrap(queue) {
                 Ok(queue) => break queue,
@@ -226,7 +222,7 @@ impl Queue {
     /// Whether the queue was closed.
     #[getter]
     fn closed(&self) -> bool {
-        self.shared.ask(|_| Ok(())).is_err()
+        matches!(self.shared.ask(|_| Ok(())), Err(mmq::Error::Closed))
     }
 
     /// The queue's directory.

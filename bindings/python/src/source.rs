@@ -2,12 +2,13 @@
 
 use std::ops::Deref;
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use mmq::{
-    ClientConsumer, Consumer, Delivery, Error, HandleConsumer, Iter, Message, Redelivery, Result,
+    ClientConsumer, Consumer, Delivery, Error, HandleConsumer, Iter, Message, OwnMutex, Redelivery,
+    Result,
 };
 
 use pyo3::Python;
@@ -47,17 +48,15 @@ impl<T: Send> Drop for Held<T> {
 
 /// A queue in this process, until it is closed. Its consumers keep it open.
 pub(crate) struct Shared {
-    open: Held<RwLock<Option<Arc<Open>>>>,
+    pub(crate) open: Held<OwnMutex<Option<Arc<Open>>>>,
     /// How often waits were interrupted.
     interrupts: AtomicU64,
-    pid: u32,
 }
 
 impl Shared {
     pub(crate) fn new(queue: mmq::Queue) -> Arc<Shared> {
-        let open = RwLock::new(Some(Arc::new(Open(Arc::new(queue)))));
-        let interrupts = AtomicU64::new(0);
-        Arc::new(Shared { open: Held(Some(open)), interrupts, pid: std::process::id() })
+        let open = OwnMutex::new(Some(Arc::new(Open(Arc::new(queue)))));
+        Arc::new(Shared { open: Held(Some(open)), interrupts: AtomicU64::new(0) })
     }
 
     /// Ends all waits that have begun, also one between two calls of the queue, which counts.
@@ -74,11 +73,9 @@ impl Shared {
         self.waited(call(&*self.queue()?))
     }
 
-    /// Returns the queue, for one call. (A fork may leave the lock locked for reading, which a
-    /// child does too. It never writes: see `is_forked`.)
+    /// Returns the queue, for one call.
     fn queue(&self) -> Result<Arc<Open>> {
-        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
-        open.as_ref().map(Arc::clone).ok_or(Error::Closed)
+        self.open.lock()?.as_ref().map(Arc::clone).ok_or(Error::Closed)
     }
 
     /// Returns the answer of a call that waited. (A close interrupts those.)
@@ -87,16 +84,6 @@ impl Shared {
             Err(Error::Interrupted) if self.queue().is_err() => Err(Error::Closed),
             answer => answer,
         }
-    }
-
-    /// Takes the queue out, for its closing.
-    pub(crate) fn take(&self) -> Option<Arc<Open>> {
-        self.open.write().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
-    /// Whether this is a child of the process that opened the queue.
-    pub(crate) fn is_forked(&self) -> bool {
-        self.pid != std::process::id()
     }
 }
 
@@ -145,7 +132,10 @@ macro_rules! here {
                 let $reader = &**queue;
                 $call
             }
-            Source::Named($reader, _) => $call,
+            Source::Named($reader, shared) => {
+                let _queue = shared.queue()?;
+                $call
+            }
             $($others => $other,)+
         }
     };

@@ -19,6 +19,7 @@ def in_a_child(call):
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
+        signal.alarm(20)
         try:
             answer = str(call())
         except BaseException as error:
@@ -45,8 +46,18 @@ def test_a_forked_child_is_refused_and_the_parent_goes_on(path, tmp_path):
             q.get,
             q.flush,
             q.close,
+            q.stats,
+            q.consumer_stats,
+            q.consumers,
+            q.interrupt,
+            lambda: q.id,
+            lambda: q.durable_seq,
+            lambda: len(q),
             workers.receive,
+            lambda: len(workers),
+            lambda: workers.in_flight,
             job.ack,
+            job.nack,
             q.fileno,
             lambda: next(iter(q)),
             lambda: q.consumer("other"),
@@ -58,6 +69,35 @@ def test_a_forked_child_is_refused_and_the_parent_goes_on(path, tmp_path):
         job.ack()
         q.put(b"c")
         waiting.join()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_is_refused_beside_a_thread_that_looks_ahead(path):
+    with mmq.Queue(path) as q:
+        q.put_many([bytes(8 << 20)] * 4)
+        stop = threading.Event()
+        ahead = [q.look_ahead()]
+
+        def look():
+            while not stop.is_set():
+                if next(ahead[0], None) is None:
+                    ahead[0] = q.look_ahead()
+
+        looks = threading.Thread(target=look)
+        looks.start()
+        for _ in range(12):
+            assert in_a_child(lambda: next(ahead[0])) == "Forked"
+        stop.set()
+        looks.join()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_is_refused_by_a_handle(path):
+    with mmq.open_or_connect(path) as q, mmq.connect(path) as client:
+        for each in (q, client):
+            for call in (lambda: each.put(b"x"), each.stats, each.consumer, each.close):
+                assert in_a_child(call) == "Forked"
+            assert each.stats().messages == 0
 
 
 def test_control_c_ends_a_wait(path):
