@@ -328,7 +328,7 @@ impl Handle {
     }
 
     /// Closes the queue if this process has it open, and else ends the connection. Calls of other
-    /// clones return [`Error::Closed`] from then on.
+    /// clones return [`Error::Closed`] from then on; their closes wait for this one.
     ///
     /// # Errors
     ///

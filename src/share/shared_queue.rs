@@ -1,7 +1,7 @@
 //! What a process is to a queue: its owner, or a client of it; and how that changes.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::client::Client;
@@ -28,7 +28,8 @@ pub(super) enum Role {
 #[derive(Debug)]
 enum HandleState {
     Open(Arc<Role>),
-    Closed,
+    /// As long as a close goes on there is a role.
+    Closed(Weak<Role>),
 }
 
 #[derive(Debug)]
@@ -110,14 +111,9 @@ impl SharedQueue {
     }
 
     pub(super) fn close(&self) -> Result<()> {
-        let state = match self.state.lock() {
-            Ok(mut state) => std::mem::replace(&mut *state, HandleState::Closed),
-            // A forked child has nothing to close.
-            Err(_) => return Ok(()),
-        };
-        let HandleState::Open(role) = state else { return Ok(()) };
+        let Some(role) = self.closing() else { return Ok(()) };
         match &*role {
-            // Other threads may be within calls of it, which end now.
+            // Other threads may be within calls of it, which end now. A second close waits there.
             Role::Owner(queue) => queue.end(),
             Role::Client(client) => {
                 client.end();
@@ -126,10 +122,21 @@ impl SharedQueue {
         }
     }
 
+    /// Marks it as closed. Returns the role to end: none when it has gone, and in a forked child.
+    fn closing(&self) -> Option<Arc<Role>> {
+        let mut state = self.state.lock().ok()?;
+        let role = match &*state {
+            HandleState::Open(role) => Arc::clone(role),
+            HandleState::Closed(role) => return role.upgrade(),
+        };
+        *state = HandleState::Closed(Arc::downgrade(&role));
+        Some(role)
+    }
+
     pub(super) fn role(&self) -> Result<Arc<Role>> {
         match &*self.state.lock()? {
             HandleState::Open(role) => Ok(Arc::clone(role)),
-            HandleState::Closed => Err(Error::closed(&self.dir)),
+            HandleState::Closed(_) => Err(Error::closed(&self.dir)),
         }
     }
 
@@ -163,7 +170,7 @@ impl SharedQueue {
         match &*state {
             HandleState::Open(role) if Arc::ptr_eq(role, lost) => {}
             HandleState::Open(_) => return Ok(()),
-            HandleState::Closed => return Err(Error::closed(&self.dir)),
+            HandleState::Closed(_) => return Err(Error::closed(&self.dir)),
         }
         // An opening writes to the files.
         id_in(&self.dir).map_or(Ok(()), |found| check_same(&self.dir, self.queue_id, found))?;

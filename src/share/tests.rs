@@ -12,6 +12,7 @@ use super::clients::Clients;
 use super::frame::{Call, HEADER_LEN, Header, MAGIC, VERSION};
 use super::input::Input;
 use super::serving::Serving;
+use super::shared_queue::Role;
 use crate::options::Options;
 use crate::queue::Queue;
 use crate::tests::sim::meanwhile;
@@ -138,4 +139,42 @@ fn what_is_put_in_the_sockets_place_keeps_its_mode_and_its_owner() {
         assert_eq!(Some(bits(&socket)), was.get(), "{kind}");
         opened.close().unwrap();
     }
+}
+
+/// A waker holds the first close up. (A thread that closes calls wakers.)
+#[cfg(feature = "async")]
+#[test]
+fn the_second_close_of_a_handle_waits_for_the_first() {
+    use std::future::Future;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::sync::{Arc, Mutex};
+    use std::task::{Context, Wake, Waker};
+
+    struct Stays(Sender<()>, Mutex<Receiver<()>>);
+    impl Wake for Stays {
+        fn wake(self: Arc<Self>) {
+            self.0.send(()).unwrap();
+            self.1.lock().unwrap().recv().unwrap();
+        }
+    }
+    let dir = crate::tests::guard::tempdir().unwrap();
+    let handle = crate::open_or_connect(dir.path(), &Options::new()).unwrap();
+    let role = handle.queue.role().unwrap();
+    let Role::Owner(queue) = &*role else { panic!("{role:?}") };
+    let ((says, said), (goes_on, go_on)) = (channel(), channel());
+    let waker = Waker::from(Arc::new(Stays(says, Mutex::new(go_on))));
+    let mut waits = Box::pin(queue.recv());
+    assert!(waits.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    let close = || {
+        let handle = handle.clone();
+        std::thread::spawn(move || handle.close())
+    };
+    let first = close();
+    said.recv().unwrap();
+    let second = close();
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    assert!(!second.is_finished());
+    goes_on.send(()).unwrap();
+    first.join().unwrap().unwrap();
+    second.join().unwrap().unwrap();
 }

@@ -11,6 +11,7 @@ use crate::arguments::{Opening, Payload, detached, start};
 use crate::consumer::Consumer;
 use crate::figures::{figures, range};
 use crate::source::{Held, Source};
+use crate::waiting::Ended;
 
 /// What this process is to the queue.
 enum Role {
@@ -31,6 +32,7 @@ enum Role {
 pub(crate) struct Handle {
     role: Held<OwnMutex<Option<Arc<Role>>>>,
     path: PathBuf,
+    ended: Ended,
 }
 
 /// Calls the same method of a client and of a handle.
@@ -45,7 +47,8 @@ macro_rules! either {
 
 impl Handle {
     fn new(role: Role, path: PathBuf) -> Handle {
-        Handle { role: Held(Some(OwnMutex::new(Some(Arc::new(role))))), path }
+        let role = Held(Some(OwnMutex::new(Some(Arc::new(role)))));
+        Handle { role, path, ended: Ended::not_yet() }
     }
 
     fn ask<T: Send>(
@@ -153,9 +156,9 @@ impl Handle {
     }
 
     /// Closes the queue if this process has it open, and else ends the connection, once no
-    /// consumer of it is left.
+    /// consumer of it is left. A second close waits for the first, and has its outcome.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        detached(py, || {
+        self.ended.by(py, || {
             let role = self.role.lock()?.take();
             match role.as_deref() {
                 Some(Role::Handle(handle)) => handle.clone().close(),

@@ -15,7 +15,7 @@ use crate::figures::{consumer_figures, figures, range};
 use crate::iterators::Messages;
 use crate::reader::Reader;
 use crate::source::{Held, Open, Shared, Source};
-use crate::waiting::{Deadline, wait};
+use crate::waiting::{Deadline, Ended, wait};
 
 /// An embedded, durable first-in first-out queue in a directory.
 ///
@@ -34,6 +34,7 @@ pub(crate) struct Queue {
     shared: Arc<Shared>,
     path: PathBuf,
     waits: bool,
+    ended: Ended,
 }
 
 impl Queue {
@@ -83,7 +84,7 @@ impl Queue {
         let shared = Shared::new(detached(py, || options.open(&path))?);
         let on_gap = callable(py, on_gap)?;
         let reader = Reader { source: Held(Some(Source::Own(Arc::clone(&shared)))), on_gap };
-        let queue = Queue { shared, path, waits };
+        let queue = Queue { shared, path, waits, ended: Ended::not_yet() };
         Ok(PyClassInitializer::from(reader).add_subclass(queue))
     }
 
@@ -214,9 +215,9 @@ impl Queue {
     }
 
     /// Makes everything durable and closes the queue. Waits in other threads end with `Closed`,
-    /// loops end. Closed twice is closed.
+    /// loops end. A second close waits for the first, and has its outcome.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        detached(py, || self.end())
+        self.ended.by(py, || self.end())
     }
 
     /// Whether the queue was closed.

@@ -7,10 +7,11 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{Thread, current, park_timeout};
 use std::time::{Duration, Instant};
 
-use mmq::Enqueue;
+use mmq::{Enqueue, OwnMutex};
 use pyo3::prelude::*;
 
 use crate::arguments::Payload;
+use crate::errors::raise;
 
 /// How often a wait looks for a signal, which Python only notes: Ctrl-C raises within this time.
 const SIGNALS_EVERY: Duration = Duration::from_millis(50);
@@ -20,6 +21,30 @@ struct Unpark(Thread);
 impl Wake for Unpark {
     fn wake(self: Arc<Self>) {
         self.0.unpark();
+    }
+}
+
+/// The outcome of a close, once it is over.
+pub(crate) struct Ended(OwnMutex<Option<Result<(), Arc<mmq::Error>>>>);
+
+impl Ended {
+    pub(crate) fn not_yet() -> Ended {
+        Ended(OwnMutex::new(None))
+    }
+
+    /// Closes, the first time. Every further call waits for that one, and has its outcome. (No code
+    /// of Python runs in `close`, so a signal's handler or a finalizer that closes again does not
+    /// wait for its own thread.)
+    pub(crate) fn by(
+        &self,
+        py: Python<'_>,
+        close: impl FnOnce() -> mmq::Result<()> + Send,
+    ) -> PyResult<()> {
+        let ended = py.detach(|| {
+            let mut ended = self.0.lock()?;
+            ended.get_or_insert_with(|| close().map_err(Arc::new)).clone()
+        });
+        ended.map_err(|error| raise(py, &error))
     }
 }
 

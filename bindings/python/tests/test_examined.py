@@ -91,6 +91,34 @@ for number, call in enumerate(sys.argv[2:]):
     assert said == "".join(f"{call}\n{raises(error)}" for call, error in calls.items())
 
 
+def test_a_second_close_waits_for_the_first(path):
+    for open_queue in (mmq.Queue, mmq.open_or_connect):
+        q = open_queue(path)
+        q.put_many([bytes(12 << 20)] * 4)
+        first = threading.Thread(target=q.close)
+        first.start()
+        with pytest.raises(mmq.Closed):
+            while True:
+                q.stats()
+        q.close()
+        open_queue(path).close()
+        first.join()
+
+
+def test_a_second_close_has_the_outcome_of_the_first(path):
+    for open_queue in (mmq.Queue, mmq.open_or_connect):
+        q = open_queue(path)
+        q.put(b"a")
+        os.rename(f"{path}/index", f"{path}/away")
+        errors = []
+        for _ in range(2):
+            with pytest.raises(mmq.Error) as raised:
+                q.close()
+            errors.append(str(raised.value))
+        assert errors[0] == errors[1]
+        os.rename(f"{path}/away", f"{path}/index")
+
+
 def test_loops_over_deliveries_end_at_a_close(path):
     async def loops():
         q = mmq.Queue(path)
