@@ -6,7 +6,7 @@ use super::c_handle::{CHandle, Retired, RetiredShared, body, free, give};
 use super::guard::guard;
 use super::mmq_client::mmq_client;
 use super::mmq_delivery::{give_delivery, mmq_delivery};
-use super::mmq_gap::{ReportedGaps, mmq_gap};
+use super::mmq_gap::{ReportedGaps, last_gap, mmq_gap};
 use super::mmq_message::{give_message, mmq_message};
 use super::mmq_status::mmq_status;
 use super::pointers::{Array, consumer_name, out};
@@ -212,9 +212,6 @@ pub unsafe extern "C" fn mmq_client_last_gap(
     consumer: *mut mmq_client_consumer,
     out: *mut mmq_gap,
 ) -> mmq_status {
-    guard(|| {
-        // SAFETY: the header's contract: NULL or valid.
-        let (body, out) = unsafe { (body(consumer)?, self::out(out, "out")?) };
-        body.gaps.write(out)
-    })
+    // SAFETY: the header's contract: NULL or valid.
+    guard(|| unsafe { last_gap(consumer, out, |body| &body.gaps) })
 }

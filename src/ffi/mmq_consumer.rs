@@ -4,7 +4,7 @@ use std::ffi::{CString, c_char, c_int, c_void};
 
 use super::c_handle::{CHandle, Retired, RetiredShared, body, free, give};
 use super::guard::{guard, guard_or, invalid};
-use super::mmq_gap::mmq_gap;
+use super::mmq_gap::{last_gap, mmq_gap};
 use super::mmq_message::mmq_message;
 use super::mmq_status::mmq_status;
 use super::pointers::{Buffer, consumer_name, out};
@@ -295,7 +295,7 @@ pub unsafe extern "C" fn mmq_consumer_last_gap(
     out: *mut mmq_gap,
 ) -> mmq_status {
     // SAFETY: the header's contract: NULL or valid.
-    guard(|| unsafe { reads::last_gap(consumer, out) })
+    guard(|| unsafe { last_gap(consumer, out, |body| &body.gaps) })
 }
 
 /// Returns the name of a consumer.

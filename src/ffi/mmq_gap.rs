@@ -2,11 +2,12 @@
 
 use std::borrow::Borrow;
 use std::cell::Cell;
-use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::c_handle::{CHandle, body};
 use super::guard::{Answer, Failed};
 use super::mmq_status::mmq_status;
+use super::pointers::out;
 use crate::error::{Error, Gap, GapCause};
 use crate::threads::OwnMutex;
 
@@ -96,13 +97,25 @@ impl ReportedGaps {
         }
         error.into()
     }
+}
 
-    /// Writes the latest gap to `out`, or returns `MMQ_EMPTY` when there was none.
-    pub(super) fn write(&self, out: &mut MaybeUninit<mmq_gap>) -> Answer {
-        let of_all = *self.latest.lock()?;
-        let own = LATEST.get().filter(|(number, _)| *number == self.number).map(|(_, gap)| gap);
-        let Some(gap) = own.or(of_all) else { return Ok(mmq_status::MMQ_EMPTY) };
-        out.write(gap.into());
-        Ok(mmq_status::MMQ_OK)
-    }
+/// Writes the latest gap that a handle reported to `out`, or returns `MMQ_EMPTY` when there was
+/// none.
+///
+/// # Safety
+///
+/// The arguments are valid for [`body`] and [`self::out`].
+pub(super) unsafe fn last_gap<H: CHandle>(
+    handle: *const H,
+    out: *mut mmq_gap,
+    of: impl FnOnce(&H::Body) -> &ReportedGaps,
+) -> Answer {
+    // SAFETY: the caller's promise.
+    let (body, out) = unsafe { (body(handle)?, self::out(out, "out")?) };
+    let gaps = of(body);
+    let of_all = *gaps.latest.lock()?;
+    let own = LATEST.get().filter(|(number, _)| *number == gaps.number).map(|(_, gap)| gap);
+    let Some(gap) = own.or(of_all) else { return Ok(mmq_status::MMQ_EMPTY) };
+    out.write(gap.into());
+    Ok(mmq_status::MMQ_OK)
 }

@@ -2,7 +2,7 @@
 
 use super::c_handle::{CHandle, Retired, RetiredShared, body, free};
 use super::guard::guard;
-use super::mmq_gap::{ReportedGaps, mmq_gap};
+use super::mmq_gap::{ReportedGaps, last_gap, mmq_gap};
 use super::mmq_message::{give_message, mmq_message};
 use super::mmq_status::mmq_status;
 use super::pointers::out;
@@ -69,11 +69,8 @@ pub unsafe extern "C" fn mmq_iter_next(
 /// @return MMQ_OK, MMQ_EMPTY when there was none, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_iter_last_gap(iter: *mut mmq_iter, out: *mut mmq_gap) -> mmq_status {
-    guard(|| {
-        // SAFETY: the header's contract: NULL or valid.
-        let (iter, out) = unsafe { (body(iter)?, self::out(out, "out")?) };
-        iter.gaps.write(out)
-    })
+    // SAFETY: the header's contract: NULL or valid.
+    guard(|| unsafe { last_gap(iter, out, |body| &body.gaps) })
 }
 
 /// Frees an iterator. Allowed after mmq_close.

@@ -7,7 +7,7 @@ use super::c_handle::{CHandle, Retired, RetiredShared, body, free, give};
 use super::guard::{Answer, guard, invalid};
 use super::mmq_consumer::mmq_consumer;
 use super::mmq_delivery::{give_delivery, mmq_delivery};
-use super::mmq_gap::{ReportedGaps, mmq_gap};
+use super::mmq_gap::{ReportedGaps, last_gap, mmq_gap};
 use super::mmq_status::mmq_status;
 use super::pointers::{Array, array, out, out_or_null};
 use super::reads::timeout;
@@ -316,11 +316,8 @@ pub unsafe extern "C" fn mmq_lanes_last_gap(
     lanes: *mut mmq_lanes,
     out: *mut mmq_gap,
 ) -> mmq_status {
-    guard(|| {
-        // SAFETY: the header's contract: NULL or valid.
-        let (lanes, out) = unsafe { (body(lanes)?, self::out(out, "out")?) };
-        lanes.gaps.write(out)
-    })
+    // SAFETY: the header's contract: NULL or valid.
+    guard(|| unsafe { last_gap(lanes, out, |body| &body.gaps) })
 }
 
 /// Moves all messages that wait in the fresh lane to the backlog: the fresh lane continues with the

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use super::c_handle::{CHandle, Retired, RetiredShared, body, give, take};
 use super::guard::{guard, guard_or};
-use super::mmq_gap::mmq_gap;
+use super::mmq_gap::{last_gap, mmq_gap};
 use super::mmq_message::mmq_message;
 use super::mmq_options::mmq_options;
 use super::mmq_status::mmq_status;
@@ -296,7 +296,7 @@ pub unsafe extern "C" fn mmq_skip(queue: *mut mmq_queue, seq_out: *mut u64) -> m
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_last_gap(queue: *mut mmq_queue, out: *mut mmq_gap) -> mmq_status {
     // SAFETY: the header's contract: NULL or valid.
-    guard(|| unsafe { reads::last_gap(queue, out) })
+    guard(|| unsafe { last_gap(queue, out, |body| &body.gaps) })
 }
 
 /// Returns the directory of a queue, as the program passed it to mmq_open.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::c_handle::{CHandle, body, free, give};
 use super::guard::Answer;
 use super::mmq_delivery::{give_delivery, mmq_delivery};
-use super::mmq_gap::{ReportedGaps, mmq_gap};
+use super::mmq_gap::ReportedGaps;
 use super::mmq_iter::{IterBody, mmq_iter};
 use super::mmq_message::{give_found, give_message, mmq_message};
 use super::mmq_status::mmq_status;
@@ -268,18 +268,6 @@ where
         seq_out.write(seq);
     }
     Ok(mmq_status::MMQ_OK)
-}
-
-/// # Safety
-///
-/// The arguments are valid for [`body`] and [`out`].
-pub(super) unsafe fn last_gap<H, R>(handle: *const H, gap: *mut mmq_gap) -> Answer
-where
-    H: CHandle<Body = ReaderBody<R>>,
-{
-    // SAFETY: the caller's promise.
-    let (body, gap) = unsafe { (body(handle)?, out(gap, "out")?) };
-    body.gaps.write(gap)
 }
 
 /// Converts C's time to wait: below 0 is for ever, and becomes [`Duration::MAX`], which overflows
