@@ -77,7 +77,7 @@ pub struct Snapshot {
     pub queue_id: [u8; 16],
     /// When it was created, if the index still says so.
     pub created: Option<SystemTime>,
-    /// Version of the file format: 1, or 2 once a dead letter was put in.
+    /// Version of the file format: 3, or 4 once a dead letter was put in.
     pub format: u32,
     /// The sequence number the next message will get.
     pub next_seq: u64,
