@@ -171,8 +171,9 @@ fn an_opening_with_its_close_makes_few_system_calls() {
     println!("{calls} system calls for an opening, a look at the first message and a close");
     // Each of three files (the index, the first and the last segment) is opened, looked at, read
     // and closed once. Seven calls ask which files they are, and in which boot and mount: a copy
-    // must not be believed. Measured 55.
-    assert!(calls < 60, "{calls} for an opening");
+    // must not be believed. Three ask for holes, as a store into one of a sparse copy would kill
+    // the process on a full disk. Measured 60.
+    assert!(calls < 64, "{calls} for an opening");
 }
 
 fn strace_works() -> bool {
