@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use super::c_handle::{CHandle, body};
+use super::c_handle::body;
 use super::guard::{Answer, guard};
 use super::mmq_consumer::mmq_consumer;
 use super::mmq_delivery::{give_delivery, mmq_delivery};
@@ -10,7 +10,7 @@ use super::mmq_message::{give_message, mmq_message};
 use super::mmq_status::mmq_status;
 use super::pointers::{Array, Buffer, out};
 use super::queue::mmq_queue;
-use super::reads::{Reader, ReaderBody};
+use super::reads::Reader;
 use crate::consume::step::Deliver;
 use crate::engine::reading::{self, Fit};
 use crate::read::{Check, Cursor, Record};
@@ -175,20 +175,16 @@ pub unsafe extern "C" fn mmq_consumer_receive_batch(
 /// # Safety
 ///
 /// The arguments are valid for [`body`], [`out`] and [`Array::fill`].
-unsafe fn take<H, R>(
+unsafe fn take<H: Reader>(
     handle: *const H,
     messages: *mut *mut mmq_message,
     max: usize,
     count_out: *mut usize,
-) -> Answer
-where
-    H: CHandle<Body = ReaderBody<R>>,
-    R: Reader,
-{
+) -> Answer {
     // SAFETY: the caller's promise.
     let (body, count_out) = unsafe { (body(handle)?, out(count_out, "count_out")?) };
     let array = Array::new(messages, max, "out")?;
-    let (engine, consumer) = body.reader.parts()?;
+    let (engine, consumer) = H::parts(&body.reader)?;
     let batch = body.gaps.note(reading::batch(engine, consumer, max))?;
     if batch.is_empty() && max != 0 {
         return Ok(mmq_status::MMQ_EMPTY);
@@ -244,7 +240,7 @@ impl Deliver<FileStorage> for &mut Filling {
 /// # Safety
 ///
 /// The arguments are valid for [`body`], [`out`], [`Buffer::room`] and [`Array::put`].
-unsafe fn take_into<H, R>(
+unsafe fn take_into<H: Reader>(
     handle: *const H,
     buf: *mut c_void,
     cap: usize,
@@ -252,17 +248,13 @@ unsafe fn take_into<H, R>(
     max: usize,
     count_out: *mut usize,
     len_out: *mut usize,
-) -> Answer
-where
-    H: CHandle<Body = ReaderBody<R>>,
-    R: Reader,
-{
+) -> Answer {
     // SAFETY: the caller's promise.
     let (body, count_out, len_out) =
         unsafe { (body(handle)?, out(count_out, "count_out")?, out(len_out, "len_out")?) };
     let (rest, array) = (Buffer::new(buf, cap)?, Array::new(messages, max, "out")?);
     let mut filling = Filling { rest, array, len: 0, count: 0, missing: None };
-    let (engine, consumer) = body.reader.parts()?;
+    let (engine, consumer) = H::parts(&body.reader)?;
     body.gaps.note(engine.take_batch(consumer, max, Check::Later, &mut filling))?;
     if filling.count == 0 && max != 0 {
         return Ok(match filling.missing {
@@ -281,20 +273,16 @@ where
 /// # Safety
 ///
 /// The arguments are valid for [`body`], [`out`] and [`Array::fill`].
-unsafe fn receive<H, R>(
+unsafe fn receive<H: Reader>(
     handle: *const H,
     deliveries: *mut *mut mmq_delivery,
     max: usize,
     count_out: *mut usize,
-) -> Answer
-where
-    H: CHandle<Body = ReaderBody<R>>,
-    R: Reader,
-{
+) -> Answer {
     // SAFETY: the caller's promise.
     let (body, count_out) = unsafe { (body(handle)?, out(count_out, "count_out")?) };
     let array = Array::new(deliveries, max, "out")?;
-    let (engine, consumer) = body.reader.parts()?;
+    let (engine, consumer) = H::parts(&body.reader)?;
     let batch =
         body.gaps.note(crate::delivery::handing_out::receive_batch(engine, consumer, max))?;
     if batch.is_empty() && max != 0 {

@@ -9,9 +9,10 @@ use super::mmq_message::mmq_message;
 use super::mmq_status::mmq_status;
 use super::pointers::{Buffer, consumer_name, out};
 use super::queue::mmq_queue;
-use super::reads::{self, ReaderBody};
+use super::reads::{self, Reader, ReaderBody, ReaderRefs};
 use crate::consume::step::Read;
 use crate::consumer::Consumer;
+use crate::error::Result;
 use crate::options::Start;
 
 /// A consumer: a named, stored read position in a queue. Handles of the same consumer share its
@@ -29,6 +30,15 @@ impl CHandle for mmq_consumer {
     fn retired<R>(with: impl FnOnce(&mut Retired<Self::Body>) -> R) -> Option<R> {
         static RETIRED: RetiredShared<ReaderBody<Consumer>> = RetiredShared::new();
         Some(RETIRED.with(with))
+    }
+}
+
+impl Reader for mmq_consumer {
+    type Reads = Consumer;
+
+    #[inline]
+    fn parts(consumer: &Consumer) -> Result<ReaderRefs<'_>> {
+        Ok(consumer.parts())
     }
 }
 

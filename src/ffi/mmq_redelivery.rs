@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::c_handle::{CHandle, body, take};
+use super::c_handle::{body, take};
 use super::guard::{Answer, guard};
 use super::mmq_consumer::mmq_consumer;
 use super::mmq_delivery::mmq_delivery;
 use super::mmq_status::mmq_status;
 use super::queue::mmq_queue;
-use super::reads::{Reader, ReaderBody};
+use super::reads::Reader;
 use crate::redelivery::Redelivery;
 
 /// Converts C's milliseconds; 0 and below: none.
@@ -19,17 +19,13 @@ fn time(ms: i64) -> Option<Duration> {
 /// # Safety
 ///
 /// The handles are valid for [`body`].
-unsafe fn set<H, R>(
+unsafe fn set<H: Reader>(
     handle: *const H,
     lease_ms: i64,
     delays_ms: (i64, i64),
     max_attempts: u32,
     dead: *const mmq_queue,
-) -> Answer
-where
-    H: CHandle<Body = ReaderBody<R>>,
-    R: Reader,
-{
+) -> Answer {
     // SAFETY: the caller's promise.
     let reader = unsafe { body(handle) }?;
     let mut redelivery = Redelivery::new();
@@ -46,7 +42,7 @@ where
         // SAFETY: the caller's promise.
         redelivery = redelivery.dead_letters_to(unsafe { body(dead) }?.reader.engine());
     }
-    let (engine, consumer) = reader.reader.parts()?;
+    let (engine, consumer) = H::parts(&reader.reader)?;
     engine.set_redelivery(consumer, redelivery.rules(engine)?)?;
     Ok(mmq_status::MMQ_OK)
 }

@@ -13,9 +13,10 @@ use super::mmq_message::mmq_message;
 use super::mmq_options::mmq_options;
 use super::mmq_status::mmq_status;
 use super::pointers::{bytes, out, out_or_null, text};
-use super::reads::{self, ReaderBody};
+use super::reads::{self, Reader, ReaderBody, ReaderRefs};
 use super::slices::{mmq_slice, slices};
 use crate::consume::step::Read;
+use crate::error::Result;
 use crate::options::Options;
 use crate::queue::Queue;
 
@@ -33,6 +34,21 @@ impl CHandle for mmq_queue {
     fn retired<R>(with: impl FnOnce(&mut Retired<Self::Body>) -> R) -> Option<R> {
         static RETIRED: RetiredShared<ReaderBody<Queue>> = RetiredShared::new();
         Some(RETIRED.with(with))
+    }
+}
+
+impl Reader for mmq_queue {
+    type Reads = Queue;
+
+    #[inline]
+    fn parts(queue: &Queue) -> Result<ReaderRefs<'_>> {
+        let engine = queue.engine();
+        Ok((engine, engine.default_consumer()?))
+    }
+
+    fn parts_to_look(queue: &Queue) -> Result<ReaderRefs<'_>> {
+        let engine = queue.engine();
+        Ok((engine, engine.default_consumer_state()))
     }
 }
 

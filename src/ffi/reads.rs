@@ -15,46 +15,27 @@ use super::mmq_status::mmq_status;
 use super::pointers::{Buffer, out, out_or_null};
 use crate::consume::consumer_state::ConsumerState;
 use crate::consume::step::{Deliver, Read};
-use crate::consumer::Consumer;
 use crate::engine::Engine;
 use crate::engine::ahead::Ahead;
 use crate::engine::reading::{self, Fit};
 use crate::error::{Error, Result};
-use crate::queue::Queue;
 use crate::read::{Check, Cursor, Record};
 use crate::storage::{FileStorage, Storage};
 
-type ReaderRefs<'a> = (&'a Arc<Engine<FileStorage>>, &'a Arc<ConsumerState<FileStorage>>);
+pub(super) type ReaderRefs<'a> =
+    (&'a Arc<Engine<FileStorage>>, &'a Arc<ConsumerState<FileStorage>>);
 
-/// A queue or a consumer.
-pub(super) trait Reader {
+/// The handle of a queue or of a consumer.
+pub(super) trait Reader: CHandle<Body = ReaderBody<Self::Reads>> {
+    type Reads;
+
     /// Returns engine and consumer for a call that reads.
-    fn parts(&self) -> Result<ReaderRefs<'_>>;
+    fn parts(reads: &Self::Reads) -> Result<ReaderRefs<'_>>;
 
     /// Returns engine and consumer for a call that only looks: the default consumer may not exist
     /// yet.
-    fn parts_to_look(&self) -> Result<ReaderRefs<'_>> {
-        self.parts()
-    }
-}
-
-impl Reader for Queue {
-    #[inline]
-    fn parts(&self) -> Result<ReaderRefs<'_>> {
-        let engine = self.engine();
-        Ok((engine, engine.default_consumer()?))
-    }
-
-    fn parts_to_look(&self) -> Result<ReaderRefs<'_>> {
-        let engine = self.engine();
-        Ok((engine, engine.default_consumer_state()))
-    }
-}
-
-impl Reader for Consumer {
-    #[inline]
-    fn parts(&self) -> Result<ReaderRefs<'_>> {
-        Ok(Consumer::parts(self))
+    fn parts_to_look(reads: &Self::Reads) -> Result<ReaderRefs<'_>> {
+        Self::parts(reads)
     }
 }
 
@@ -66,7 +47,7 @@ pub(super) struct ReaderBody<R> {
     pub(super) called: CString,
 }
 
-impl<R: Reader> ReaderBody<R> {
+impl<R> ReaderBody<R> {
     pub(super) fn new(reader: R, called: CString) -> ReaderBody<R> {
         ReaderBody { reader, gaps: ReportedGaps::new(), called }
     }
@@ -127,18 +108,14 @@ fn look(
 ///
 /// The arguments are valid for [`body`] and [`out`].
 #[inline(always)]
-pub(super) unsafe fn next<H, R>(
+pub(super) unsafe fn next<H: Reader>(
     handle: *const H,
     what: Read,
     message: *mut *mut mmq_message,
-) -> Answer
-where
-    H: CHandle<Body = ReaderBody<R>>,
-    R: Reader,
-{
+) -> Answer {
     // SAFETY: the caller's promise.
     let (body, out) = unsafe { (body(handle)?, out(message, "out")?) };
-    let (engine, consumer) = body.reader.parts()?;
+    let (engine, consumer) = H::parts(&body.reader)?;
     let mut given = OwnedMessage(std::ptr::null_mut());
     let read = match what {
         Read::Look => look(engine, consumer, &mut given),
@@ -154,18 +131,14 @@ where
 /// # Safety
 ///
 /// The arguments are valid for [`body`] and [`out`].
-pub(super) unsafe fn next_waiting<H, R>(
+pub(super) unsafe fn next_waiting<H: Reader>(
     handle: *const H,
     timeout_ms: i64,
     message: *mut *mut mmq_message,
-) -> Answer
-where
-    H: CHandle<Body = ReaderBody<R>>,
-    R: Reader,
-{
+) -> Answer {
     // SAFETY: the caller's promise.
     let (body, out) = unsafe { (body(handle)?, out(message, "out")?) };
-    let (engine, consumer) = body.reader.parts()?;
+    let (engine, consumer) = H::parts(&body.reader)?;
     let Some(message) =
         body.gaps.note(reading::next_waiting(engine, consumer, timeout(timeout_ms)))?
     else {
@@ -194,23 +167,19 @@ unsafe fn look_into(
 ///
 /// The arguments are valid for [`body`], [`out`] and [`Buffer::room`].
 #[inline(always)]
-pub(super) unsafe fn next_into<H, R>(
+pub(super) unsafe fn next_into<H: Reader>(
     handle: *const H,
     what: Read,
     buf: *mut c_void,
     cap: usize,
     len_out: *mut usize,
     seq_out: *mut u64,
-) -> Answer
-where
-    H: CHandle<Body = ReaderBody<R>>,
-    R: Reader,
-{
+) -> Answer {
     // SAFETY: the caller's promise.
     let (body, len_out, seq_out) =
         unsafe { (body(handle)?, out(len_out, "len_out")?, out_or_null(seq_out, "seq_out")?) };
     let buffer = Buffer::new(buf, cap)?;
-    let (engine, consumer) = body.reader.parts()?;
+    let (engine, consumer) = H::parts(&body.reader)?;
     let fit = match what {
         // SAFETY: the caller's promise.
         Read::Look => unsafe { look_into(engine, consumer, buffer) },
@@ -236,14 +205,10 @@ where
 /// # Safety
 ///
 /// The arguments are valid for [`body`] and [`out`].
-pub(super) unsafe fn iter<H, R>(handle: *const H, iter: *mut *mut mmq_iter) -> Answer
-where
-    H: CHandle<Body = ReaderBody<R>>,
-    R: Reader,
-{
+pub(super) unsafe fn iter<H: Reader>(handle: *const H, iter: *mut *mut mmq_iter) -> Answer {
     // SAFETY: the caller's promise.
     let (body, iter) = unsafe { (body(handle)?, out(iter, "out")?) };
-    let (engine, consumer) = body.reader.parts_to_look()?;
+    let (engine, consumer) = H::parts_to_look(&body.reader)?;
     engine.core.check_readable()?;
     iter.write(give(IterBody::new(Ahead::new(engine, consumer)?)));
     Ok(mmq_status::MMQ_OK)
@@ -253,14 +218,10 @@ where
 ///
 /// The arguments are valid for [`body`] and [`out_or_null`].
 #[inline]
-pub(super) unsafe fn skip<H, R>(handle: *const H, seq_out: *mut u64) -> Answer
-where
-    H: CHandle<Body = ReaderBody<R>>,
-    R: Reader,
-{
+pub(super) unsafe fn skip<H: Reader>(handle: *const H, seq_out: *mut u64) -> Answer {
     // SAFETY: the caller's promise.
     let (body, seq_out) = unsafe { (body(handle)?, out_or_null(seq_out, "seq_out")?) };
-    let (engine, consumer) = body.reader.parts()?;
+    let (engine, consumer) = H::parts(&body.reader)?;
     let Some(seq) = body.gaps.note(step_over(engine, consumer))? else {
         return Ok(mmq_status::MMQ_EMPTY);
     };
@@ -279,14 +240,13 @@ pub(super) fn timeout(ms: i64) -> Duration {
 /// # Safety
 ///
 /// The arguments are valid for [`body`] and [`out`].
-pub(super) unsafe fn receive<H, R>(handle: *const H, delivery: *mut *mut mmq_delivery) -> Answer
-where
-    H: CHandle<Body = ReaderBody<R>>,
-    R: Reader,
-{
+pub(super) unsafe fn receive<H: Reader>(
+    handle: *const H,
+    delivery: *mut *mut mmq_delivery,
+) -> Answer {
     // SAFETY: the caller's promise.
     let (body, delivery) = unsafe { (body(handle)?, out(delivery, "out")?) };
-    let (engine, consumer) = body.reader.parts()?;
+    let (engine, consumer) = H::parts(&body.reader)?;
     let Some(received) = body.gaps.note(crate::delivery::handing_out::receive(engine, consumer))?
     else {
         return Ok(mmq_status::MMQ_EMPTY);
@@ -298,18 +258,14 @@ where
 /// # Safety
 ///
 /// The arguments are valid for [`body`] and [`out`].
-pub(super) unsafe fn receive_waiting<H, R>(
+pub(super) unsafe fn receive_waiting<H: Reader>(
     handle: *const H,
     timeout_ms: i64,
     delivery: *mut *mut mmq_delivery,
-) -> Answer
-where
-    H: CHandle<Body = ReaderBody<R>>,
-    R: Reader,
-{
+) -> Answer {
     // SAFETY: the caller's promise.
     let (body, delivery) = unsafe { (body(handle)?, out(delivery, "out")?) };
-    let (engine, consumer) = body.reader.parts()?;
+    let (engine, consumer) = H::parts(&body.reader)?;
     let received =
         crate::delivery::handing_out::receive_waiting(engine, consumer, timeout(timeout_ms));
     let Some(received) = body.gaps.note(received)? else {
@@ -322,14 +278,10 @@ where
 /// # Safety
 ///
 /// `handle` is valid for [`body`].
-pub(super) unsafe fn set_max_in_flight<H, R>(handle: *const H, messages: u32) -> Answer
-where
-    H: CHandle<Body = ReaderBody<R>>,
-    R: Reader,
-{
+pub(super) unsafe fn set_max_in_flight<H: Reader>(handle: *const H, messages: u32) -> Answer {
     // SAFETY: the caller's promise.
     let body = unsafe { body(handle) }?;
-    let (engine, consumer) = body.reader.parts()?;
+    let (engine, consumer) = H::parts(&body.reader)?;
     engine.set_max_in_flight(consumer, (messages != 0).then_some(messages))?;
     Ok(mmq_status::MMQ_OK)
 }
@@ -337,14 +289,10 @@ where
 /// # Safety
 ///
 /// The arguments are valid for [`body`] and [`out`].
-pub(super) unsafe fn ready_fd<H, R>(handle: *const H, descriptor: *mut c_int) -> Answer
-where
-    H: CHandle<Body = ReaderBody<R>>,
-    R: Reader,
-{
+pub(super) unsafe fn ready_fd<H: Reader>(handle: *const H, descriptor: *mut c_int) -> Answer {
     // SAFETY: the caller's promise.
     let (body, descriptor) = unsafe { (body(handle)?, out(descriptor, "out")?) };
-    let (engine, consumer) = body.reader.parts_to_look()?;
+    let (engine, consumer) = H::parts_to_look(&body.reader)?;
     // Fails after a close, even if the descriptor exists: C has no lifetime that would end with the
     // queue.
     engine.core.check_readable()?;
