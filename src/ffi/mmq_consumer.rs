@@ -364,12 +364,8 @@ pub unsafe extern "C" fn mmq_consumer_len(
     consumer: *const mmq_consumer,
     out: *mut u64,
 ) -> mmq_status {
-    guard(|| {
-        // SAFETY: the header's contract: NULL or valid.
-        let (consumer, out) = unsafe { (body(consumer)?, self::out(out, "out")?) };
-        out.write(consumer.reader.len());
-        Ok(mmq_status::MMQ_OK)
-    })
+    // SAFETY: the header's contract: NULL or valid.
+    guard(|| unsafe { reads::tell(consumer, out, Consumer::len) })
 }
 
 /// Tells whether no message waits for this consumer, and none is in flight.
@@ -382,12 +378,8 @@ pub unsafe extern "C" fn mmq_consumer_is_empty(
     consumer: *const mmq_consumer,
     out: *mut bool,
 ) -> mmq_status {
-    guard(|| {
-        // SAFETY: the header's contract: NULL or valid.
-        let (consumer, out) = unsafe { (body(consumer)?, self::out(out, "out")?) };
-        out.write(consumer.reader.is_empty());
-        Ok(mmq_status::MMQ_OK)
-    })
+    // SAFETY: the header's contract: NULL or valid.
+    guard(|| unsafe { reads::tell(consumer, out, Consumer::is_empty) })
 }
 
 /// Moves a consumer to a message, backward or forward. The sequence number after the last message

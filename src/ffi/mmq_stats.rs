@@ -6,8 +6,10 @@ use super::c_handle::body;
 use super::guard::guard;
 use super::mmq_consumer::mmq_consumer;
 use super::mmq_status::mmq_status;
-use super::pointers::{out, out_sized};
+use super::pointers::out_sized;
 use super::queue::mmq_queue;
+use super::reads;
+use crate::queue::Queue;
 use crate::state::nanos;
 use crate::stats::Stats;
 
@@ -230,10 +232,6 @@ pub unsafe extern "C" fn mmq_consumer_read_stats(
 #[allow(rustdoc::broken_intra_doc_links, reason = "the line for cbindgen is no link")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_queue_id(queue: *const mmq_queue, out: *mut u8) -> mmq_status {
-    guard(|| {
-        // SAFETY: the header's contract: NULL or valid; bytes need no alignment.
-        let (queue, out) = unsafe { (body(queue)?, self::out(out.cast::<[u8; 16]>(), "out")?) };
-        out.write(queue.reader.id());
-        Ok(mmq_status::MMQ_OK)
-    })
+    // SAFETY: the header's contract: NULL or valid; bytes need no alignment.
+    guard(|| unsafe { reads::tell(queue, out.cast::<[u8; 16]>(), Queue::id) })
 }

@@ -336,12 +336,8 @@ pub unsafe extern "C" fn mmq_path(queue: *const mmq_queue) -> *const c_char {
 /// @return MMQ_OK, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_len(queue: *const mmq_queue, out: *mut u64) -> mmq_status {
-    guard(|| {
-        // SAFETY: the header's contract: NULL or valid.
-        let (queue, out) = unsafe { (body(queue)?, self::out(out, "out")?) };
-        out.write(queue.reader.len());
-        Ok(mmq_status::MMQ_OK)
-    })
+    // SAFETY: the header's contract: NULL or valid.
+    guard(|| unsafe { reads::tell(queue, out, Queue::len) })
 }
 
 /// Tells whether no message waits for the queue's own (default) consumer.
@@ -351,12 +347,8 @@ pub unsafe extern "C" fn mmq_len(queue: *const mmq_queue, out: *mut u64) -> mmq_
 /// @return MMQ_OK, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_is_empty(queue: *const mmq_queue, out: *mut bool) -> mmq_status {
-    guard(|| {
-        // SAFETY: the header's contract: NULL or valid.
-        let (queue, out) = unsafe { (body(queue)?, self::out(out, "out")?) };
-        out.write(queue.reader.is_empty());
-        Ok(mmq_status::MMQ_OK)
-    })
+    // SAFETY: the header's contract: NULL or valid.
+    guard(|| unsafe { reads::tell(queue, out, Queue::is_empty) })
 }
 
 /// Makes everything durable that was enqueued, taken or acknowledged before: once the call has
@@ -383,12 +375,8 @@ pub unsafe extern "C" fn mmq_flush(queue: *mut mmq_queue) -> mmq_status {
 /// @return MMQ_OK, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_durable_seq(queue: *const mmq_queue, out: *mut u64) -> mmq_status {
-    guard(|| {
-        // SAFETY: the header's contract: NULL or valid.
-        let (queue, out) = unsafe { (body(queue)?, self::out(out, "out")?) };
-        out.write(queue.reader.durable_seq());
-        Ok(mmq_status::MMQ_OK)
-    })
+    // SAFETY: the header's contract: NULL or valid.
+    guard(|| unsafe { reads::tell(queue, out, Queue::durable_seq) })
 }
 
 /// Makes sure that a message is durable: flushes if it is not yet. Threads that wait at the same

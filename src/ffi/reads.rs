@@ -53,6 +53,22 @@ impl<R> ReaderBody<R> {
     }
 }
 
+/// Writes what `of` returns to `out`.
+///
+/// # Safety
+///
+/// The arguments are valid for [`body`] and [`out`].
+pub(super) unsafe fn tell<H: Reader, T>(
+    handle: *const H,
+    out: *mut T,
+    of: impl FnOnce(&H::Reads) -> T,
+) -> Answer {
+    // SAFETY: the caller's promise.
+    let (body, out) = unsafe { (body(handle)?, self::out(out, "out")?) };
+    out.write(of(&body.reader));
+    Ok(mmq_status::MMQ_OK)
+}
+
 /// A message that C does not own yet: dropping this frees it.
 struct OwnedMessage(*mut mmq_message);
 

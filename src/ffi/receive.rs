@@ -9,9 +9,10 @@ use super::mmq_consumer::mmq_consumer;
 use super::mmq_delivery::mmq_delivery;
 use super::mmq_iter::mmq_iter;
 use super::mmq_status::mmq_status;
-use super::pointers::out;
 use super::queue::mmq_queue;
 use super::reads;
+use crate::consumer::Consumer;
+use crate::queue::Queue;
 
 /// Opens an iterator over the messages that wait for the queue's own (default) consumer, from the
 /// next one on. The iterator consumes nothing and keeps nothing in the queue: it skips messages
@@ -100,12 +101,8 @@ pub unsafe extern "C" fn mmq_set_max_in_flight(queue: *mut mmq_queue, messages: 
 /// @return MMQ_OK, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_in_flight(queue: *const mmq_queue, out: *mut u64) -> mmq_status {
-    guard(|| {
-        // SAFETY: the header's contract: NULL or valid.
-        let (queue, out) = unsafe { (body(queue)?, self::out(out, "out")?) };
-        out.write(queue.reader.in_flight());
-        Ok(mmq_status::MMQ_OK)
-    })
+    // SAFETY: the header's contract: NULL or valid.
+    guard(|| unsafe { reads::tell(queue, out, Queue::in_flight) })
 }
 
 /// Returns a descriptor for poll, epoll or kqueue. It is readable while a message or an unreported
@@ -215,10 +212,6 @@ pub unsafe extern "C" fn mmq_consumer_in_flight(
     consumer: *const mmq_consumer,
     out: *mut u64,
 ) -> mmq_status {
-    guard(|| {
-        // SAFETY: the header's contract: NULL or valid.
-        let (consumer, out) = unsafe { (body(consumer)?, self::out(out, "out")?) };
-        out.write(consumer.reader.in_flight());
-        Ok(mmq_status::MMQ_OK)
-    })
+    // SAFETY: the header's contract: NULL or valid.
+    guard(|| unsafe { reads::tell(consumer, out, Consumer::in_flight) })
 }
