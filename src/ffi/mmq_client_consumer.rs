@@ -97,11 +97,7 @@ pub unsafe extern "C" fn mmq_client_receive(
         // SAFETY: the header's contract: NULL or valid.
         let (body, out) = unsafe { (body(consumer)?, self::out(out, "out")?) };
         let received = body.consumer.receive_timeout(timeout(timeout_ms));
-        let Some(received) = body.gaps.note(received)? else {
-            return Ok(mmq_status::MMQ_TIMED_OUT);
-        };
-        out.write(give_delivery(received));
-        Ok(mmq_status::MMQ_OK)
+        body.gaps.give(received, out, mmq_status::MMQ_TIMED_OUT, give_delivery)
     })
 }
 
@@ -154,11 +150,7 @@ pub unsafe extern "C" fn mmq_client_dequeue(
         // SAFETY: the header's contract: NULL or valid.
         let (body, out) = unsafe { (body(consumer)?, self::out(out, "out")?) };
         let taken = body.consumer.dequeue_timeout(timeout(timeout_ms));
-        let Some(taken) = body.gaps.note(taken)? else {
-            return Ok(mmq_status::MMQ_TIMED_OUT);
-        };
-        out.write(give_message(taken));
-        Ok(mmq_status::MMQ_OK)
+        body.gaps.give(taken, out, mmq_status::MMQ_TIMED_OUT, give_message)
     })
 }
 
@@ -175,11 +167,7 @@ pub unsafe extern "C" fn mmq_client_peek(
     guard(|| {
         // SAFETY: the header's contract: NULL or valid.
         let (body, out) = unsafe { (body(consumer)?, self::out(out, "out")?) };
-        let Some(next) = body.gaps.note(body.consumer.peek())? else {
-            return Ok(mmq_status::MMQ_EMPTY);
-        };
-        out.write(give_message(next));
-        Ok(mmq_status::MMQ_OK)
+        body.gaps.give(body.consumer.peek(), out, mmq_status::MMQ_EMPTY, give_message)
     })
 }
 

@@ -97,6 +97,22 @@ impl ReportedGaps {
         }
         error.into()
     }
+
+    /// Writes what a read through the handle found to `out`, as the handle that `give` makes of it;
+    /// returns `none` when it found nothing.
+    pub(super) fn give<T, H>(
+        &self,
+        read: Result<Option<T>, Error>,
+        out: &mut MaybeUninit<*mut H>,
+        none: mmq_status,
+        give: impl FnOnce(T) -> *mut H,
+    ) -> Answer {
+        let Some(found) = self.note(read)? else {
+            return Ok(none);
+        };
+        out.write(give(found));
+        Ok(mmq_status::MMQ_OK)
+    }
 }
 
 /// Writes the latest gap that a handle reported to `out`, or returns `MMQ_EMPTY` when there was

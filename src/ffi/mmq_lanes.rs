@@ -201,11 +201,7 @@ unsafe fn guarded(
     guard(|| {
         // SAFETY: the caller's promise.
         let (body, delivery) = unsafe { (body(lanes)?, out(delivery, "out")?) };
-        let Some(received) = body.gaps.note(receive(&body.lanes))? else {
-            return Ok(none);
-        };
-        delivery.write(give_delivery(received));
-        Ok(mmq_status::MMQ_OK)
+        body.gaps.give(receive(&body.lanes), delivery, none, give_delivery)
     })
 }
 

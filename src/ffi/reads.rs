@@ -15,6 +15,7 @@ use super::mmq_status::mmq_status;
 use super::pointers::{Buffer, out, out_or_null};
 use crate::consume::consumer_state::ConsumerState;
 use crate::consume::step::{Deliver, Read};
+use crate::delivery::handing_out;
 use crate::engine::Engine;
 use crate::engine::ahead::Ahead;
 use crate::engine::reading::{self, Fit};
@@ -155,13 +156,8 @@ pub(super) unsafe fn next_waiting<H: Reader>(
     // SAFETY: the caller's promise.
     let (body, out) = unsafe { (body(handle)?, out(message, "out")?) };
     let (engine, consumer) = H::parts(&body.reader)?;
-    let Some(message) =
-        body.gaps.note(reading::next_waiting(engine, consumer, timeout(timeout_ms)))?
-    else {
-        return Ok(mmq_status::MMQ_TIMED_OUT);
-    };
-    out.write(give_message(message));
-    Ok(mmq_status::MMQ_OK)
+    let read = reading::next_waiting(engine, consumer, timeout(timeout_ms));
+    body.gaps.give(read, out, mmq_status::MMQ_TIMED_OUT, give_message)
 }
 
 /// Copies the next message into a buffer without taking it.
@@ -263,12 +259,8 @@ pub(super) unsafe fn receive<H: Reader>(
     // SAFETY: the caller's promise.
     let (body, delivery) = unsafe { (body(handle)?, out(delivery, "out")?) };
     let (engine, consumer) = H::parts(&body.reader)?;
-    let Some(received) = body.gaps.note(crate::delivery::handing_out::receive(engine, consumer))?
-    else {
-        return Ok(mmq_status::MMQ_EMPTY);
-    };
-    delivery.write(give_delivery(received));
-    Ok(mmq_status::MMQ_OK)
+    let received = handing_out::receive(engine, consumer);
+    body.gaps.give(received, delivery, mmq_status::MMQ_EMPTY, give_delivery)
 }
 
 /// # Safety
@@ -282,13 +274,8 @@ pub(super) unsafe fn receive_waiting<H: Reader>(
     // SAFETY: the caller's promise.
     let (body, delivery) = unsafe { (body(handle)?, out(delivery, "out")?) };
     let (engine, consumer) = H::parts(&body.reader)?;
-    let received =
-        crate::delivery::handing_out::receive_waiting(engine, consumer, timeout(timeout_ms));
-    let Some(received) = body.gaps.note(received)? else {
-        return Ok(mmq_status::MMQ_TIMED_OUT);
-    };
-    delivery.write(give_delivery(received));
-    Ok(mmq_status::MMQ_OK)
+    let received = handing_out::receive_waiting(engine, consumer, timeout(timeout_ms));
+    body.gaps.give(received, delivery, mmq_status::MMQ_TIMED_OUT, give_delivery)
 }
 
 /// # Safety
