@@ -44,6 +44,13 @@ pub(super) fn guard(body: impl FnOnce() -> Answer) -> mmq_status {
     guard_or(mmq_status::MMQ_PANIC, || body().unwrap_or_else(|Failed(status)| status))
 }
 
+/// The answer of a call that has nothing to return but its status.
+#[inline]
+pub(super) fn done(result: Result<(), Error>) -> Answer {
+    result?;
+    Ok(mmq_status::MMQ_OK)
+}
+
 /// Runs the body of an exported function that does not return a status: a panic becomes
 /// `otherwise`.
 #[inline]

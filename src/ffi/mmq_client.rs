@@ -4,7 +4,7 @@ use std::convert::identity;
 use std::ffi::{c_char, c_void};
 
 use super::c_handle::{CHandle, Retired, RetiredShared, body, free, give};
-use super::guard::guard;
+use super::guard::{done, guard};
 use super::mmq_stats::mmq_stats;
 use super::mmq_status::mmq_status;
 use super::pointers::{bytes, directory, out, out_or_null, out_sized};
@@ -124,11 +124,8 @@ pub unsafe extern "C" fn mmq_client_enqueue_batch(
 /// @return As mmq_flush of the owner; MMQ_DISCONNECTED when the owner has gone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_client_flush(client: *mut mmq_client) -> mmq_status {
-    guard(|| {
-        // SAFETY: the header's contract: NULL or a handle of this library.
-        unsafe { body(client) }?.flush()?;
-        Ok(mmq_status::MMQ_OK)
-    })
+    // SAFETY: the header's contract: NULL or a handle of this library.
+    guard(|| done(unsafe { body(client) }?.flush()))
 }
 
 /// Makes sure that a message is durable: flushes if it is not yet (see mmq_wait_durable).
@@ -138,11 +135,8 @@ pub unsafe extern "C" fn mmq_client_flush(client: *mut mmq_client) -> mmq_status
 /// @return As mmq_client_flush; MMQ_NOT_FOUND for a number that no message has got yet.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_client_wait_durable(client: *mut mmq_client, seq: u64) -> mmq_status {
-    guard(|| {
-        // SAFETY: the header's contract: NULL or a handle of this library.
-        unsafe { body(client) }?.wait_durable(seq)?;
-        Ok(mmq_status::MMQ_OK)
-    })
+    // SAFETY: the header's contract: NULL or a handle of this library.
+    guard(|| done(unsafe { body(client) }?.wait_durable(seq)))
 }
 
 /// Reads the figures of the queue (see mmq_read_stats).

@@ -3,7 +3,7 @@
 use std::ffi::c_char;
 
 use super::c_handle::{CHandle, Retired, RetiredShared, body, free, give};
-use super::guard::guard;
+use super::guard::{done, guard};
 use super::mmq_client::mmq_client;
 use super::mmq_delivery::{give_delivery, mmq_delivery};
 use super::mmq_gap::{ReportedGaps, last_gap, mmq_gap};
@@ -182,11 +182,8 @@ pub unsafe extern "C" fn mmq_client_seek(
     consumer: *mut mmq_client_consumer,
     seq: u64,
 ) -> mmq_status {
-    guard(|| {
-        // SAFETY: the header's contract: NULL or a handle of this library.
-        unsafe { body(consumer) }?.consumer.seek(seq)?;
-        Ok(mmq_status::MMQ_OK)
-    })
+    // SAFETY: the header's contract: NULL or a handle of this library.
+    guard(|| done(unsafe { body(consumer) }?.consumer.seek(seq)))
 }
 
 /// Returns the gap of the latest MMQ_GAP that a read through this handle returned (see

@@ -3,7 +3,7 @@
 use std::ffi::{CString, c_char, c_int, c_void};
 
 use super::c_handle::{CHandle, Retired, RetiredShared, body, free, give};
-use super::guard::{guard, guard_or, invalid};
+use super::guard::{done, guard, guard_or, invalid};
 use super::mmq_gap::{last_gap, mmq_gap};
 use super::mmq_message::mmq_message;
 use super::mmq_status::mmq_status;
@@ -184,8 +184,7 @@ pub unsafe extern "C" fn mmq_consumer_remove(
     guard(|| {
         // SAFETY: the header's contract: NULL or valid.
         let (queue, name) = unsafe { (body(queue)?, consumer_name(name)?) };
-        queue.reader.remove_consumer(name)?;
-        Ok(mmq_status::MMQ_OK)
+        done(queue.reader.remove_consumer(name))
     })
 }
 
@@ -394,9 +393,6 @@ pub unsafe extern "C" fn mmq_consumer_is_empty(
 ///   MMQ_INVALID_ARGUMENT. The position changes only with MMQ_OK.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_consumer_seek(consumer: *mut mmq_consumer, seq: u64) -> mmq_status {
-    guard(|| {
-        // SAFETY: the header's contract: NULL or a handle of this library.
-        unsafe { body(consumer) }?.reader.seek(seq)?;
-        Ok(mmq_status::MMQ_OK)
-    })
+    // SAFETY: the header's contract: NULL or a handle of this library.
+    guard(|| done(unsafe { body(consumer) }?.reader.seek(seq)))
 }

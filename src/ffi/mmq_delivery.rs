@@ -1,7 +1,7 @@
 //! Deliveries: messages received for work that may fail, until they are acknowledged.
 
 use super::c_handle::{CHandle, Retired, RetiredShared, body, free, give, take};
-use super::guard::{guard, guard_or};
+use super::guard::{done, guard, guard_or};
 use super::mmq_status::mmq_status;
 use super::pointers::array;
 use crate::delivery::Delivery;
@@ -118,11 +118,8 @@ pub unsafe extern "C" fn mmq_delivery_is_backlog(delivery: *const mmq_delivery) 
 ///   all the same); MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_delivery_ack(delivery: *mut mmq_delivery) -> mmq_status {
-    guard(|| {
-        // SAFETY: the header's contract: NULL or a handle that no other thread uses now.
-        unsafe { take(delivery) }?.delivery.ack()?;
-        Ok(mmq_status::MMQ_OK)
-    })
+    // SAFETY: the header's contract: NULL or a handle that no other thread uses now.
+    guard(|| done(unsafe { take(delivery) }?.delivery.ack()))
 }
 
 /// Acknowledges many deliveries in one step (see mmq_delivery_ack), and frees all of them, whatever

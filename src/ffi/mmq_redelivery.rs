@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::c_handle::{body, take};
-use super::guard::{Answer, guard};
+use super::guard::{Answer, done, guard};
 use super::mmq_consumer::mmq_consumer;
 use super::mmq_delivery::mmq_delivery;
 use super::mmq_status::mmq_status;
@@ -43,8 +43,7 @@ unsafe fn set<H: Reader>(
         redelivery = redelivery.dead_letters_to(unsafe { body(dead) }?.reader.engine());
     }
     let (engine, consumer) = H::parts(&reader.reader)?;
-    engine.set_redelivery(consumer, redelivery.rules(engine)?)?;
-    Ok(mmq_status::MMQ_OK)
+    done(engine.set_redelivery(consumer, redelivery.rules(engine)?))
 }
 
 /// Sets when the queue's own (default) consumer receives messages again that it did not
@@ -141,8 +140,7 @@ pub unsafe extern "C" fn mmq_delivery_extend(delivery: *const mmq_delivery, ms: 
         let by = time(ms)
             .ok_or_else(|| super::guard::invalid("ms", "0 or below: the lease would end"))?;
         // SAFETY: the header's contract: NULL or a handle that no thread ends now.
-        unsafe { body(delivery) }?.delivery.extend(by)?;
-        Ok(mmq_status::MMQ_OK)
+        done(unsafe { body(delivery) }?.delivery.extend(by))
     })
 }
 
@@ -155,9 +153,6 @@ pub unsafe extern "C" fn mmq_delivery_extend(delivery: *const mmq_delivery, ms: 
 /// @return MMQ_OK; otherwise as mmq_delivery_ack, and MMQ_EXPIRED when the lease has ended.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_delivery_reject(delivery: *mut mmq_delivery) -> mmq_status {
-    guard(|| {
-        // SAFETY: the header's contract: NULL or a handle that no other thread uses now.
-        unsafe { take(delivery) }?.delivery.reject()?;
-        Ok(mmq_status::MMQ_OK)
-    })
+    // SAFETY: the header's contract: NULL or a handle that no other thread uses now.
+    guard(|| done(unsafe { take(delivery) }?.delivery.reject()))
 }

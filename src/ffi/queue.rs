@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::c_handle::{CHandle, Retired, RetiredShared, body, give, take};
-use super::guard::{guard, guard_or};
+use super::guard::{done, guard, guard_or};
 use super::mmq_gap::{last_gap, mmq_gap};
 use super::mmq_message::mmq_message;
 use super::mmq_options::mmq_options;
@@ -361,11 +361,8 @@ pub unsafe extern "C" fn mmq_is_empty(queue: *const mmq_queue, out: *mut bool) -
 ///   MMQ_FORKED, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_flush(queue: *mut mmq_queue) -> mmq_status {
-    guard(|| {
-        // SAFETY: the header's contract: NULL or a handle of this library.
-        unsafe { body(queue) }?.reader.flush()?;
-        Ok(mmq_status::MMQ_OK)
-    })
+    // SAFETY: the header's contract: NULL or a handle of this library.
+    guard(|| done(unsafe { body(queue) }?.reader.flush()))
 }
 
 /// Returns the first sequence number not yet known to be durable.
@@ -388,9 +385,6 @@ pub unsafe extern "C" fn mmq_durable_seq(queue: *const mmq_queue, out: *mut u64)
 ///   number that no message has got yet; MMQ_INTERRUPTED by mmq_interrupt.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_wait_durable(queue: *mut mmq_queue, seq: u64) -> mmq_status {
-    guard(|| {
-        // SAFETY: the header's contract: NULL or a handle of this library.
-        unsafe { body(queue) }?.reader.wait_durable(seq)?;
-        Ok(mmq_status::MMQ_OK)
-    })
+    // SAFETY: the header's contract: NULL or a handle of this library.
+    guard(|| done(unsafe { body(queue) }?.reader.wait_durable(seq)))
 }

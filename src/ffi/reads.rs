@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::c_handle::{CHandle, body, free, give};
-use super::guard::Answer;
+use super::guard::{Answer, done};
 use super::mmq_delivery::{give_delivery, mmq_delivery};
 use super::mmq_gap::ReportedGaps;
 use super::mmq_iter::{IterBody, mmq_iter};
@@ -285,8 +285,7 @@ pub(super) unsafe fn set_max_in_flight<H: Reader>(handle: *const H, messages: u3
     // SAFETY: the caller's promise.
     let body = unsafe { body(handle) }?;
     let (engine, consumer) = H::parts(&body.reader)?;
-    engine.set_max_in_flight(consumer, (messages != 0).then_some(messages))?;
-    Ok(mmq_status::MMQ_OK)
+    done(engine.set_max_in_flight(consumer, (messages != 0).then_some(messages)))
 }
 
 /// # Safety
