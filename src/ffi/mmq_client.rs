@@ -7,7 +7,7 @@ use super::c_handle::{CHandle, Retired, RetiredShared, body, free, give};
 use super::guard::{done, guard};
 use super::mmq_stats::mmq_stats;
 use super::mmq_status::mmq_status;
-use super::pointers::{bytes, directory, out, out_or_null, out_sized};
+use super::pointers::{bytes, directory, out, out_or_null, out_sized, put};
 use super::slices::{mmq_slice, slices};
 use crate::share::Client;
 
@@ -79,9 +79,7 @@ pub unsafe extern "C" fn mmq_client_enqueue(
         // SAFETY: as above.
         let data = unsafe { bytes(|len| client.check_len(len), data, len)? };
         let seq = client.enqueue(data)?;
-        if let Some(seq_out) = seq_out {
-            seq_out.write(seq);
-        }
+        put(seq_out, seq);
         Ok(mmq_status::MMQ_OK)
     })
 }
@@ -110,9 +108,7 @@ pub unsafe extern "C" fn mmq_client_enqueue_batch(
         let messages =
             unsafe { slices(|len| client.check_len(len), messages, count, "messages", identity)? };
         let range = client.enqueue_batch(messages)?;
-        if let Some(first_seq_out) = first_seq_out {
-            first_seq_out.write(range.start);
-        }
+        put(first_seq_out, range.start);
         Ok(mmq_status::MMQ_OK)
     })
 }

@@ -9,7 +9,7 @@ use super::mmq_consumer::mmq_consumer;
 use super::mmq_delivery::{give_delivery, mmq_delivery};
 use super::mmq_gap::{ReportedGaps, last_gap, mmq_gap};
 use super::mmq_status::mmq_status;
-use super::pointers::{Array, array, out, out_or_null};
+use super::pointers::{Array, array, out, out_or_null, put};
 use super::reads::timeout;
 use crate::delivery::Delivery;
 use crate::error::Result;
@@ -336,12 +336,8 @@ pub unsafe extern "C" fn mmq_lanes_jump(
         let (lanes, first, end) =
             unsafe { (body(lanes)?, out_or_null(first, "first")?, out_or_null(end, "end")?) };
         let left = lanes.lanes.jump()?;
-        if let Some(first) = first {
-            first.write(left.start);
-        }
-        if let Some(end) = end {
-            end.write(left.end);
-        }
+        put(first, left.start);
+        put(end, left.end);
         Ok(mmq_status::MMQ_OK)
     })
 }

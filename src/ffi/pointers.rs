@@ -44,6 +44,14 @@ pub(super) unsafe fn out_or_null<'a, T>(
     Ok(Some(unsafe { &mut *pointer.cast::<MaybeUninit<T>>() }))
 }
 
+/// Writes an output that the caller [may omit](out_or_null).
+#[inline(always)]
+pub(super) fn put<T>(out: Option<&mut MaybeUninit<T>>, value: T) {
+    if let Some(out) = out {
+        out.write(value);
+    }
+}
+
 /// Returns the bytes that the caller lends. `check_len` rejects more bytes than a message may have.
 /// NULL is allowed when `len` is 0.
 ///

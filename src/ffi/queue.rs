@@ -12,7 +12,7 @@ use super::mmq_gap::{last_gap, mmq_gap};
 use super::mmq_message::mmq_message;
 use super::mmq_options::mmq_options;
 use super::mmq_status::mmq_status;
-use super::pointers::{bytes, out, out_or_null, text};
+use super::pointers::{bytes, out, out_or_null, put, text};
 use super::reads::{self, Reader, ReaderBody, ReaderRefs};
 use super::slices::{mmq_slice, slices};
 use crate::consume::step::Read;
@@ -133,9 +133,7 @@ pub unsafe extern "C" fn mmq_enqueue(
         // SAFETY: as above.
         let data = unsafe { bytes(|len| queue.reader.check_len(len), data, len)? };
         let seq = queue.reader.engine().enqueue(data)?;
-        if let Some(seq_out) = seq_out {
-            seq_out.write(seq);
-        }
+        put(seq_out, seq);
         Ok(mmq_status::MMQ_OK)
     })
 }
@@ -164,9 +162,7 @@ pub unsafe extern "C" fn mmq_enqueue_batch(
             slices(|len| queue.reader.check_len(len), messages, count, "messages", identity)?
         };
         let range = queue.reader.engine().enqueue_batch(&messages)?;
-        if let Some(first_seq_out) = first_seq_out {
-            first_seq_out.write(range.start);
-        }
+        put(first_seq_out, range.start);
         Ok(mmq_status::MMQ_OK)
     })
 }
@@ -194,9 +190,7 @@ pub unsafe extern "C" fn mmq_enqueue_parts(
             slices(|len| queue.reader.check_len(len), parts, count, "parts", IoSlice::new)?
         };
         let seq = queue.reader.enqueue_parts(&parts)?;
-        if let Some(seq_out) = seq_out {
-            seq_out.write(seq);
-        }
+        put(seq_out, seq);
         Ok(mmq_status::MMQ_OK)
     })
 }

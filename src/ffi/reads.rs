@@ -12,7 +12,7 @@ use super::mmq_gap::ReportedGaps;
 use super::mmq_iter::{IterBody, mmq_iter};
 use super::mmq_message::{give_found, give_message, mmq_message};
 use super::mmq_status::mmq_status;
-use super::pointers::{Buffer, out, out_or_null};
+use super::pointers::{Buffer, out, out_or_null, put};
 use crate::consume::consumer_state::ConsumerState;
 use crate::consume::step::{Deliver, Read};
 use crate::delivery::handing_out;
@@ -201,9 +201,7 @@ pub(super) unsafe fn next_into<H: Reader>(
     match body.gaps.note(fit)? {
         Some(Fit::Copied { seq, len }) => {
             len_out.write(len);
-            if let Some(seq_out) = seq_out {
-                seq_out.write(seq);
-            }
+            put(seq_out, seq);
             Ok(mmq_status::MMQ_OK)
         }
         Some(Fit::TooSmall { len }) => {
@@ -237,9 +235,7 @@ pub(super) unsafe fn skip<H: Reader>(handle: *const H, seq_out: *mut u64) -> Ans
     let Some(seq) = body.gaps.note(step_over(engine, consumer))? else {
         return Ok(mmq_status::MMQ_EMPTY);
     };
-    if let Some(seq_out) = seq_out {
-        seq_out.write(seq);
-    }
+    put(seq_out, seq);
     Ok(mmq_status::MMQ_OK)
 }
 
