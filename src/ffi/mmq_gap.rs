@@ -2,6 +2,7 @@
 
 use std::borrow::Borrow;
 use std::cell::Cell;
+use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::c_handle::{CHandle, body};
