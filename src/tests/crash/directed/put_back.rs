@@ -115,7 +115,7 @@ fn a_spare_that_was_written_over_is_none_of_later_messages() {
     queue.close().unwrap();
     let storage = queue.core.storage.process_kill();
     drop(queue);
-    for name in storage.contents().into_iter().map(|(name, _)| name) {
+    for name in storage.contents().into_keys() {
         match backup.iter().find(|(kept, _)| **kept == name) {
             Some((_, bytes)) => write_over(&storage, &name, bytes),
             None => storage.remove(&name).unwrap(),
