@@ -5,8 +5,8 @@
 //!
 //! Producers wait for it while they hold their lock. So it waits for no consumer's and no
 //! producer's lock, and runs none of the program's code: the delivery worker calls wakers and
-//! subscribers and carries dead letters. (In tests each lock has a rank, and waiting for a
-//! forbidden lock fails the test.)
+//! subscribers, and the carrier carries dead letters. (In tests each lock has a rank, and waiting
+//! for a forbidden lock fails the test.)
 //!
 //! The thread starts at the first request: an idle queue without `flush_every` and `max_age` has no
 //! thread. If it cannot start, an opening with one of these fails; the calls that need other work

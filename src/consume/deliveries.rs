@@ -250,17 +250,19 @@ impl<S: Storage> ConsumerState<S> {
         Ok(())
     }
 
-    /// Ends the leases and delays that are due; the delivery worker calls this.
-    pub(crate) fn look_at_deliveries(&self, core: &Core<S>) {
+    /// Ends the leases and delays that are due; the delivery worker calls this. Returns when it is
+    /// to look next, and how many dead letters wait.
+    pub(crate) fn look_at_deliveries(&self, core: &Core<S>) -> (Option<Instant>, usize) {
         let mut locked = self.locked.lock();
         let locked = &mut *locked;
-        if let Some(ledger) = &mut locked.ledger
-            && let Some(redelivery) = &mut ledger.redelivery
-        {
-            redelivery.worker_looks();
-            ledger.tick(now());
-            self.note_change(locked, core);
-        }
+        let ledger = locked.ledger.as_mut().filter(|ledger| ledger.redelivery.is_some());
+        let Some(ledger) = ledger else { return (None, 0) };
+        ledger.redelivery().worker_looks();
+        ledger.tick(now());
+        let due = ledger.redelivery().time_to_notify(now(), 0);
+        let dead_letters = ledger.pending_dead_letters();
+        self.note_change(locked, core);
+        (due, dead_letters)
     }
 
     /// When the delivery worker is to look next; `None` if it was notified already.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::Engine;
 use super::consumer_table::Consumers;
@@ -136,22 +136,40 @@ impl<S: Storage> Engine<S> {
 }
 
 impl<S: Storage> Consumers<S> {
-    fn all(&self) -> Vec<Arc<ConsumerState<S>>> {
+    pub(super) fn all(&self) -> Vec<Arc<ConsumerState<S>>> {
         self.by_name.lock().values().cloned().collect()
     }
 
-    /// Ends leases and delays that are over, and moves dead letters. The caller holds no lock.
+    /// Ends leases and delays that are over, and has dead letters moved. The caller holds no lock.
     pub(crate) fn look_at_deliveries(&self, core: &Core<S>) {
+        let mut dead_letters = 0;
+        for consumer in self.all() {
+            let (due, rejected) = consumer.look_at_deliveries(core);
+            dead_letters += rejected;
+            Self::look_again(core, &consumer, due);
+        }
+        if dead_letters > 0 && !core.carrier.request(|wanted| wanted.look_at_deliveries(now())) {
+            self.carry_dead_letters(core);
+        }
+    }
+
+    /// Moves dead letters. The caller holds no lock.
+    pub(super) fn carry_dead_letters(&self, core: &Core<S>) {
         let mut busy = BTreeSet::new();
         for consumer in self.all() {
-            consumer.look_at_deliveries(core);
             self.post(core, &consumer, &mut busy);
-            if let Some(due) = consumer.time_to_notify() {
-                core.delivery_worker.request(|wanted| wanted.look_at_deliveries(due));
-            }
-            if consumer.with_locked(|locked| locked.has_waiting(core)) {
-                core.wake_reader(consumer.row);
-            }
+            Self::look_again(core, &consumer, consumer.time_to_notify());
+        }
+    }
+
+    /// Has the delivery worker look when the next lease or delay is `due`, and wakes a reader if
+    /// there is something to read now.
+    fn look_again(core: &Core<S>, consumer: &ConsumerState<S>, due: Option<Instant>) {
+        if let Some(due) = due {
+            core.delivery_worker.request(|wanted| wanted.look_at_deliveries(due));
+        }
+        if consumer.with_locked(|locked| locked.has_waiting(core)) {
+            core.wake_reader(consumer.row);
         }
     }
 

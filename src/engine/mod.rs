@@ -12,7 +12,7 @@
 //! | `wait` | | waits for a message or a flush |
 //! | `consumer_table`, `consumer_life` | the consumers | creates, moves and removes consumers |
 //! | `dead_letters` | | sets redelivery rules, moves rejected messages to another queue |
-//! | `delivery_worker` | | a thread that ends leases and delays and wakes futures |
+//! | `delivery_worker` | | threads that end leases, wake futures and carry dead letters |
 //! | `copy_queue` | | copies a closed queue to another directory |
 //! | `statistics` | | computes the figures of a queue and its consumers |
 //! | `held` | queues that this process has open, `Lock` | tells whether this process holds a lock; unlocks |
@@ -250,8 +250,7 @@ impl<S: Storage> Engine<S> {
     /// Ends the run; the queue stays locked.
     fn end(&self, over: &CloseIsOver<'_, S>) -> Result<()> {
         let core = &*self.core;
-        // (A close from within a call of the delivery worker skips the dead letters that this
-        // worker is carrying.)
+        // (A close from within a call of the carrier skips the dead letters that it is carrying.)
         self.consumers.send_last_dead_letters(core);
         let consumers = {
             // Threads that write, or create or move a consumer, finish first; no thread begins
@@ -261,13 +260,14 @@ impl<S: Storage> Engine<S> {
             let mut writer = core.writer.lock();
             core.index.poison.close();
             writer.stop();
-            self.consumers.by_name.lock().values().cloned().collect::<Vec<_>>()
+            self.consumers.all()
         };
         // This thread holds no lock here, because wakers may call the queue.
         core.wake_readers(u64::MAX);
         core.wake_writers();
         core.storage_worker.stop();
         core.delivery_worker.stop();
+        core.carrier.stop();
         events::take_over(std::mem::take(&mut core.delivery_worker.requests().wanted.events));
         if over.may_wait {
             // Their dead letters are in the other queue already: they must be acknowledged here

@@ -134,8 +134,7 @@ impl<S: Storage> Engine<S> {
     /// a current flush, since these have removed segments open. The caller holds no lock.
     #[cold]
     pub(super) fn wait_for_dropped(&self) {
-        let consumers: Vec<_> = self.consumers.by_name.lock().values().cloned().collect();
-        for consumer in consumers {
+        for consumer in self.consumers.all() {
             consumer.wait_and_release_if_drained(&self.core);
         }
         self.core.wait_for_leader();
@@ -168,22 +167,19 @@ impl<S: Storage> Engine<S> {
     pub(super) fn crossed(&self, consumer: &ConsumerState<S>) {
         self.give_space_back();
         self.arm(consumer);
+        let each_other = |act: fn(&ConsumerState<S>)| {
+            let consumers = self.consumers.by_name.lock();
+            let others = consumers.values().filter(|other| !std::ptr::eq(&***other, consumer));
+            others.for_each(|other| act(other));
+        };
         if self.core.window_wanted.swap(false, Ordering::Relaxed) {
             // Under a tight cap, an idle consumer's window must not force the others to copy.
-            for other in self.consumers.by_name.lock().values() {
-                if !std::ptr::eq(&**other, consumer) {
-                    other.release_if_idle();
-                }
-            }
+            each_other(ConsumerState::release_if_idle);
             consumer.reconsider_window();
         }
         if self.core.many_open.swap(false, Ordering::Relaxed) {
             // This keeps descriptors few, even with every consumer in another segment.
-            for other in self.consumers.by_name.lock().values() {
-                if !std::ptr::eq(&**other, consumer) {
-                    other.release();
-                }
-            }
+            each_other(ConsumerState::release);
         }
     }
 

@@ -171,6 +171,8 @@ pub(crate) struct State<S: Storage> {
     pub(crate) tasks: Tasks,
     pub(crate) storage_worker: Worker<StorageRequests>,
     pub(crate) delivery_worker: Worker<DeliveryRequests>,
+    /// Carries dead letters.
+    pub(crate) carrier: Worker<DeliveryRequests>,
     /// Whether readers' futures still have to be woken, because no thread could do it.
     wakes_owed: AtomicBool,
     /// Whether a consumer got no window to lend from, because other consumers keep theirs open.
@@ -253,6 +255,7 @@ impl<S: Storage> State<S> {
             tasks: Tasks::default(),
             storage_worker: Worker::default(),
             delivery_worker: Worker::default(),
+            carrier: Worker::default(),
             wakes_owed: AtomicBool::new(false),
             window_wanted: AtomicBool::new(false),
             many_open: AtomicBool::new(false),

@@ -1,9 +1,9 @@
-//! The requests to the queue's two workers.
+//! The requests to the queue's workers.
 //!
 //! The storage worker flushes, reserves sequence numbers and frees space. Producers wait for it
 //! while they hold their lock, so it waits for no consumer and no producer, and runs none of the
-//! program's code. The delivery worker does all work that may wait for these: no thread waits for
-//! it while holding a lock.
+//! program's code. The delivery worker and the carrier do all work that may wait for these: no
+//! thread waits for them while holding a lock.
 
 use std::time::Instant;
 
@@ -150,10 +150,10 @@ impl Worker<StorageRequests> {
     }
 }
 
-/// The work that the delivery worker has to do.
+/// The work that the delivery worker has to do, and the carrier.
 #[derive(Default)]
 pub(crate) struct DeliveryRequests {
-    /// Check leases, delays and dead letters at this time.
+    /// Check leases and delays at this time, or carry dead letters.
     pub(crate) deliveries: Option<Instant>,
     /// Wake the readers: messages have become durable.
     pub(crate) wake_readers: bool,
@@ -167,16 +167,6 @@ pub(crate) struct DeliveryRequests {
     pub(crate) events: Noted,
 }
 
-/// The part of a [`DeliveryRequests`] that is due.
-#[derive(Default)]
-pub(crate) struct Due {
-    pub(crate) deliveries: bool,
-    pub(crate) wake_readers: bool,
-    pub(crate) wake_flushed: bool,
-    pub(crate) wake_for_room: bool,
-    pub(crate) events: Noted,
-}
-
 impl DeliveryRequests {
     /// Makes the worker check the deliveries at this time, or before.
     pub(crate) fn look_at_deliveries(&mut self, at: Instant) {
@@ -184,17 +174,17 @@ impl DeliveryRequests {
     }
 
     /// Takes the work that is due now; `None` when there is none.
-    pub(crate) fn take_due(&mut self) -> Option<Due> {
-        let take = |at: &mut Option<Instant>| at.take_if(|due| now() >= *due).is_some();
-        let looks = take(&mut self.look_for_room);
-        let due = Due {
+    pub(crate) fn take_due(&mut self) -> Option<DeliveryRequests> {
+        let take = |at: &mut Option<Instant>| at.take_if(|due| now() >= *due);
+        let due = DeliveryRequests {
+            look_for_room: take(&mut self.look_for_room),
             deliveries: take(&mut self.deliveries),
             wake_readers: std::mem::take(&mut self.wake_readers),
             wake_flushed: std::mem::take(&mut self.wake_flushed),
-            wake_for_room: std::mem::take(&mut self.wake_for_room) || looks,
+            wake_for_room: std::mem::take(&mut self.wake_for_room),
             events: std::mem::take(&mut self.events),
         };
-        let any = due.deliveries
+        let any = due.next().is_some()
             || due.wake_readers
             || due.wake_flushed
             || due.wake_for_room

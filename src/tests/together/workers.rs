@@ -2,7 +2,7 @@
 //! that runs the program's code.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Wake, Waker};
 use std::time::Duration;
@@ -168,6 +168,55 @@ impl DeadLetters for DeadLetterQueue {
     fn dead_letters(&self) -> Vec<Arc<dyn DeadLetters>> {
         Vec::new()
     }
+}
+
+/// Another queue, whose disk writes only when the reader in the test has its message.
+#[derive(Default)]
+struct SlowDisk(AtomicBool);
+
+impl DeadLetters for SlowDisk {
+    fn put(&self, _: &[u8], _: &Origin) -> Result<()> {
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<()> {
+        while !self.0.load(Ordering::SeqCst) {
+            park_timeout(Duration::from_secs(1));
+        }
+        Ok(())
+    }
+
+    fn id(&self) -> usize {
+        0
+    }
+
+    fn dead_letters(&self) -> Vec<Arc<dyn DeadLetters>> {
+        Vec::new()
+    }
+}
+
+/// One consumer's dead letter is on its way when another consumer's lease ends.
+fn a_lease_ends_beside_a_dead_letter() {
+    let disk = Arc::new(SlowDisk::default());
+    let queue = open(&small(4), Background::Workers);
+    let [rejects, waits] = ["a", "b"].map(|name| queue.consumer(name).unwrap());
+    let dead = Rules { dead_letters: Some(Arc::clone(&disk) as _), ..Rules::default() };
+    queue.set_redelivery(&rejects, dead).unwrap();
+    let lease = Some(Duration::from_millis(100));
+    queue.set_redelivery(&waits, Rules { lease, ..Rules::default() }).unwrap();
+    queue.enqueue(b"job").unwrap();
+    let _out = queue.receive(&waits, AsMessage).unwrap().unwrap();
+    let (message, handed) = queue.receive(&rejects, AsMessage).unwrap().unwrap();
+    queue.reject(&rejects, message.seq(), handed).unwrap();
+    let again = queue.wait(&waits, None, || queue.receive_awaited(&waits, AsMessage));
+    disk.0.store(true, Ordering::SeqCst);
+    assert!(again.unwrap().is_some());
+    queue.close().unwrap();
+}
+
+#[test]
+fn a_lease_ends_though_a_dead_letter_waits_for_the_other_queues_disk() {
+    under(60, a_lease_ends_beside_a_dead_letter);
 }
 
 /// Workers reject everything, and the queue is closed at once: each message is a dead letter once.
