@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::room::{Search, SearchOutcome};
+use super::waited_for::may_wait;
 use super::{Engine, unboxed};
 use crate::commit::Core;
 use crate::error::{Error, HeldBy, Result};
@@ -364,9 +365,10 @@ impl<S: Storage> Engine<S> {
                         return Err(error);
                     };
                     let limit = match waits_for {
-                        WaitsFor::Room => limit,
+                        // Else leases, and wakers that make room, would wait for a waker's room.
+                        WaitsFor::Room if may_wait() => limit,
                         WaitsFor::Awhile => Some(limit.unwrap_or(AWHILE).min(AWHILE)),
-                        WaitsFor::Locks | WaitsFor::Moment => return Err(error),
+                        _ => return Err(error),
                     };
                     drop(writer);
                     events::report();

@@ -156,8 +156,11 @@ impl Drop for Wait {
 /// only then does the queue wake those behind it.
 ///
 /// The thread that causes the wake (by an enqueue or a close, for instance) calls the waker without
-/// holding any of the queue's locks: the waker may call the queue. If the waker panics, the thread
-/// wakes the next future in line instead, and its call continues.
+/// holding any of the queue's locks: the waker may call the queue. It must not wait, as
+/// [`Waker`](std::task::Waker) says: on the queue's own thread leases would end late meanwhile. (An
+/// enqueue there never waits for room: a full queue refuses, also with
+/// [`OnFull::Wait`](crate::OnFull::Wait).) If the waker panics, the thread wakes the next future in
+/// line instead, and its call continues.
 ///
 /// ```
 /// async fn print_next(queue: &mmq::Queue) -> mmq::Result<()> {

@@ -25,7 +25,8 @@ pub enum OnFull {
     /// Refuse it with [`Error::Full`] (or [`Error::Io`] from a full disk).
     #[default]
     Reject,
-    /// Wait until there is room, at most that long (`None`: for ever), then refuse it.
+    /// Wait until there is room, at most that long (`None`: for ever), then refuse it. In a waker,
+    /// or a subscriber of events, on one of the queue's own threads: refuse it at once.
     Wait(Option<Duration>),
     /// Give up the oldest messages, a whole segment at a time; when there is only one segment, all
     /// that it holds. (A segment is at most as long as an arena, or 4 MiB where arenas are shorter,

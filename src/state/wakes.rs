@@ -1,9 +1,9 @@
 //! Wakes waiting threads and futures.
 //!
-//! A future's waker is the program's code: it may call the queue, and wait. So only a thread calls
-//! it that holds no lock of the queue and for which no thread waits. A thread that cannot promise
-//! that (the storage worker, a flush leader, a producer) leaves the call to the delivery worker.
-//! The same holds for event subscribers.
+//! A future's waker is the program's code: it may call the queue, and so wait for locks and for the
+//! disk, but not for room. Only a thread calls it that holds no lock of the queue and for which no
+//! thread waits. A thread that cannot promise that (the storage worker, a flush leader, a producer)
+//! leaves the call to the delivery worker. The same holds for event subscribers.
 
 use std::sync::atomic::Ordering;
 

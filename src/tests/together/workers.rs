@@ -104,6 +104,41 @@ fn a_waker_may_enqueue_while_producers_wait_for_the_storage_worker() {
     });
 }
 
+/// A waker that enqueues, and notes what came of it.
+struct Notes(Queue, Mutex<Option<Result<u64>>>);
+
+impl Wake for Notes {
+    fn wake(self: Arc<Self>) {
+        let outcome = self.0.enqueue(&[2; 2000]);
+        *self.1.lock().unwrap() = Some(outcome);
+    }
+}
+
+/// Only its worker could end the leases whose messages keep the room.
+#[test]
+fn a_waker_on_the_delivery_worker_does_not_wait_for_room() {
+    under(20, || {
+        let queue = open(&small(4), Background::Workers);
+        while queue.enqueue(&[1; 2000]).is_ok() {}
+        let queue = {
+            let storage = queue.core.storage.clone();
+            queue.close().unwrap();
+            let waits = small(4).on_full(OnFull::Wait(None));
+            Arc::new(Engine::open(storage, &waits).unwrap())
+        };
+        let notes = Arc::new(Notes(Arc::clone(&queue), Mutex::default()));
+        let consumer = queue.consumer("").unwrap();
+        let waker = Waker::from(Arc::clone(&notes));
+        let ticket = queue.join(&consumer, Signal::Task(waker)).unwrap();
+        queue.core.delivery_worker.request(|wanted| wanted.wake_readers = true);
+        schedule::wait_until_quiet();
+        let outcome = notes.1.lock().unwrap().take();
+        assert!(matches!(outcome, Some(Err(Error::Full { .. }))), "{outcome:?}");
+        queue.leave(&consumer, ticket);
+        queue.close().unwrap();
+    });
+}
+
 /// A waker that closes another queue.
 struct Closes(Queue);
 
