@@ -233,10 +233,10 @@ mutants! {
         audit: "A11, B9", WORLD, 433,
     /// The directory counts as synced while the sync is under way (audit B2).
     DirectorySyncSaidEarly => "P1: what is said to be durable is";
-        audit: "B2", REPORTED_DURABLE, 229,
+        audit: "B2", REPORTED_DURABLE, 394,
     /// A sync of the index that fails does not poison the queue (audit B3).
     IndexSyncNotHeeded => "R6: the first sync that fails poisons the queue";
-        audit: "B3", WORLD, 1833,
+        audit: "B3", WORLD, 7610,
     /// A forwarder compares no sums with the far side.
     ForwardCopyNotSeen => "forward: an older copy is found by the chain of sums",
     /// A forwarder goes on at its place, though the far side holds less.
