@@ -21,10 +21,10 @@
 //! makes each page behind the tail fault again.
 
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::format::{Checkpoint, Spot};
+use crate::state::leading::{Leading, Led};
 use crate::state::{Began, Durable, MOST_BEHIND, State};
 use crate::storage::Storage;
 use crate::threads::requests::Request;
@@ -50,32 +50,6 @@ pub(super) struct Stretch {
     pub(super) to: Spot,
     /// See [`Led::end`].
     pub(super) end: u64,
-}
-
-/// What a flush makes durable, in one part or several.
-#[derive(Debug, Clone, Copy)]
-struct Led {
-    to: Spot,
-    /// Segments that begin before it are synced: a message that is not committed may fill some.
-    end: u64,
-    began: Instant,
-}
-
-/// A flush under way. Dropped by a panic alone, it poisons the queue: nobody knows which syncs
-/// failed.
-struct Leading<'a, S: Storage>(&'a State<S>);
-
-impl<S: Storage> Drop for Leading<'_, S> {
-    fn drop(&mut self) {
-        let state = self.0;
-        if !state.forked() {
-            let path = state.storage.path();
-            state.index.set_poisoned(&Error::internal(path, "a flush panicked"));
-            state.durable.lock().has_leader = false;
-            state.flushed.notify_all();
-            state.segment_synced.notify_all();
-        }
-    }
 }
 
 impl<S: Storage> State<S> {

@@ -9,6 +9,7 @@
 //! | `flush` | | syncs data, moves the durable mark, writes checkpoints |
 //! | `interrupt` | a count of interrupts | ends every wait without closing the queue |
 //! | `known_gaps` | missing sequence numbers and their causes | counts lost messages |
+//! | `leading` | what a leader makes durable | ends a flush whose leader panics |
 //! | `places` | every consumer's position and counts | finds the lowest position |
 //! | `run_counts` | counters of this run | stores them in the index |
 //! | `space` | | reclaims and expires segments, waits for room |
@@ -37,6 +38,7 @@ mod committed_tail;
 mod flush;
 mod interrupt;
 mod known_gaps;
+mod leading;
 mod places;
 mod run_counts;
 mod space;
