@@ -354,11 +354,11 @@ impl<F: StorageFile> Writer<F> {
         true
     }
 
-    /// Makes the next record begin a new segment at `base`, after the tail's segment was evicted.
-    pub(crate) fn begin_anew<S: Storage<File = F>>(&mut self, state: &State<S>, base: u64) {
+    /// Makes the next record begin a new segment, after the last one was evicted, which ends at
+    /// `end`. The tail lies behind that end when the tail's own segment was lost.
+    pub(crate) fn begin_anew<S: Storage<File = F>>(&mut self, state: &State<S>, end: u64) {
         self.release();
-        let next = Next { base, seq: state.committed().spot().seq, ..Next::default() };
-        if let Some(next) = self.pending_segment.begin(next) {
+        if let Some(next) = self.pending_segment.begin(self.follow(Some(end))) {
             state.index.set_next(Some(next));
         }
     }

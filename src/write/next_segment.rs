@@ -104,7 +104,7 @@ impl<F: StorageFile> Writer<F> {
     }
 
     /// Returns a next segment that begins at `end`, but not before the tail.
-    fn follow(&self, end: Option<u64>) -> Next {
+    pub(super) fn follow(&self, end: Option<u64>) -> Next {
         let base = end.unwrap_or(0).max(format::align_up(self.tail.at.position));
         Next { base, seq: self.tail.at.seq, ..Next::default() }
     }

@@ -176,6 +176,30 @@ fn a_beginning_that_was_lost_before_anybody_read_is_reported_to_everybody() {
     }
 }
 
+/// The last segment is lost after a close, and the limit evicts the one before: the next message
+/// comes behind the lost ones, and is not taken for one of them.
+#[test]
+fn behind_a_lost_last_segment_messages_come_although_the_limit_evicts_the_one_before() {
+    let dir = crate::support::tempdir().unwrap();
+    let options = Options::new().arena_size(4096);
+    let messages = Messages::new(12, &[2000..=2000]);
+    let queue = options.clone().max_bytes(8 << 20).open(dir.path()).unwrap();
+    (0..500).for_each(|key| assert_eq!(queue.enqueue(messages.of_len(key, 2000)).unwrap(), key));
+    queue.close().unwrap();
+    let last = (0..).map(|slot| dir.path().join(format!("segment-{slot:08}")));
+    std::fs::remove_file(last.take_while(|path| path.exists()).last().unwrap()).unwrap();
+    let queue = options.max_bytes(65_536).open(dir.path()).unwrap();
+    let named = queue.consumer("named").unwrap();
+    let check = |key, bytes: &[u8]| messages.check_len(key, 2000, bytes);
+    for drained in [drain(&queue, 1000, check), drain_by(|| named.dequeue(), 1000, check)] {
+        assert!(matches!(drained.gaps()[..], [Gap { last: 499, cause: GapCause::Damaged, .. }]));
+    }
+    assert_eq!(queue.enqueue("after").unwrap(), 500);
+    for came in [queue.dequeue(), named.dequeue()] {
+        assert_eq!(came.unwrap().expect("the new message").as_str(), Ok("after"));
+    }
+}
+
 #[test]
 fn an_index_that_was_made_longer_takes_no_room() {
     let dir = crate::support::tempdir().unwrap();
