@@ -40,12 +40,17 @@ pub(super) fn put(dir: &Path, files: &[(String, Vec<u8>)]) {
 /// Ends the queue as the death of its process does: each file has its bytes again, and is the same
 /// file. (A copy would be believed less.)
 pub(super) fn die(dir: &Path, end: impl FnOnce()) {
-    let files = files(dir);
     let kept = dir.with_extension("kept");
-    fs::create_dir(&kept).expect("a directory");
-    for (name, _) in &files {
-        fs::hard_link(dir.join(name), kept.join(name)).expect("a second name");
-    }
+    let files = loop {
+        let files = files(dir);
+        fs::create_dir(&kept).expect("a directory");
+        let link = |(name, _): &(String, Vec<u8>)| fs::hard_link(dir.join(name), kept.join(name));
+        if files.iter().try_for_each(link).is_ok() {
+            break files;
+        }
+        // The queue's worker has removed one since.
+        fs::remove_dir_all(&kept).expect("removing");
+    };
     end();
     put(dir, &[]);
     for (name, bytes) in &files {

@@ -43,6 +43,8 @@ pub(crate) struct Spec {
     pub(crate) lens: Vec<usize>,
     /// No message with a lower number is held.
     pub(crate) oldest: u64,
+    /// The oldest message that was held when the last consumer went, or the queue was new.
+    unclaimed: u64,
     /// Every message with a lower number survives a power cut.
     pub(crate) durable: u64,
     is_written_again: bool,
@@ -181,9 +183,11 @@ impl Spec {
         most < u64::MAX && (!self.rules.drops_oldest || bytes as u64 > most / 5)
     }
 
-    /// A consumer that is new begins at the oldest message held.
+    /// A consumer that is new begins at the oldest message held; the first one before all that was
+    /// dropped while there was none.
     pub(crate) fn consumer(&mut self, who: usize) -> &mut Consumer {
-        self.consumers.entry(who).or_insert_with(|| Consumer::at(self.oldest))
+        let begins = if self.consumers.is_empty() { self.unclaimed } else { self.oldest };
+        self.consumers.entry(who).or_insert_with(|| Consumer::at(begins))
     }
 
     /// What a read gives that takes its message, shows it or skips it.
@@ -265,6 +269,7 @@ impl Spec {
     /// A consumer is forgotten. Answers to its deliveries are refused.
     pub(crate) fn removes(&mut self, who: usize, succeeded: bool) {
         assert_eq!(succeeded, self.consumers.remove(&who).is_some(), "consumer {who} goes");
+        self.unclaimed = self.oldest;
     }
 
     /// A flush, or a wait for the last message to be durable, has returned.
