@@ -290,6 +290,7 @@ impl<S: Storage> Engine<S> {
         core.writer.lock().release();
         core.segments.close_files();
         if flushed.is_ok() || planted!(HolderGoesUnflushed) {
+            core.note_tail_changed();
             core.index.set_pid(0);
         }
         core.index.write_late();

@@ -8,7 +8,7 @@ use std::io::{
 use std::sync::atomic::Ordering;
 
 use crate::error::{Error, Result, SyncFailed};
-use crate::format::{FLAG_UNSYNCED_FILES, INDEX_NAME, segment_slot};
+use crate::format::{FLAG_UNSYNCED_FILES, INDEX_NAME, segment_name, segment_slot};
 use crate::segment::{Segment, Unsynced, present};
 use crate::state::State;
 use crate::state::flush::Stretch;
@@ -56,6 +56,14 @@ impl<S: Storage> State<S> {
             stat.iter().for_each(|stat| self.index.note_changed(*stat));
             Ok(())
         })
+    }
+
+    /// Notes when the tail's file changed. After its last sync a refused record may have been
+    /// cleared from it, behind the messages.
+    pub(crate) fn note_tail_changed(&self) {
+        let tail = self.segments.list().live.back().map(|row| segment_name(row.slot));
+        let stat = tail.and_then(|name| self.storage.stat(&name).ok());
+        stat.iter().for_each(|stat| self.index.note_changed(*stat));
     }
 
     /// Syncs the directory, so that file names are durable: a power cut could otherwise remove a

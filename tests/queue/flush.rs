@@ -345,3 +345,17 @@ fn who_reads_after_a_flush_finds_the_pages_mapped() {
         assert!(most < 100, "{most}");
     }
 }
+
+/// A refused message is cleared from the tail's file after the last sync: that is no sign of a copy.
+#[test]
+fn after_a_refused_message_and_a_close_everything_is_durable() {
+    let dir = crate::support::tempdir().unwrap();
+    let options = Options::new().arena_size(4096).max_bytes(64 << 10);
+    let queue = options.clone().open(dir.path()).unwrap();
+    while queue.enqueue([1; 3000]).is_ok() {}
+    queue.flush().unwrap();
+    assert!(queue.enqueue([2; 9000]).unwrap_err().is_full());
+    let stored = queue.len();
+    queue.close().unwrap();
+    assert_eq!(options.open(dir.path()).unwrap().durable_seq(), stored);
+}
