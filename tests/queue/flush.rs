@@ -346,7 +346,7 @@ fn who_reads_after_a_flush_finds_the_pages_mapped() {
     }
 }
 
-/// A refused message is cleared from the tail's file after the last sync: that is no sign of a copy.
+/// A refused message is cleared from the tail's file after the last sync: no sign of a copy.
 #[test]
 fn after_a_refused_message_and_a_close_everything_is_durable() {
     let dir = crate::support::tempdir().unwrap();
