@@ -57,7 +57,8 @@ impl Known {
         let shown = show(left, script)?;
         let shown_next = shown.next;
         let is_remount = matches!(death, Death::Remount(_));
-        let (is_cut, evicted) = (death.is_cut(), shown.evicted);
+        let is_cut = death.is_cut();
+        let Shown { evicted, retained_from, .. } = shown;
         let sent = self.sent(events)?;
         let durable = self.durable_after(&story, script);
         let closed_well = story.closed && !death.is_cut();
@@ -90,6 +91,7 @@ impl Known {
                 heard: &heard,
                 is_cut,
                 evicted,
+                retained_from,
                 durable,
                 on_disk: self.on_disk,
                 batches: &self.batches,

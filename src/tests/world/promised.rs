@@ -18,8 +18,10 @@ pub(super) struct Promised<'a> {
     pub(super) heard: &'a Heard,
     /// Power was cut.
     pub(super) is_cut: bool,
-    /// The opened queue knows that every number below was evicted, or dealt with by all.
+    /// The opened queue knows that every number below was evicted.
     pub(super) evicted: u64,
+    /// Its first segment begins with this number.
+    pub(super) retained_from: u64,
     /// Everything below is on disk.
     pub(super) durable: u64,
     /// Everything below was found on the disk behind a power cut.
@@ -121,12 +123,13 @@ impl Promised<'_> {
     }
 
     /// A power cut does not take that message: a flush has confirmed it, or a cut has left it
-    /// already. (The rest of a batch whose beginning was evicted needs the flush.)
+    /// already. (The rest of a batch whose beginning has gone needs the flush.)
     fn must_stay(&self, seq: u64) -> bool {
         let id = self.ids.get(&seq);
         let batch = id.and_then(|id| Some((id, self.batches.get(id)?)));
         let nth = batch.and_then(|(id, batch)| batch.iter().position(|other| other == id));
-        let is_rest = nth.is_some_and(|nth| seq - (nth as u64) < self.evicted);
+        let is_rest =
+            nth.is_some_and(|nth| seq - (nth as u64) < self.evicted.max(self.retained_from));
         seq < self.durable || seq < self.on_disk && !is_rest
     }
 

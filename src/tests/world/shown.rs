@@ -49,8 +49,10 @@ pub(super) struct Shown {
     pub(super) consumers: BTreeMap<&'static str, Vec<Next>>,
     /// The number that the next message gets.
     pub(super) next: u64,
-    /// Below it every number was evicted, or dealt with by all.
+    /// Below it every number was evicted.
     pub(super) evicted: u64,
+    /// The first segment that is left begins with it.
+    pub(super) retained_from: u64,
 }
 
 /// What a copy of the disk shows to each consumer.
@@ -94,6 +96,7 @@ pub(super) fn show(left: &SimStorage, script: &Script) -> Check<Shown> {
     }
     let next = queue.core.committed_spot().seq;
     let evicted = queue.core.gaps.evicted.lock().end();
+    let retained_from = queue.core.segments.list().retained_from();
     queue.close().map_err(|error| format!("does not close: {error}"))?;
-    Ok(Shown { consumers, next, evicted })
+    Ok(Shown { consumers, next, evicted, retained_from })
 }
