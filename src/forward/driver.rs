@@ -312,7 +312,7 @@ impl<'a, D: Destination> Driver<'a, D> {
         (self.has_worked, self.trouble) = (true, None);
         self.backoff.reset();
         let most = session.limits.in_flight_bytes;
-        self.link_rate.note_acknowledged(arrived.bytes, session.sent_bytes, arrived.after, most);
+        self.link_rate.note_acknowledged(arrived.bytes, arrived.under_way, arrived.after, most);
         self.counts.acknowledged += arrived.messages;
         self.counts.acknowledged_bytes += arrived.bytes;
         self.refused.take_if(|(seq, ..)| *seq < there);

@@ -35,12 +35,13 @@ impl LinkRate {
         if planted!(ForwardAllAtOnce) { u64::MAX } else { self.bytes }
     }
 
-    /// Notes that `bytes` were acknowledged, `after` they were sent, while others are still in
-    /// flight. `most` is what the far side takes.
+    /// Notes that `bytes` were acknowledged, `after` they were sent: the link took them and all
+    /// before them that were in flight then, together `under_way`. `most` is what the far side
+    /// takes.
     pub(super) fn note_acknowledged(
         &mut self,
         bytes: u64,
-        others: u64,
+        under_way: u64,
         after: Duration,
         most: u64,
     ) {
@@ -50,7 +51,7 @@ impl LinkRate {
         }
         if after <= QUICK {
             // A little that arrives quickly does not say that much would.
-            let most = most.max(LEAST).min(self.bytes.max(2 * bytes.saturating_add(others)));
+            let most = most.max(LEAST).min(self.bytes.max(under_way.saturating_mul(2)));
             self.bytes = self.bytes.saturating_add(bytes).min(most);
         } else if after >= SLOW {
             self.note_trouble();
@@ -94,13 +95,13 @@ mod tests {
         let mut link_rate = LinkRate::new();
         let mut seen = vec![link_rate.bytes()];
         for _ in 0..8 {
-            link_rate.note_acknowledged(link_rate.bytes(), 0, SECOND, 4 << 20);
+            link_rate.note_acknowledged(link_rate.bytes(), link_rate.bytes(), SECOND, 4 << 20);
             seen.push(link_rate.bytes());
         }
         assert_eq!(seen, [64, 128, 256, 512, 1024, 2048, 4096, 4096, 4096].map(|kib| kib << 10));
-        link_rate.note_acknowledged(4 << 20, 0, 7 * SECOND, 4 << 20);
+        link_rate.note_acknowledged(4 << 20, 4 << 20, 7 * SECOND, 4 << 20);
         assert_eq!(link_rate.bytes(), 4 << 20, "neither quick nor slow");
-        link_rate.note_acknowledged(4 << 20, 0, 13 * SECOND, 4 << 20);
+        link_rate.note_acknowledged(4 << 20, 4 << 20, 13 * SECOND, 4 << 20);
         assert_eq!(link_rate.bytes(), 2 << 20);
         for _ in 0..20 {
             link_rate.note_trouble();
@@ -112,10 +113,10 @@ mod tests {
     fn little_that_is_quick_lets_no_more_go() {
         let mut link_rate = LinkRate::new();
         for _ in 0..1000 {
-            link_rate.note_acknowledged(100, 900, SECOND, 4 << 20);
+            link_rate.note_acknowledged(100, 1000, SECOND, 4 << 20);
         }
         assert_eq!(link_rate.bytes(), FIRST);
-        link_rate.note_acknowledged(100, FIRST - 100, SECOND, 4 << 20);
+        link_rate.note_acknowledged(100, FIRST, SECOND, 4 << 20);
         assert_eq!(link_rate.bytes(), FIRST + 100);
     }
 
@@ -125,7 +126,7 @@ mod tests {
         assert_eq!(link_rate.longest(900_000).as_secs(), 219, "112 s at 8 kB/s");
         assert_eq!(link_rate.longest(0), Duration::ZERO);
         // A quick link that has vanished is left soon, and so is a slow one behind it.
-        link_rate.note_acknowledged(1 << 20, 1 << 20, SECOND, 4 << 20);
+        link_rate.note_acknowledged(1 << 20, 2 << 20, SECOND, 4 << 20);
         assert_eq!(link_rate.longest(4 << 20), 32 * SECOND);
         link_rate.note_silence();
         link_rate.note_trouble();
@@ -143,7 +144,7 @@ mod tests {
         link_rate.note_trouble();
         assert_eq!(link_rate.bytes(), 1, "a trouble lets no more go");
         for _ in 0..20 {
-            link_rate.note_acknowledged(link_rate.bytes(), 0, SECOND, 4 << 20);
+            link_rate.note_acknowledged(link_rate.bytes(), link_rate.bytes(), SECOND, 4 << 20);
         }
         assert_eq!(link_rate.bytes(), 1 << 20);
     }

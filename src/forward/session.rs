@@ -57,6 +57,8 @@ struct InFlight {
     len: u64,
     sum: u32,
     since: Duration,
+    /// What was in flight when it was sent, in bytes, itself included.
+    under_way: u64,
 }
 
 /// What an acknowledgement covers.
@@ -70,6 +72,8 @@ pub(super) struct Arrived {
     pub(super) chain: u32,
     /// How long ago the first of them was sent.
     pub(super) after: Duration,
+    /// What was in flight when the last of them was sent, in bytes, itself included.
+    pub(super) under_way: u64,
 }
 
 impl Session {
@@ -272,10 +276,11 @@ impl Session {
         }
         for item in batch.items.iter().filter(|item| item.messages > 0) {
             let Item { seq, sum, messages, len, .. } = *item;
-            self.sent.push_back(InFlight { seq, messages, len, sum, since: now });
+            self.sent_bytes += len;
+            let under_way = self.sent_bytes;
+            self.sent.push_back(InFlight { seq, messages, len, sum, since: now, under_way });
             self.unsent = seq + 1;
         }
-        self.sent_bytes += batch.bytes;
         check!(self.check());
     }
 
@@ -295,6 +300,7 @@ impl Session {
             arrived.chain = first.sum;
             arrived.messages += first.messages;
             arrived.bytes += first.len;
+            arrived.under_way = first.under_way;
             self.sent.pop_front();
         }
         check!(self.check());
