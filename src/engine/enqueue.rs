@@ -83,6 +83,14 @@ impl<S: Storage> Engine<S> {
         writer.ok_or_else(|| Error::io("lock for writing", self.core.storage.path(), busy()))
     }
 
+    /// Releases the producers' lock. Then returns how many readers wait, for the order that
+    /// [`count_waiter`](Self::count_waiter) needs.
+    #[inline(always)]
+    fn unlock(&self, writer: MutexGuard<'_, Writer<S::File>>) -> usize {
+        drop(writer);
+        self.core.message_waiters.load(Ordering::Relaxed)
+    }
+
     #[inline(always)]
     pub(crate) fn enqueue(&self, payload: &[u8]) -> Result<u64> {
         self.enqueue_payload(payload).map_err(unboxed)
@@ -105,8 +113,7 @@ impl<S: Storage> Engine<S> {
                 Ok(spot) => spot,
                 Err(error) => return Ok(self.take_back(writer, error, payload)?),
             };
-            let waiters = core.message_waiters.load(Ordering::Relaxed);
-            drop(writer);
+            let waiters = self.unlock(writer);
             if waiters != 0 || self.options.flush_every_ops.is_some() {
                 self.written(spot, 1, waiters)?;
             }
@@ -158,8 +165,7 @@ impl<S: Storage> Engine<S> {
                 return self.enqueue_again(error, payload);
             }
         };
-        let waiters = self.core.message_waiters.load(Ordering::Relaxed);
-        drop(writer);
+        let waiters = self.unlock(writer);
         if waiters != 0 || self.options.flush_every_ops.is_some() {
             self.written(end, 1, waiters)?;
         }
@@ -344,9 +350,8 @@ impl<S: Storage> Engine<S> {
                 if planted!(InterruptedThoughDone) {
                     core.check_uninterrupted(call_began)?;
                 }
-                let waiters = core.message_waiters.load(Ordering::Relaxed);
                 let end = core.committed().spot();
-                return Ok((first, end, waiters));
+                return Ok((first, end, self.unlock(writer)));
             };
             writer.roll_back(core);
             if !error.is_full() {

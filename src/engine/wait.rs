@@ -13,7 +13,7 @@ use crate::state::Began;
 use crate::storage::Storage;
 use crate::threads::ready::Ready;
 use crate::threads::waiting::{Signal, Ticket};
-use crate::threads::{current, now, park, park_timeout};
+use crate::threads::{current, now, park, park_timeout, touch};
 
 /// The counts of interrupts and removals when a wait for a message began. A later interrupt ends
 /// the wait. So does a later removal of the consumer, even if it was created again since.
@@ -81,7 +81,7 @@ impl<S: Storage> Engine<S> {
             self.core.waiters.add_ready(consumer.row, &ready);
             // From here on producers make it readable. `set_ready` looks for messages enqueued
             // before.
-            self.count_waiter(None);
+            self.count_waiter();
             consumer.set_ready(&self.core, ready);
         }
         let ready = consumer.ready.get().map(|ready| ready.descriptor());
@@ -92,26 +92,20 @@ impl<S: Storage> Engine<S> {
     }
 
     /// Counts a waiter, so that producers wake waiters. Messages become visible under the two locks
-    /// taken here: a thread that publishes later sees the count, and the waiter's next read sees
-    /// messages published before. Returns false, and counts nothing, when a producer holds its lock
-    /// until the `deadline`, since it may wait for a sync.
-    fn count_waiter(&self, deadline: Option<Instant>) -> bool {
-        let writer = match deadline {
-            Some(deadline) => self.core.writer.try_lock_until(deadline),
-            None => Some(self.core.writer.lock()),
-        };
-        if writer.is_some() {
-            let _durable = self.core.durable.lock();
-            self.core.message_waiters.fetch_add(1, Ordering::SeqCst);
-        }
-        writer.is_some()
+    /// met here: a thread that publishes later sees the count, and the waiter's next read sees
+    /// messages published before. Does not wait for a producer, which may hold its lock over a
+    /// sync.
+    fn count_waiter(&self) {
+        let durable = self.core.durable.lock();
+        self.core.message_waiters.fetch_add(1, Ordering::SeqCst);
+        drop(durable);
+        touch(&self.core.writer);
     }
 
     /// Puts a waiter at the end of the consumer's line.
-    #[cfg(any(test, feature = "async"))]
-    pub(crate) fn join(&self, consumer: &ConsumerState<S>, signal: Signal) -> Result<Ticket> {
-        self.count_waiter(None);
-        Ok(self.core.waiters.join(consumer.row, signal))
+    pub(crate) fn join(&self, consumer: &ConsumerState<S>, signal: Signal) -> Ticket {
+        self.count_waiter();
+        self.core.waiters.join(consumer.row, signal)
     }
 
     /// Removes a waiter from the line. When messages are left to read, wakes the first waiter.
@@ -164,12 +158,8 @@ impl<S: Storage> Engine<S> {
         if let Some(result) = attempt(&mut None)? {
             return Ok(Some(result));
         }
-        if !self.count_waiter(deadline) {
-            self.check_may_wait_on(consumer, began)?;
-            return attempt(&mut None);
-        }
         let signal = || Signal::Thread(current());
-        let ticket = self.core.waiters.join(consumer.row, signal());
+        let ticket = self.join(consumer, signal());
         let mut in_line = InLine { engine: self, consumer, ticket, has_parked: false };
         loop {
             self.core.waiters.rearm(ticket, signal());

@@ -85,10 +85,7 @@ impl Wait {
                     Ok(Some(result)) => return Poll::Ready(Ok(result)),
                     Err(error) => return Poll::Ready(Err(error)),
                 }
-                match engine.join(consumer, signal) {
-                    Ok(ticket) => self.ticket = Some(ticket),
-                    Err(error) => return Poll::Ready(Err(error)),
-                }
+                self.ticket = Some(engine.join(consumer, signal));
             }
         }
         // The task has a ticket now: a later message, interrupt or removal wakes it; this check

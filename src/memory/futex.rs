@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
-use parking_lot::lock_api::{self, GuardNoSend, RawMutex, RawMutexTimed};
+use parking_lot::lock_api::{self, GuardNoSend, RawMutex};
 use rustix::thread::futex::{Flags, Timespec, wait, wake};
 
 pub(crate) type Mutex<T> = lock_api::Mutex<RawLock, T>;
@@ -30,6 +30,7 @@ pub(crate) struct RawLock(AtomicU32);
 // SAFETY: a thread holds the lock from the moment at which it changes the word from FREE until
 // `unlock` makes it FREE again. No other thread finds FREE meanwhile. Acquire at the first and
 // release at the second: the next thread that takes the lock sees everything written under it.
+// (`unlock` acquires for `touch`.)
 unsafe impl RawMutex for RawLock {
     const INIT: RawLock = RawLock(AtomicU32::new(FREE));
     type GuardMarker = GuardNoSend;
@@ -37,7 +38,7 @@ unsafe impl RawMutex for RawLock {
     #[inline(always)]
     fn lock(&self) {
         if !self.try_lock() {
-            self.lock_contended(None);
+            self.lock_contended();
         }
     }
 
@@ -48,23 +49,9 @@ unsafe impl RawMutex for RawLock {
 
     #[inline(always)]
     unsafe fn unlock(&self) {
-        if self.0.swap(FREE, Ordering::Release) == WAITED_FOR {
+        if self.0.swap(FREE, Ordering::AcqRel) == WAITED_FOR {
             wake_threads(&self.0, 1);
         }
-    }
-}
-
-// SAFETY: as above.
-unsafe impl RawMutexTimed for RawLock {
-    type Duration = std::time::Duration;
-    type Instant = Instant;
-
-    fn try_lock_for(&self, time: std::time::Duration) -> bool {
-        self.try_lock() || self.lock_contended(Instant::now().checked_add(time))
-    }
-
-    fn try_lock_until(&self, until: Instant) -> bool {
-        self.try_lock() || self.lock_contended(Some(until))
     }
 }
 
@@ -76,24 +63,29 @@ pub(crate) fn is_waited_for<T>(guard: &MutexGuard<'_, T>) -> bool {
     lock.0.load(Ordering::Relaxed) == WAITED_FOR
 }
 
+/// Meets the threads that hold the lock, without it: this thread from now on sees what those before
+/// it did under the lock, and those after it, once they have unlocked, what this one did before.
+#[inline]
+pub(crate) fn touch<T>(lock: &Mutex<T>) {
+    // SAFETY: the word stays as it is. Every change of it reads the one before it.
+    unsafe { lock.raw() }.0.fetch_or(0, Ordering::AcqRel);
+}
+
 impl RawLock {
-    /// Waits until this thread has the lock. Returns false when it has not by `until`.
+    /// Waits until this thread has the lock.
     #[cold]
-    fn lock_contended(&self, until: Option<Instant>) -> bool {
+    fn lock_contended(&self) {
         for _ in 0..LOOKS {
             match self.0.load(Ordering::Relaxed) {
-                FREE if self.try_lock() => return true,
+                FREE if self.try_lock() => return,
                 WAITED_FOR => break,
                 _ => std::hint::spin_loop(),
             }
         }
         // This thread cannot know whether others wait too, so it takes the lock as WAITED_FOR.
         while self.0.swap(WAITED_FOR, Ordering::Acquire) != FREE {
-            if !sleep(&self.0, WAITED_FOR, until) {
-                return false;
-            }
+            sleep(&self.0, WAITED_FOR, None);
         }
-        true
     }
 }
 

@@ -52,7 +52,7 @@ mod window;
 
 pub(crate) use fork::{ForkGuard, PerProcess};
 #[cfg(any(target_os = "linux", target_os = "android"))]
-pub(crate) use futex::{Condvar, Mutex, MutexGuard, is_waited_for};
+pub(crate) use futex::{Condvar, Mutex, MutexGuard, is_waited_for, touch};
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) use mark::{is_marked, mark, unmark};
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
@@ -68,6 +68,12 @@ pub(crate) use window::{CAN_DETACH, Window};
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 pub(crate) fn is_waited_for<T>(_: &MutexGuard<'_, T>) -> bool {
     false
+}
+
+/// Here this takes the lock, and waits for it.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub(crate) fn touch<T>(lock: &Mutex<T>) {
+    drop(lock.lock());
 }
 
 unsafe extern "C" {

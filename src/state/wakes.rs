@@ -14,7 +14,7 @@ use crate::threads::now;
 
 impl<S: Storage> State<S> {
     /// Wakes readers for `count` new messages. The caller holds no lock. It has made the messages
-    /// visible, and saw `message_waiters` above zero under the lock with which it did so.
+    /// visible, and then saw `message_waiters` above zero.
     #[cold]
     pub(crate) fn wake_readers(&self, count: u64) {
         self.waiters.wake(count);

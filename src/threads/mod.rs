@@ -29,7 +29,7 @@
 //! | state/places.rs | `position`, `seq`, `changes`, `taken` | the holder of the consumer's lock: Release, the counts last | Acquire, no lock | A reader of the place has finished with all bytes before it, so their segment may be used again. Who counts a change and then syncs covers it. Each is one word that only grows: one that is seen late makes a flush or a reclaim wait for the next look. |
 //! | state/places.rs | `in_flight` | the same: Relaxed | Relaxed | A figure. |
 //! | state/places.rs | `removed_moves`, `removed_taken` | AcqRel additions under the lock of the list | Acquire under the same lock | The lock orders them. |
-//! | state/mod.rs | `message_waiters` | SeqCst additions; upwards under the producers' and the flush lock, before the waiter looks | Relaxed under the lock with which the message became visible, or after the consumer's lock | Waiter and producer take one lock: either the producer sees the count, or the waiter sees the message. Loom. |
+//! | state/mod.rs | `message_waiters` | SeqCst additions; upwards under the flush lock, then the waiter touches the producers' lock and looks | Relaxed: by the producer after it has unlocked, by the flush leader under its lock, or after the consumer's lock | Waiter and producer change the word of one lock: either the producer sees the count, or the waiter sees the message. Loom. |
 //! | state/mod.rs | `interrupts` | SeqCst addition, before all are woken | SeqCst, after the waiter stands in line | The lock of the line: a waiter that the wake did not find sees the count. |
 //! | state/mod.rs | `oldest_seq` | AcqRel maximum | Acquire | Only grows; behind the list of segments it is a bound, and a lower one costs a look. |
 //! | state/mod.rs | `reserved` | the storage worker, when the checkpoint is on the disk: Release | the producer: Acquire | Who uses a number sees that it is reserved; one seen late asks once more. |
@@ -62,7 +62,7 @@
 //! | memory/bytes.rs | `word64`, `word32` | Release where a word ends what it speaks of (the first word of a record's header, the last of a row), else Relaxed | Relaxed below a position that was read with Acquire; Acquire for the check word of the tail, which holds for the words beside it by its value | Records are found by the tail alone. After a kill the kernel has all stores of the thread, in whatever order they are. |
 //! | memory/fork.rs | `word`, `NO_WORD`, `NEXT` | Relaxed | Relaxed | A word changes once, before there is a guard of it; numbers that differ. |
 //! | memory/fork.rs | `WORD`, `the_word`, `word_wiped_on_fork`, `made` | AcqRel exchange | Acquire | What a pointer points to was made before it. |
-//! | memory/futex.rs | `RawLock` | Acquire exchange, Release swap | Relaxed before trying | A lock: what is done under it is seen by the next holder. The kernel compares the word itself. |
+//! | memory/futex.rs | `RawLock` | Acquire exchange, AcqRel swap; `touch`: AcqRel | Relaxed before trying | A lock: what is done under it is seen by the next holder. `touch` stands before or behind each unlocking in the order of the word's changes: the later of the two sees what came before the earlier. The kernel compares the word itself. |
 //! | memory/futex.rs | `news`, `waiters` | Relaxed additions, `waiters` under the mutex | Relaxed | The mutex orders condition and count; the kernel compares `news` itself. |
 //! | ffi/c_handle.rs | `magic`, `word` | Release when the body is made, AcqRel exchange or Release at its end | Acquire | Who sees the word of a live handle sees its body. |
 //! | ffi/mmq_gap.rs | `NEXT` | Relaxed addition | by the addition | Numbers that differ. |
@@ -84,12 +84,12 @@ pub(crate) use self::ready::above_standard;
 #[cfg(not(test))]
 pub(crate) use self::real::{
     AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Condvar, JoinHandle, Mutex, MutexGuard,
-    OnceLock, RwLock, Thread, current, fence, is_waited_for, now, park, park_timeout, spawn,
+    OnceLock, RwLock, Thread, current, fence, is_waited_for, now, park, park_timeout, spawn, touch,
     yield_now,
 };
 #[cfg(test)]
 pub(crate) use crate::tests::schedule::{
     atomics::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, OnceLock, fence},
-    locks::{Condvar, Mutex, MutexGuard, RwLock, is_waited_for},
+    locks::{Condvar, Mutex, MutexGuard, RwLock, is_waited_for, touch},
     threads::{JoinHandle, Thread, current, now, park, park_timeout, spawn, yield_now},
 };

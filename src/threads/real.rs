@@ -8,7 +8,7 @@ use std::io;
 use std::sync::{PoisonError, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 use std::time::Instant;
 
-pub(crate) use crate::memory::{Condvar, Mutex, MutexGuard, is_waited_for};
+pub(crate) use crate::memory::{Condvar, Mutex, MutexGuard, is_waited_for, touch};
 
 #[inline]
 pub(crate) fn now() -> Instant {

@@ -14,7 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use loom::cell::Cell;
 use loom::sync::Arc;
-use loom::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use loom::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use loom::thread;
 
 use format::Spot;
@@ -205,27 +205,51 @@ fn a_word_is_on_the_disk_once_a_sync_later_than_its_ticket_is_done() {
     finds("SyncUnderWayCounts", store_and_sync);
 }
 
+/// The word of the producers' lock, with the orderings of `memory/futex.rs`. (It has no sleepers
+/// here.)
+#[derive(Default)]
+struct LockWord(AtomicU32);
+
+impl LockWord {
+    fn lock(&self) {
+        while self.0.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            thread::yield_now();
+        }
+    }
+
+    fn unlock(&self) {
+        let planted = planted!(UnlockedWithoutAcquire);
+        self.0.swap(0, if planted { Ordering::Release } else { Ordering::AcqRel });
+    }
+
+    fn touch(&self) {
+        self.0.fetch_or(0, Ordering::AcqRel);
+    }
+}
+
 /// One thread waits in line for a message as `Engine::wait` does, the other puts one in as
 /// `Engine::enqueue` does.
 fn wait_and_wake() {
     let shared = Arc::new((Waiters::default(), AtomicUsize::new(0), SharedTail::default()));
-    let writer = Arc::new(threads::Mutex::new(()));
+    let writer = Arc::new(LockWord::default());
     let (other, locked) = (Arc::clone(&shared), Arc::clone(&writer));
     let producer = thread::spawn(move || {
         let (waiters, waiting, tail) = &*other;
-        let writer = locked.lock();
+        locked.lock();
         tail.publish(Spot { position: 1, seq: 1 });
-        let count = waiting.load(Ordering::Relaxed);
-        drop(writer);
-        if count != 0 {
+        let early = waiting.load(Ordering::Relaxed);
+        locked.unlock();
+        let is_early = planted!(LookedForWaitersWithTheLock);
+        if is_early && early != 0 || !is_early && waiting.load(Ordering::Relaxed) != 0 {
             waiters.wake(1);
         }
     });
     let (waiters, waiting, tail) = &*shared;
     let signal = || Signal::Thread(threads::current());
-    let counting = (!planted!(CountedWithoutTheLock)).then(|| writer.lock());
     waiting.fetch_add(1, Ordering::SeqCst);
-    drop(counting);
+    if !planted!(CountedWithoutTheLock) {
+        writer.touch();
+    }
     let ticket = waiters.join(0, signal());
     loop {
         waiters.rearm(ticket, signal());
@@ -244,4 +268,6 @@ fn wait_and_wake() {
 fn nobody_sleeps_beside_a_message() {
     loom::model(wait_and_wake);
     finds("CountedWithoutTheLock", wait_and_wake);
+    finds("UnlockedWithoutAcquire", wait_and_wake);
+    finds("LookedForWaitersWithTheLock", wait_and_wake);
 }

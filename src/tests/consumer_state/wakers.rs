@@ -47,9 +47,9 @@ fn whoever_cannot_use_the_news_passes_them_on_also_when_it_goes() {
         let handed = receive(engine, consumer);
         let (blocked, other, last) =
             (Counting::new(|| ()), Counting::new(|| ()), Counting::new(|| ()));
-        let first = engine.join(consumer, blocked.signal()).unwrap();
-        let second = engine.join(consumer, other.signal()).unwrap();
-        let third = engine.join(consumer, last.signal()).unwrap();
+        let first = engine.join(consumer, blocked.signal());
+        let second = engine.join(consumer, other.signal());
+        let third = engine.join(consumer, last.signal());
         let counts = || [blocked.woken(), other.woken(), last.woken()];
         queue.put(1..2);
         assert_eq!(counts(), [1, 0, 0]);
@@ -88,11 +88,11 @@ fn a_waker_that_panics_keeps_nobody_asleep() {
     let panics = || Counting::new(|| std::panic::resume_unwind(Box::new("a waker")));
     let (first, second, third) = (panics(), Counting::new(|| ()), Counting::new(|| ()));
     let last = panics();
-    let mut tickets = vec![engine.join(consumer, first.signal()).unwrap()];
-    tickets.push(engine.join(consumer, panics().signal()).unwrap());
-    tickets.push(engine.join(consumer, second.signal()).unwrap());
-    tickets.push(engine.join(consumer, third.signal()).unwrap());
-    tickets.push(engine.join(consumer, last.signal()).unwrap());
+    let mut tickets = vec![engine.join(consumer, first.signal())];
+    tickets.push(engine.join(consumer, panics().signal()));
+    tickets.push(engine.join(consumer, second.signal()));
+    tickets.push(engine.join(consumer, third.signal()));
+    tickets.push(engine.join(consumer, last.signal()));
     queue.put(0..1);
     assert_eq!(
         (first.woken(), second.woken(), third.woken()),
@@ -156,7 +156,7 @@ fn a_waker_may_call_the_queue() {
                     returned.fetch_add(1, Ordering::SeqCst);
                 })
             };
-            let ticket = engine.join(&consumer, waker.signal()).unwrap();
+            let ticket = engine.join(&consumer, waker.signal());
             // (The delivery worker may be the one that calls it.)
             let rearm = |woken| {
                 let began = std::time::Instant::now();

@@ -6,7 +6,7 @@ use std::ops::{Deref, DerefMut};
 use std::panic::Location;
 use std::time::Instant;
 
-use super::{Schedule, child, here, is_scheduled, ranks, step};
+use super::{child, here, is_scheduled, ranks, step};
 use crate::threads::ranks::Rank;
 
 pub(crate) struct Mutex<T> {
@@ -83,34 +83,6 @@ impl<T> Mutex<T> {
     }
 }
 
-impl<T> Mutex<T> {
-    /// As [`lock`](Self::lock), but waits no longer than until then.
-    #[track_caller]
-    pub(crate) fn try_lock_until(&self, until: Instant) -> Option<MutexGuard<'_, T>> {
-        if let Some(rank) = self.rank {
-            ranks::check(rank);
-        }
-        child::check();
-        step();
-        let at = Location::caller();
-        let guard = if is_scheduled() {
-            let mut guard = self.inner.try_lock();
-            let wait = |schedule: &Schedule, me| {
-                schedule.wait(me, self.key(), Some(schedule.nanos_at(until)))
-            };
-            while guard.is_none() && here(wait) {
-                guard = self.inner.try_lock();
-            }
-            guard
-        } else {
-            self.inner.try_lock_until(until)
-        };
-        let guard = MutexGuard { mutex: self, guard: Some(guard?), at };
-        self.held(at);
-        Some(guard)
-    }
-}
-
 impl<T: fmt::Debug> fmt::Debug for Mutex<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.inner.fmt(f)
@@ -120,6 +92,16 @@ impl<T: fmt::Debug> fmt::Debug for Mutex<T> {
 /// Whether another thread of the schedule waits for the lock.
 pub(crate) fn is_waited_for<T>(guard: &MutexGuard<'_, T>) -> bool {
     is_scheduled() && here(|schedule, _| schedule.is_waited_for(guard.mutex.key()))
+}
+
+/// Two steps, without the lock. (Where no schedule runs it waits for the lock of `parking_lot`,
+/// which does not promise what the product's own does.)
+pub(crate) fn touch<T>(lock: &Mutex<T>) {
+    step();
+    if !is_scheduled() {
+        drop(lock.inner.lock());
+    }
+    step();
 }
 
 impl<T> MutexGuard<'_, T> {

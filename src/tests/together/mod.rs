@@ -34,6 +34,7 @@ use crate::segment::MOST_UNSYNCED_HERE;
 use crate::tests::effort::{alone, effort, first};
 use crate::tests::schedule::{self, Plan};
 use crate::tests::sim::SimStorage;
+use crate::threads::waiting::Signal;
 use crate::threads::{self, JoinHandle};
 
 type Queue = Arc<Engine<SimStorage>>;
@@ -182,27 +183,48 @@ fn what_leaves_an_allowance_wakes_who_waits_for_one() {
     }
 }
 
-/// A producer may wait for a sync with its lock held.
+/// Calls `work` while a producer holds its lock, as it does while it waits for a sync.
+fn beside_a_producer_with_its_lock<R>(queue: &Queue, work: impl FnOnce() -> R) -> R {
+    let holds = Arc::clone(queue);
+    let producer = go("producer", move || {
+        let _writer = holds.core.writer.lock();
+        threads::park();
+    });
+    schedule::wait_until_quiet();
+    let done = work();
+    let JoinHandle::Scheduled(thread) = &producer else { panic!("no schedule runs it") };
+    thread.unpark();
+    producer.join();
+    done
+}
+
+/// The thread that polls a future has others to poll.
+#[test]
+fn who_begins_to_wait_for_a_message_waits_for_no_producer() {
+    under(20, || {
+        let queue = open(&small(4), Background::Calls);
+        let consumer = queue.consumer("c").unwrap();
+        let ticket = beside_a_producer_with_its_lock(&queue, || {
+            queue.ready_fd(&consumer).unwrap();
+            queue.join(&consumer, Signal::Thread(threads::current()))
+        });
+        queue.enqueue(b"one").unwrap();
+        assert!(queue.core.waiters.is_woken(ticket));
+        queue.leave(&consumer, ticket);
+    });
+}
+
 #[test]
 fn a_wait_ends_in_time_while_a_producer_holds_its_lock() {
     under(20, || {
         let queue = open(&small(4), Background::Calls);
         let consumer = queue.consumer("c").unwrap();
-        let producer = {
-            let queue = Arc::clone(&queue);
-            go("producer", move || {
-                let _writer = queue.core.writer.lock();
-                threads::park();
-            })
-        };
-        schedule::wait_until_quiet();
         let take = || reading::take_awaited(&queue, &consumer);
         let until = threads::now() + Duration::from_millis(1);
-        assert!(queue.wait(&consumer, Some(until), take).unwrap().is_none());
+        beside_a_producer_with_its_lock(&queue, || {
+            assert!(queue.wait(&consumer, Some(until), take).unwrap().is_none());
+        });
         assert_eq!(queue.core.message_waiters.load(Ordering::SeqCst), 0);
-        let JoinHandle::Scheduled(thread) = &producer else { panic!("no schedule runs it") };
-        thread.unpark();
-        producer.join();
     });
 }
 

@@ -88,7 +88,7 @@ fn a_waker_may_enqueue_while_producers_wait_for_the_storage_worker() {
         let waking = Arc::new(waking);
         let ticket = {
             let signal = Signal::Task(Waker::from(Arc::clone(&waking)));
-            queue.join(&consumer, signal).unwrap()
+            queue.join(&consumer, signal)
         };
         let producer = producer("producer", &queue);
         for _ in 0..8 {
@@ -129,7 +129,7 @@ fn a_waker_on_the_delivery_worker_does_not_wait_for_room() {
         let notes = Arc::new(Notes(Arc::clone(&queue), Mutex::default()));
         let consumer = queue.consumer("").unwrap();
         let waker = Waker::from(Arc::clone(&notes));
-        let ticket = queue.join(&consumer, Signal::Task(waker)).unwrap();
+        let ticket = queue.join(&consumer, Signal::Task(waker));
         queue.core.delivery_worker.request(|wanted| wanted.wake_readers = true);
         schedule::wait_until_quiet();
         let outcome = notes.1.lock().unwrap().take();
@@ -163,7 +163,7 @@ fn workers_close_each_others_queues(count: usize) {
         let next = Arc::clone(&queues[(at + 1) % count]);
         let consumer = queue.consumer("").unwrap();
         queue.enqueue(b"message").unwrap();
-        queue.join(&consumer, Signal::Task(Waker::from(Arc::new(Closes(next))))).unwrap();
+        queue.join(&consumer, Signal::Task(Waker::from(Arc::new(Closes(next)))));
     }
     for queue in &queues {
         queue.core.delivery_worker.request(|wanted| wanted.wake_readers = true);
@@ -407,10 +407,10 @@ fn a_dead_letter_goes_once(through_another: bool) {
     jobs.set_redelivery(&consumer, rules()).unwrap();
     if through_another {
         other.enqueue(b"message").unwrap();
-        other.join(&other.consumer("").unwrap(), closes(&jobs)).unwrap();
+        other.join(&other.consumer("").unwrap(), closes(&jobs));
     }
     let first = if through_another { &other } else { &jobs };
-    dead.join(&dead.consumer("").unwrap(), closes(first)).unwrap();
+    dead.join(&dead.consumer("").unwrap(), closes(first));
     jobs.enqueue(b"job").unwrap();
     if let Ok(Some((message, handed))) = jobs.receive(&consumer, AsMessage) {
         let _ = jobs.reject(&consumer, message.seq(), handed);

@@ -94,7 +94,7 @@ impl Actor {
         if let Some(message) = reading::next(queue, &consumer, Read::Take)? {
             return Ok(Some(message));
         }
-        let ticket = queue.join(&consumer, Signal::Task(waker.clone()))?;
+        let ticket = queue.join(&consumer, Signal::Task(waker.clone()));
         let found = loop {
             queue.core.waiters.rearm(ticket, Signal::Task(waker.clone()));
             match reading::next(queue, &consumer, Read::Take) {

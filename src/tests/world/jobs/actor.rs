@@ -301,7 +301,7 @@ impl Actor {
             thread: threads::current(),
         });
         let signal = || Signal::Task(Waker::from(Arc::clone(&calls)));
-        let ticket = queue.join(link, signal())?;
+        let ticket = queue.join(link, signal());
         let found = loop {
             queue.core.waiters.rearm(ticket, signal());
             let mut again = None;
