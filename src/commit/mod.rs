@@ -47,17 +47,11 @@ impl<S: Storage> Core<S> {
         if self.durable_only { self.durable.lock().spot } else { self.committed_spot() }
     }
 
-    /// Returns the committed tail, with exactly its sequence number.
+    /// Returns the committed tail, with exactly its sequence number, without waiting for the
+    /// producers' lock. While a producer holds the lock, takes the tail from the index, which shows
+    /// whether its two words belong together. The loop ends soon: a producer that holds the lock
+    /// for long is not storing that tail.
     pub(crate) fn committed_spot(&self) -> Spot {
-        let _no_producer = self.writer.lock();
-        self.committed().spot()
-    }
-
-    /// Returns the committed tail without waiting for the producers' lock, for the storage worker.
-    /// While a producer holds the lock, takes the tail from the index, which shows whether its two
-    /// words belong together. The loop ends soon: a producer that holds the lock for long is not
-    /// storing that tail.
-    pub(crate) fn committed_spot_at_once(&self) -> Spot {
         loop {
             if let Some(_no_producer) = self.writer.try_lock() {
                 return self.committed().spot();
@@ -186,7 +180,7 @@ impl<S: Storage> Core<S> {
         if planted!(KeeperWaitsForProducers) {
             drop(self.writer.lock());
         }
-        self.flush_or_wait(self.committed_spot_at_once(), None, serves)?;
+        self.flush_or_wait(self.committed_spot(), None, serves)?;
         self.flush_places()
     }
 

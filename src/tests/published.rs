@@ -74,7 +74,7 @@ fn the_keeper_flushes_up_to_what_is_published() {
             meanwhile("between two looks at the committed tail", move || {
                 say_so.send(None).unwrap();
             });
-            let spot = core.committed_spot_at_once();
+            let spot = core.committed_spot();
             say.send(Some((spot, core.committed().position.load(Ordering::Acquire)))).unwrap();
         });
         // Until it has looked, nothing is published.

@@ -204,8 +204,10 @@ fn who_begins_to_wait_for_a_message_waits_for_no_producer() {
     under(20, || {
         let queue = open(&small(4), Background::Calls);
         let consumer = queue.consumer("c").unwrap();
+        let end = queue.core.visible_end();
         let ticket = beside_a_producer_with_its_lock(&queue, || {
             queue.ready_fd(&consumer).unwrap();
+            assert_eq!(queue.core.visible_end(), end, "what a read behind damage looks at");
             queue.join(&consumer, Signal::Thread(threads::current()))
         });
         queue.enqueue(b"one").unwrap();
