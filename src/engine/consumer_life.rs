@@ -258,7 +258,7 @@ impl<S: Storage> Engine<S> {
     ) -> Result<Arc<ConsumerState<S>>> {
         let core = &self.core;
         let (row, place_row) =
-            core.with_index_room(|room| core.index.add_consumer(known, name, place, room))?;
+            core.index.add_consumer(known, name, place, |take| core.with_index_room(take))?;
         let spot = Spot { position: place.position, seq: place.seq };
         // Messages acknowledged beyond the position stay acknowledged.
         let beyond: Vec<_> = acks.iter().copied().filter(|acks| acks.last >= place.seq).collect();

@@ -54,42 +54,48 @@ impl<F: StorageFile> PlaceRow<F> {
 }
 
 impl<S: Storage> Index<S> {
+    /// Returns the row of a new consumer. The file may grow by `room` bytes for it.
+    fn take_row(&self, name: &str, room: u64) -> Result<u32> {
+        if name.is_empty() {
+            return Ok(DEFAULT_ROW);
+        }
+        let mut extents = self.extents.lock();
+        // The first row is the default consumer's.
+        let free = |row: &u32| !extents.consumers.contains(row);
+        // The removal of a consumer from the row is not on the disk yet: after a power cut the row
+        // could hold parts of both consumers.
+        let unknown = |row: &u32| {
+            extents.removed.get(row).is_some_and(|ticket| !self.syncs.is_past(*ticket))
+                && !planted!(RemovedRowUsedAtOnce)
+        };
+        let rows = rows_of(&extents.sheets, ExtentKind::Consumers);
+        let known = (1..rows).find(|row| free(row) && !unknown(row));
+        let row = known.or_else(|| (1..).find(free)).unwrap_or(u32::MAX);
+        if row >= rows {
+            self.add_extent(&mut extents, ExtentKind::Consumers, CONSUMER_ROWS as u32, room)?;
+        }
+        Ok(row)
+    }
+
     /// Gives a new consumer a row, with the `place` where it begins; or opens the row `known` of an
-    /// existing one. The file may grow by `room` bytes.
+    /// existing one. `with_room` calls its argument with the bytes by which the file may grow, and
+    /// holds the list's lock meanwhile.
+    ///
+    /// Producers and readers need that lock and those of the extents, so only a growing file syncs
+    /// under them, each time the number of rows doubles. The caller holds the registry's lock:
+    /// nobody else takes a row until this one is in use.
     pub(crate) fn add_consumer(
         &self,
         known: Option<u32>,
         name: &str,
         place: Place,
-        room: u64,
+        with_room: impl FnOnce(&dyn Fn(u64) -> Result<u32>) -> Result<u32>,
     ) -> Result<(u32, PlaceRow<S::File>)> {
-        let mut extents = self.extents.lock();
         let row = match known {
             Some(row) => row,
-            None if name.is_empty() => DEFAULT_ROW,
-            None => {
-                // The first row is the default consumer's.
-                let free = |row: &u32| !extents.consumers.contains(row);
-                // The removal of a consumer from the row is not on the disk yet: after a power cut
-                // the row could hold parts of both consumers.
-                let unknown = |row: &u32| {
-                    extents.removed.get(row).is_some_and(|ticket| !self.syncs.is_past(*ticket))
-                        && !planted!(RemovedRowUsedAtOnce)
-                };
-                let rows = rows_of(&extents.sheets, ExtentKind::Consumers);
-                let known = (1..rows).find(|row| free(row) && !unknown(row));
-                let row = known.or_else(|| (1..).find(free)).unwrap_or(u32::MAX);
-                if row >= rows_of(&extents.sheets, ExtentKind::Consumers) {
-                    self.add_extent(
-                        &mut extents,
-                        ExtentKind::Consumers,
-                        CONSUMER_ROWS as u32,
-                        room,
-                    )?;
-                }
-                row
-            }
+            None => with_room(&|room| self.take_row(name, room))?,
         };
+        let extents = self.extents.lock();
         let Some((sheet, at)) = consumer_of(&extents.sheets, row) else {
             return Err(Error::internal(
                 &self.directory,
@@ -98,11 +104,17 @@ impl<S: Storage> Index<S> {
         };
         let seed = Place::seed(&self.queue_id, name.as_bytes());
         let mut place_row = PlaceRow { sheet: sheet.share(), at, seed, number: place.number };
+        let sheet = sheet.share();
+        let mut has_cleared = false;
         if known.is_none() {
             // The row may have had a consumer of the same name, and part of its removal may not be
             // on the disk.
-            place_row.number = newest_place(sheet, at, seed).map_or(0, |place| place.number);
-            self.clear_former(&extents, row, seed, &mut place_row)?;
+            place_row.number = newest_place(&sheet, at, seed).map_or(0, |place| place.number);
+            has_cleared = self.clear_former(&extents, row, seed, &mut place_row);
+        }
+        drop(extents);
+        if has_cleared {
+            self.sync()?;
         }
         let (mut said, wanted) = ([0; NAME_ROW_LEN], format::encode_name(name));
         sheet.copy_out(at.name, &mut said);
@@ -127,12 +139,13 @@ impl<S: Storage> Index<S> {
             sheet.copy_in(at.copy, &wanted);
             place_row.store_copy(place.spot());
         }
+        let mut extents = self.extents.lock();
         holds!(
             known.is_some() || !extents.consumers.contains(&row) || name.is_empty(),
             "the row {row}, which {name:?} gets, was free"
         );
         holds!(
-            newest_place(sheet, at, seed).is_some_and(|stored| stored.spot() == place.spot()),
+            newest_place(&sheet, at, seed).is_some_and(|stored| stored.spot() == place.spot()),
             "the place of {name:?} is stored in row {row}, at {:?}",
             place.spot()
         );
@@ -151,18 +164,21 @@ impl<S: Storage> Index<S> {
         Ok(PlaceRow { sheet: sheet.share(), at, seed, number: 0 })
     }
 
-    /// Clears the remains of an earlier consumer in the row, durably, before the new one gets a
-    /// name or a place there. A power cut may have undone part of that removal. A consumer of the
-    /// same name may have left its place or acknowledgements, and the new one has acknowledged
-    /// nothing. Any other consumer may have left its name: it would reappear at its last place once
-    /// the place that marks its removal is overwritten.
+    /// Clears the remains of an earlier consumer in the row, before the new one gets a name or a
+    /// place there. Returns whether there were any; then the caller syncs the index before it goes
+    /// on.
+    ///
+    /// A power cut may have undone part of the removal. A consumer of the same name may have left
+    /// its place or acknowledgements, and the new one has acknowledged nothing. Any other consumer
+    /// may have left its name: it would reappear at its last place once the place that marks its
+    /// removal is overwritten.
     fn clear_former(
         &self,
         extents: &Extents<S::File>,
         row: u32,
         seed: u32,
         place_row: &mut PlaceRow<S::File>,
-    ) -> Result<()> {
+    ) -> bool {
         let mut was_used = newest_place(&place_row.sheet, place_row.at, seed)
             .is_some_and(|place| !place.is_removed());
         if was_used {
@@ -193,8 +209,7 @@ impl<S: Storage> Index<S> {
             }
         }
         was_used |= self.clear_former_attempts(&extents.attempts_rows, row, seed);
-        was_used |= self.clear_former_forward(extents, row, seed);
-        if was_used { self.sync() } else { Ok(()) }
+        was_used | self.clear_former_forward(extents, row, seed)
     }
 
     /// Removes the consumer by storing a place that marks the removal in the older slot. A power

@@ -76,7 +76,8 @@ fn a_damaged_slot_of_a_place_costs_one_move_and_the_older_slot_none() {
     for damaged in [0, 1] {
         for moves in 1..6 {
             let (storage, index) = made(Stores::ByMap);
-            let (row, mut place) = index.add_consumer(None, "c", begin(10), 0).unwrap();
+            let (row, mut place) =
+                index.add_consumer(None, "c", begin(10), |take| take(0)).unwrap();
             (1..=moves).for_each(|moved| place.store(at(64 * (10 + moved), 10 + moved)));
             // A new place is stored twice, so that both slots have it.
             flip(&storage, slots(row, 2 + moves)[damaged]);
@@ -89,7 +90,7 @@ fn a_damaged_slot_of_a_place_costs_one_move_and_the_older_slot_none() {
 #[test]
 fn a_place_whose_slots_are_both_damaged_costs_at_most_64_moves() {
     let (storage, index) = made(Stores::ByMap);
-    let (row, mut place) = index.add_consumer(None, "c", begin(0), 0).unwrap();
+    let (row, mut place) = index.add_consumer(None, "c", begin(0), |take| take(0)).unwrap();
     for moves in 1..200u64 {
         place.store(at(64 * moves, moves));
         let killed = storage.process_kill();
@@ -102,7 +103,8 @@ fn a_place_whose_slots_are_both_damaged_costs_at_most_64_moves() {
 #[test]
 fn what_a_call_refused_is_late_and_written_before_anything_later() {
     let (storage, index) = made(Stores::ByCall);
-    let mut rows = ["a", "b"].map(|name| index.add_consumer(None, name, begin(1), 0).unwrap().1);
+    let mut rows =
+        ["a", "b"].map(|name| index.add_consumer(None, name, begin(1), |take| take(0)).unwrap().1);
     storage.fail_after(Call::Write, 1, Errno::NOSPC, false);
     rows[0].store(at(64 * 2, 2));
     assert_eq!(places(&storage)["a"], 1, "it was refused");
@@ -314,20 +316,20 @@ fn rows_of_segments_go_on_in_further_extents_while_there_is_room_for_those() {
 #[test]
 fn the_row_of_a_removed_consumer_is_given_out_when_the_disk_knows() {
     let (storage, index) = made(Stores::ByMap);
-    let (row, _) = index.add_consumer(None, "gone", begin(1), 0).unwrap();
+    let (row, _) = index.add_consumer(None, "gone", begin(1), |take| take(0)).unwrap();
     index.remove_consumer(row, "gone");
     assert!(!places(&storage).contains_key("gone"));
-    let (other, _) = index.add_consumer(None, "other", begin(2), 0).unwrap();
+    let (other, _) = index.add_consumer(None, "other", begin(2), |take| take(0)).unwrap();
     assert_ne!(other, row, "a power cut may leave half of either in it");
     index.sync().unwrap();
-    assert_eq!(index.add_consumer(None, "third", begin(3), 0).unwrap().0, row);
+    assert_eq!(index.add_consumer(None, "third", begin(3), |take| take(0)).unwrap().0, row);
     assert_eq!(places(&storage), [("other".to_owned(), 2), ("third".to_owned(), 3)].into());
 }
 
 #[test]
 fn acknowledged_ranges_state_all_that_is_done_from_the_place_on_the_disk_on() {
     let (storage, index) = made(Stores::ByMap);
-    let (row, _) = index.add_consumer(None, "c", begin(1), 0).unwrap();
+    let (row, _) = index.add_consumer(None, "c", begin(1), |take| take(0)).unwrap();
     let mut acks_row = index.acks_row(row, "c", 0).unwrap();
     let acks = || {
         image(&storage).consumers.into_iter().find(|consumer| consumer.name == "c").unwrap().acks
@@ -364,7 +366,7 @@ fn after_the_first_sync_that_fails_none_is_made() {
 #[test]
 fn a_damaged_slot_of_acknowledgements_costs_no_more_than_the_latest() {
     let (storage, index) = made(Stores::ByMap);
-    let (row, _) = index.add_consumer(None, "c", begin(1), 0).unwrap();
+    let (row, _) = index.add_consumer(None, "c", begin(1), |take| take(0)).unwrap();
     let mut acks_row = index.acks_row(row, "c", 0).unwrap();
     acks_row.store(1, [numbers(3, 3)].into_iter());
     acks_row.store(1, [numbers(3, 4)].into_iter());

@@ -266,7 +266,7 @@ pub(super) fn move_places_out_of_holes<S: Storage>(
         });
         if let Some(Range { start: from, end: to }) = around {
             let (_, mut place_row) =
-                index.add_consumer(Some(consumer.row), &consumer.name, *place, u64::MAX)?;
+                index.add_consumer(Some(consumer.row), &consumer.name, *place, |take| take(0))?;
             // A read may have reported the missing numbers to the consumer in an earlier segment
             // already, so the place's own number decides.
             place.position = if place.seq < to.seq { from.position } else { to.position };

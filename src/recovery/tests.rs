@@ -390,7 +390,7 @@ fn a_place_in_the_middle_of_what_is_empty_goes_where_it_reports_what_is_missing(
     let mut consumers = Vec::new();
     for (name, position, seq) in [("a", 80, 10), ("b", 88, 12), ("c", 88, 20), ("d", 160, 12)] {
         let place = Place { number: 0, position, seq };
-        let (row, _) = index.add_consumer(None, name, place, 0).unwrap();
+        let (row, _) = index.add_consumer(None, name, place, |take| take(0)).unwrap();
         consumers.push(consumer(row, name, position, seq));
     }
     for consumer in &mut consumers {

@@ -8,7 +8,7 @@ use crate::format::{ACKS_ROWS, ATTEMPTS_ROW_LEN, EXTENT_ROWS, Extent, ExtentKind
 #[test]
 fn attempts_of_a_removed_consumer_are_not_those_of_one_of_its_name() {
     let (storage, index) = made(Stores::ByMap);
-    let (row, _) = index.add_consumer(None, "c", begin(1), 0).unwrap();
+    let (row, _) = index.add_consumer(None, "c", begin(1), |take| take(0)).unwrap();
     let (mut attempts_row, _) = index.attempts_row(row, "c").unwrap();
     attempts_row.store(9, [(3, 2)].into_iter());
     let at = index_at::ATTEMPTS..index_at::ATTEMPTS + ATTEMPTS_ROW_LEN;
@@ -19,7 +19,7 @@ fn attempts_of_a_removed_consumer_are_not_those_of_one_of_its_name() {
     let left = storage.power_cut_losing_all();
     left.corrupt(INDEX_NAME, at.start, &before);
     let index = adopted(&left);
-    assert_eq!(index.add_consumer(None, "c", begin(1), 0).unwrap().0, row);
+    assert_eq!(index.add_consumer(None, "c", begin(1), |take| take(0)).unwrap().0, row);
     assert!(image(&left).attempts_rows.iter().all(Option::is_none));
     // Before the consumer gets a name, the disk has the cleared row.
     let cut = left.power_cut_losing_all().read_file(INDEX_NAME);
@@ -42,13 +42,13 @@ fn an_index_that_names_as_many_extents_as_it_can_takes_no_more_rows_and_overwrit
     let slot = SEGMENT_ROWS as u32;
     for row in 1..CONSUMER_ROWS as u32 {
         let name = format!("{row}");
-        index.add_consumer(None, &name, begin(1), 0).unwrap();
+        index.add_consumer(None, &name, begin(1), |take| take(0)).unwrap();
         let has_acks_row = index.acks_row(row, &name, u64::MAX).is_some();
         assert_eq!(has_acks_row, row <= ACKS_ROWS as u32, "{row}");
     }
     let before = storage.read_file(INDEX_NAME);
     assert!(!index.write_segment_row(slot, Some(&header(slot)), u64::MAX));
-    let refused = index.add_consumer(None, "more", begin(1), u64::MAX).map(drop);
+    let refused = index.add_consumer(None, "more", begin(1), |take| take(u64::MAX)).map(drop);
     assert!(matches!(&refused, Err(error) if error.is_full()), "{refused:?}");
     assert!(storage.read_file(INDEX_NAME) == before, "the file changed");
 }
@@ -61,7 +61,7 @@ fn rows_that_were_cut_off_with_the_end_of_the_file_are_made_anew() {
         assert!(index.write_segment_row(slot, Some(&header(slot)), u64::MAX));
     });
     let add = |index: &Index<SimStorage>, name: &str| {
-        index.add_consumer(None, name, begin(1), u64::MAX).map(drop).unwrap();
+        index.add_consumer(None, name, begin(1), |take| take(u64::MAX)).map(drop).unwrap();
     };
     (0..CONSUMER_ROWS + 3).for_each(|number| add(&index, &format!("{number}")));
     let bytes = storage.read_file(INDEX_NAME);

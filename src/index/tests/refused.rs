@@ -75,7 +75,7 @@ fn a_version_counts_when_it_is_on_the_disk() {
 fn a_disk_that_refused_a_place_is_left_alone_for_a_moment() {
     let (storage, index) = begun();
     let begin = Place { number: 0, position: 64, seq: 1 };
-    let mut row = index.add_consumer(None, "a", begin, 0).unwrap().1;
+    let mut row = index.add_consumer(None, "a", begin, |take| take(0)).unwrap().1;
     PAUSE_HERE.set(Duration::from_secs(3600));
     storage.fail_after(Call::Write, 1, Errno::NOSPC, true);
     let writes = storage.call_count(Call::Write);

@@ -137,5 +137,5 @@ fn headers(storage: &SimStorage) -> Vec<SegmentHeader> {
 /// Adds a consumer whose position is `base`.
 fn stand(bench: &Bench, base: u64) {
     let place = Place { number: 0, position: base, seq: base / 8 };
-    bench.index.add_consumer(None, "", place, 0).unwrap();
+    bench.index.add_consumer(None, "", place, |take| take(0)).unwrap();
 }

@@ -5,7 +5,7 @@ mod behind;
 mod descriptors;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -108,6 +108,43 @@ fn a_directory_sync_that_is_under_way_is_waited_for() {
     assert_eq!((producer.join().unwrap(), reader.join().unwrap()), (3, 0));
     let cut = open(&storage.power_cut_losing_all(), &options, Background::Calls);
     assert_eq!(take_all(&cut).0.last(), Some(&3));
+}
+
+/// A new consumer's row goes to the disk before its place: a long name, and the row cleared of what
+/// an earlier consumer has left there.
+#[test]
+fn nobody_else_waits_for_a_new_consumers_sync() {
+    let long = "long".repeat(20);
+    for (gone, name) in [(None, &*long), (Some(&*long), "short")] {
+        let storage = SimStorage::new(5).with_file_capacity(256 << 10);
+        let queue = open(&storage, &Options::new().arena_size(16 << 10), Background::Calls);
+        let worker = queue.consumer("worker").unwrap();
+        queue.enqueue_batch(&[b"one", b"two"]).unwrap();
+        if let Some(gone) = gone {
+            queue.consumer(gone).unwrap();
+            queue.remove_consumer(gone).unwrap();
+        }
+        queue.core.flush().unwrap();
+        let in_file = storage.stop_next(Call::SyncFile);
+        let (creator, other) = (Arc::clone(&queue), Arc::clone(&queue));
+        let name = name.to_owned();
+        let creator = thread::spawn(move || creator.consumer(&name).map(drop));
+        in_file.wait_for_visitor();
+        let (done, heard) = mpsc::channel();
+        let other = thread::spawn(move || {
+            other.receive(&worker, reading::AsMessage).unwrap().unwrap();
+            let (two, handed) = other.receive(&worker, reading::AsMessage).unwrap().unwrap();
+            // The first one that is done out of order gets a row in the index.
+            other.ack(&worker, two.seq(), handed).unwrap();
+            // Begins a new segment.
+            done.send(other.enqueue(&[2; 30_000]).unwrap()).unwrap();
+        });
+        let number = heard.recv_timeout(Duration::from_secs(60));
+        in_file.open();
+        creator.join().unwrap().unwrap();
+        other.join().unwrap();
+        assert_eq!(number, Ok(2), "after {gone:?}");
+    }
 }
 
 /// Rule R6, also where the sync belongs to a seek or to the end of a consumer.
