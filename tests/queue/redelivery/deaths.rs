@@ -124,7 +124,10 @@ fn a_job_that_ends_its_process_becomes_a_dead_letter() {
         // (A death by another job counts for this one too, if it is in flight.)
         assert!(deaths - others <= ATTEMPTS, "{deaths} deaths, {others} of these by other jobs");
         if workers == 1 {
-            assert_eq!((deaths - others, &rejected[..]), (ATTEMPTS, &[POISON][..]));
+            // (A process that died between the letter and its acknowledgement sent it twice.)
+            let once = if others == 0 { &rejected[..] } else { &rejected[..1] };
+            assert_eq!((deaths - others, once), (ATTEMPTS, &[POISON][..]));
+            assert!(rejected.iter().all(|number| *number == POISON), "{rejected:?}");
         }
         let done = Queue::open(dir.path().join("done")).unwrap();
         // A job whose process died between its work and its acknowledgement is done twice.
