@@ -134,11 +134,17 @@ fn hash(bytes: &[u8]) -> u64 {
     hash.max(1)
 }
 
+/// How often the kernel's list is read again for a lock that the mark promises.
+const LOOKS: u32 = 8;
+
 /// Returns the process that holds the lock of the directory, from the kernel's list; 0 where the
 /// list hides it, and the mark of the directory says that there is one. Does not try the lock: a
 /// process that opened the queue in that moment would find it locked.
 pub(super) fn holder(directory: &OwnedFd) -> Option<u32> {
-    listed_holder(directory).or_else(|| is_marked(directory.as_fd()).then_some(0))
+    let listed = || listed_holder(directory);
+    // A list misses a lock now and then while others come and go.
+    let look_again = || (0..LOOKS).find_map(|_| listed()).unwrap_or(0);
+    listed().or_else(|| is_marked(directory.as_fd()).then(look_again))
 }
 
 /// `/proc/locks` names the device and the inode of a locked file. On btrfs, and on an overlay, that
@@ -187,7 +193,37 @@ pub(super) fn fill_random(bytes: &mut [u8; 16]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use rustix::fs::FlockOperation;
+
     use super::*;
+
+    #[test]
+    fn the_holder_is_found_while_other_locks_come_and_go() {
+        let directory = crate::tests::guard::tempdir().expect("a temporary directory");
+        let open = |name: &str| File::create(directory.path().join(name)).expect("a file");
+        let opened = || OwnedFd::from(File::open(directory.path()).expect("it is there"));
+        let (held, looking) = (opened(), opened());
+        crate::memory::mark(held.as_fd());
+        assert!(rustix::fs::flock(&held, FlockOperation::NonBlockingLockExclusive).is_ok());
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let others: Vec<_> = (0..200).map(|number| open(&number.to_string())).collect();
+                while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                    for other in &others {
+                        assert!(rustix::fs::flock(other, FlockOperation::LockShared).is_ok());
+                    }
+                    for other in &others {
+                        assert!(rustix::fs::flock(other, FlockOperation::Unlock).is_ok());
+                    }
+                }
+            });
+            let found: Vec<_> = (0..2000).map(|_| holder(&looking)).collect();
+            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+            let own = Some(std::process::id());
+            assert_eq!(found.iter().filter(|found| **found != own).count(), 0);
+        });
+    }
 
     #[test]
     fn who_has_ended_has_nothing_open() {
