@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::error::{Error, Result};
 use crate::format::{
@@ -55,8 +55,8 @@ pub(crate) struct Picture {
     pub(crate) condition: Condition,
     /// Whether a process uses it, or came since.
     pub(super) users: Users,
-    /// When the holder opened the queue, in milliseconds since 1970.
-    pub(crate) since: Option<u64>,
+    /// When the holder opened the queue.
+    pub(crate) since: Option<SystemTime>,
     pub(crate) queue_id: [u8; 16],
     pub(crate) version: Version,
     /// Milliseconds since 1970; 0: not known.
@@ -249,7 +249,8 @@ fn in_use<S: Storage>(storage: &Arc<S>, pid: u32) -> Result<Option<Picture>> {
             return Ok(None);
         }
         if now() > until {
-            // The index has no complete rows, or the holder changes them all the time.
+            // The index has no complete rows, the holder changes them all the time, or has
+            // another boot.
             for _ in 0..CHANGES_OF_HANDS {
                 if let Some(picture) = try_in_use(storage, pid, SegmentsBy::Headers)? {
                     return Ok(Some(picture));
@@ -308,17 +309,19 @@ fn try_in_use<S: Storage>(
     let stat = file.file.stat().map_err(|error| index_error(storage, error))?;
     let token = storage.cache_token(stat);
     let stored = &image.live.token;
-    // The kernel may hide the boot from one of the two processes.
+    // One of the two processes may see another boot or none, as in a container. A holder that still
+    // opens the queue after a power cut looks the same, for as long as that takes.
     let is_boot = stored.boot == token.boot || stored.boot == 0 || token.boot == 0;
-    let is_true = is_boot && stored.file == token.file;
-    if !is_true || behind.live.run != image.live.run || behind.live.token != image.live.token {
+    let is_true = is_boot || belief == SegmentsBy::Headers;
+    if !is_true
+        || stored.file != token.file
+        || behind.live.run != image.live.run
+        || behind.live.token != image.live.token
+    {
         return Ok(None);
     }
     image.live = behind.live;
-    let found = match found {
-        None => look::by_rows(&image),
-        Some(found) => found?,
-    };
+    let found = found.unwrap_or_else(|| Ok(look::by_rows(&image)))?;
     Ok(found.map(|found| picture_in_use(storage, pid, queue_id, &bytes, image, found)))
 }
 
@@ -331,11 +334,10 @@ fn picture_in_use<S: Storage>(
     found: InUse,
 ) -> Picture {
     let InUse { live, spares, tail, durable, known_gaps, evicted } = found;
-    let since = holder(storage).1;
     Picture {
         condition: Condition::Owned(pid),
         users: Users(None),
-        since: since.and_then(milliseconds),
+        since: holder(storage).1,
         queue_id,
         version: image.version,
         created: format::index_created(bytes),
@@ -358,11 +360,6 @@ fn first_whole(live: &[Row], tail: Spot) -> Spot {
     let first = live.first();
     let first = first.map(|row| Spot { position: row.header.base, seq: row.header.first_seq });
     first.filter(|first| first.position < tail.position).unwrap_or(tail)
-}
-
-fn milliseconds(time: std::time::SystemTime) -> Option<u64> {
-    let since = time.duration_since(std::time::UNIX_EPOCH).ok()?;
-    u64::try_from(since.as_millis()).ok()
 }
 
 /// The picture of a queue that no process uses: the result of an opening whose changes stay in

@@ -200,7 +200,7 @@ impl Inspector {
             path: self.storage.path().to_owned(),
             pid,
             here: pid == std::process::id(),
-            since: picture.since.and_then(time),
+            since: picture.since,
         }
     }
 

@@ -265,7 +265,7 @@ impl Snapshot {
             path: storage.path().to_owned(),
             state,
             owner_pid,
-            owned_since: picture.since.and_then(time),
+            owned_since: picture.since,
             queue_id: picture.queue_id,
             created: time(picture.created),
             format: picture.version as u32,

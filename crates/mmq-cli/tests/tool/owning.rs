@@ -171,6 +171,43 @@ fn an_owner_in_another_namespace_is_no_dead_one_and_has_no_number_of_it() {
     eventually("it has died", died);
 }
 
+/// The command in a namespace of mounts where the kernel seems to have booted another time.
+fn in_another_boot(command: &Command, boot: &Path) -> Command {
+    let mut other = Command::new("unshare");
+    let script = "mount --bind \"$0\" /proc/sys/kernel/random/boot_id && exec \"$@\"";
+    other.args(["--mount", "sh", "-c", script]).arg(boot).arg(command.get_program());
+    other.args(command.get_args()).stdin(Stdio::null());
+    other.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    other
+}
+
+#[test]
+fn a_queue_in_use_is_looked_at_from_a_container_with_a_boot_id_of_its_own() {
+    let dir = crate::support::tempdir().unwrap();
+    let boot = dir.path().join("boot");
+    std::fs::write(&boot, "11111111-2222-4333-8444-555555555555\n").unwrap();
+    if !in_another_boot(&mmq(["--version"]), &boot).output().is_ok_and(|it| it.status.success()) {
+        crate::support::skip("only root mounts over the boot id");
+        return;
+    }
+    let used = dir.path().join("used");
+    let seen = |does: &str| {
+        let output = ends(in_another_boot(&on(does, &used, &[]), &boot), 0);
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let queue = Queue::open(&used).unwrap();
+    for held in [0, 2, 4] {
+        assert_eq!(seen("cat").lines().count(), held);
+        let stated = seen("stat");
+        let has_it = format!("process {} has it", std::process::id());
+        assert!(stated.contains(&has_it), "{stated}");
+        assert!(stated.contains(&format!("waiting    {held} message")), "{stated}");
+        queue.enqueue_batch(["a", "b"]).unwrap();
+    }
+    assert!(seen("verify").starts_with("intact: "));
+    queue.close().unwrap();
+}
+
 #[test]
 fn put_says_what_it_did_and_makes_all_of_it_durable() {
     let dir = crate::support::tempdir().unwrap();
