@@ -1,7 +1,7 @@
-//! Making a whole queue under a name beside it, which becomes the queue when it is complete.
+//! Making a whole queue beside its name, which it gets when it is complete.
 //!
 //! Nothing stands under the queue's own name before all of it is durable: what a killed command
-//! leaves has another name, which the same command clears away the next time.
+//! leaves lies beside it, and the same command clears it away the next time.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -9,11 +9,14 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use mmq::{Error, Options, Queue};
+use mmq::{Options, Queue};
 
 use crate::ending::ExitStatus;
 use crate::failure::{Failure, Tried};
 use crate::opening;
+
+/// The name of the queue until it is complete, in a place that only one command uses at a time.
+const UNFINISHED: &str = ".mmq-unfinished";
 
 /// Bytes of the longest name of a file.
 const LONGEST_NAME: usize = 255;
@@ -57,28 +60,28 @@ pub(crate) fn check_new(new: &Path, suffix: &str, code: &'static str) -> Tried<(
 #[derive(Debug)]
 pub(crate) struct Making {
     path: PathBuf,
-    making: PathBuf,
+    suffix: &'static str,
+    code: &'static str,
+    /// The directory beside it, whose lock a command has while it makes the queue in there.
+    place: PathBuf,
 }
 
 impl Making {
-    /// The queue `new`, which must be missing, or an empty directory, and is made with the suffix
-    /// behind its name.
-    pub(crate) fn of(new: &Path, suffix: &str, code: &'static str) -> Tried<Making> {
+    /// The queue `new`, which must be missing, or an empty directory, and is made within a
+    /// directory with the suffix behind its name.
+    pub(crate) fn of(new: &Path, suffix: &'static str, code: &'static str) -> Tried<Making> {
         check_new(new, suffix, code)?;
-        let name = new
-            .file_name()
-            .ok_or_else(|| Failure::usage("NEW must end with the name of a directory"))?;
-        let parent = match new.parent() {
-            Some(parent) if parent != Path::new("") => parent,
-            _ => Path::new("."),
+        let from_here = Path::new(".").join(new);
+        let (Some(name), Some(parent)) = (from_here.file_name(), from_here.parent()) else {
+            return Err(Failure::usage("NEW must end with the name of a directory"));
         };
         let parent =
             fs::canonicalize(parent).map_err(|error| Failure::io(new.display(), &error))?;
         let path = parent.join(name);
         let path = fs::canonicalize(&path).unwrap_or(path);
-        let mut making = path.file_name().unwrap_or(OsStr::new("")).to_owned();
-        making.push(suffix);
-        Ok(Making { making: path.with_file_name(making), path })
+        let mut place = path.file_name().unwrap_or(OsStr::new("")).to_owned();
+        place.push(suffix);
+        Ok(Making { place: path.with_file_name(place), path, suffix, code })
     }
 
     /// Where the queue will be.
@@ -88,33 +91,25 @@ impl Making {
 
     /// Whether it would be made within `dir`.
     pub(crate) fn is_within(&self, dir: &Path) -> bool {
-        fs::canonicalize(dir).is_ok_and(|dir| self.making.starts_with(dir))
+        fs::canonicalize(dir).is_ok_and(|dir| self.place.starts_with(dir))
     }
 
-    /// Removes what a command that was killed has left. Nothing but a queue is removed.
-    fn clear(&self) -> Tried<()> {
-        let failed = |error: io::Error| Failure::io(self.making.display(), &error);
-        let names = match fs::read_dir(&self.making) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            listed => listed.map_err(failed)?.map(|listed| Ok(listed?.path())),
-        };
-        let paths = names.collect::<io::Result<Vec<_>>>().map_err(failed)?;
-        let is_ours = |path: &PathBuf| {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            name == "index" || name.starts_with("index.") || name.starts_with("segment-")
-        };
-        if !paths.iter().all(is_ours) {
-            let path = self.making.display();
-            let message = format!(
-                "{path} is in the way: move it, because it holds files that are not a queue's"
-            );
-            return Err(Failure::new(ExitStatus::Refused, "exists", message));
-        }
-        // Another command may be at it. (The opening may remove or rename what is half made.)
-        if let Err(error @ Error::Locked { .. }) = Options::new().create(false).open(&self.making) {
-            return Err(error.into());
-        }
-        fs::remove_dir_all(&self.making).map_err(failed)
+    /// Makes the place, and takes its lock until the file is closed.
+    fn hold(&self) -> Tried<File> {
+        let held = fs::create_dir_all(&self.place).and_then(|()| {
+            let held = File::open(&self.place)?;
+            held.try_lock()?;
+            // Whoever had the lock before has removed the place that it locked.
+            let is_there = fs::metadata(&self.place)?.ino() == held.metadata()?.ino();
+            is_there.then_some(held).ok_or(io::ErrorKind::WouldBlock.into())
+        });
+        held.map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::NotFound => {
+                let message = format!("another command makes {}", self.path.display());
+                Failure::new(ExitStatus::Locked, "locked", message)
+            }
+            _ => Failure::io(self.place.display(), &error),
+        })
     }
 
     /// Makes the queue, with what `fill` puts in and answers. When that fails nothing is left.
@@ -123,25 +118,34 @@ impl Making {
         options: &Options,
         fill: impl FnOnce(&Queue) -> Tried<T>,
     ) -> Tried<T> {
-        self.clear()?;
-        let made = opening::open(&self.making, options).and_then(|queue| {
+        let _held = self.hold()?;
+        let unfinished = self.place.join(UNFINISHED);
+        if let Err(error) = fs::remove_dir_all(&unfinished)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            return Err(Failure::io(unfinished.display(), &error));
+        }
+        // Another command may have made it since the first check.
+        let checked = check_new(&self.path, self.suffix, self.code);
+        let made = checked.and_then(|()| opening::open(&unfinished, options)).and_then(|queue| {
             let filled = fill(&queue);
             let closed = queue.close();
             let filled = filled?;
             closed?;
-            self.put_in_place()?;
+            self.put_in_place(&unfinished)?;
             Ok(filled)
         });
         if made.is_err() {
-            let _ = self.clear();
+            let _ = fs::remove_dir_all(&unfinished);
+            let _ = fs::remove_dir(&self.place);
         }
         made
     }
 
-    fn put_in_place(&self) -> Tried<()> {
-        let renamed = fs::rename(&self.making, &self.path);
-        let parent = self.path.parent().unwrap_or(Path::new("/"));
-        let synced = renamed.and_then(|()| File::open(parent)?.sync_all());
+    fn put_in_place(&self, unfinished: &Path) -> Tried<()> {
+        let renamed = fs::rename(unfinished, &self.path);
+        let _ = fs::remove_dir(&self.place);
+        let synced = renamed.and_then(|()| File::open(self.path.with_file_name("."))?.sync_all());
         synced.map_err(|error| Failure::io(self.path.display(), &error))
     }
 }

@@ -28,7 +28,7 @@ use crate::renamed::Renamed;
 use crate::units::{self, count};
 
 const AFTER: &str = "\
-Until the queue is complete its directory is called NEW.importing. Status 0: everything is in NEW.
+Until the queue is complete it is in the directory NEW.importing. Status 0: everything is in NEW.
 Status 1: NEW was made (with --dry-run: would be), but something was torn (cut off while it was
 written) or is lost; the report says what. Status 6: nothing was made, because DIR is too damaged to
 find anything in it, or because NEW is not empty. With any other status nothing was made either.";

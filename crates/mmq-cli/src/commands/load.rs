@@ -21,7 +21,7 @@ use crate::units::{self, count};
 const AFTER: &str = "\
 Messages keep their order. Each consumer stands at the same message as before, with the same ones
 behind it acknowledged. Numbers begin anew, and dead letters lose their origins (`mmq copy` keeps
-both). Until the queue is complete its directory is called NEW.loading. If the command is killed,
+both). Until the queue is complete it is in the directory NEW.loading. If the command is killed,
 run it again: it removes that directory first. Status 0: NEW is complete and durable. Status 1: NEW
 is durable too, but the dump tells of gaps (messages that its queue had lost or given up), or its
 end is missing. Any other status: NEW was not made.";

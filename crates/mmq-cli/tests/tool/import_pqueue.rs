@@ -230,18 +230,18 @@ fn what_cannot_be_imported_is_named() {
     drop(held);
     // What a killed import left goes; what is somebody else's stays.
     let left = dir.path().join("to.importing");
-    Queue::open(&left).unwrap().enqueue("half").unwrap();
+    Queue::open(left.join(".mmq-unfinished")).unwrap().enqueue("half").unwrap();
     ends(on("import", &from, &[new]), 0);
     assert_eq!(waiting(&to, ""), [b"one"]);
     assert!(!left.exists());
     fs::create_dir_all(&left).unwrap();
     fs::write(left.join("letter"), "x").unwrap();
     fs::remove_dir_all(&to).unwrap();
-    ends(on("import", &from, &[new]), 6);
+    ends(on("import", &from, &[new]), 0);
     assert!(left.join("letter").exists());
     // Both kinds of arenas.
     fs::write(from.join("arena_0.dat"), [0; 4096]).unwrap();
-    fs::remove_dir_all(&left).unwrap();
+    fs::remove_dir_all(&to).unwrap();
     ends(on("import", &from, &[new]), 6);
     ends(on("import", &from, &[new, "--as", "bigqueue-0.5"]), 0);
 }
