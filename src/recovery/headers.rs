@@ -7,7 +7,7 @@ use crate::format::{self, Invalid, Kind, SEGMENT_HEADER_LEN, SegmentHeader};
 use crate::recovery::foreign::unsupported;
 use crate::recovery::repair::store;
 use crate::segment::Lost;
-use crate::segment::scan::Scan;
+use crate::segment::scan::{self, Scan};
 use crate::storage::{Storage, StorageFile};
 
 /// The headers of all segment files.
@@ -133,19 +133,9 @@ pub(super) fn state_in_files<S: Storage>(storage: &S, rows: &[(u32, SegmentHeade
 }
 
 /// Whether the file is empty or all zero: its header was never written, or did not reach the disk.
-pub(super) fn is_blank<S: Storage>(storage: &S, slot: u32) -> bool {
-    let read = || {
-        let file = storage.open(&format::segment_name(slot))?;
-        let (mut bytes, mut offset) = (vec![0; 64 << 10], 0);
-        loop {
-            let read = crate::storage::read_full(&file, &mut bytes, offset)?;
-            if read == 0 || bytes[..read].iter().any(|byte| *byte != 0) {
-                return Ok::<_, io::Error>(read == 0);
-            }
-            offset += read as u64;
-        }
-    };
-    read().unwrap_or(false)
+pub(super) fn is_blank<S: Storage>(storage: &S, slot: u32, len: u64) -> bool {
+    let file = storage.open(&format::segment_name(slot));
+    file.and_then(|file| scan::is_blank(&file, len)).unwrap_or(false)
 }
 
 /// Whether the file holds a record that was written for the segment with that header.

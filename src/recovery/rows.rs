@@ -154,7 +154,7 @@ impl Rows {
                 // it held messages.
                 known
                     if (known.is_none_or(|(_, header)| header.base >= durable))
-                        && is_blank(storage, slot)
+                        && is_blank(storage, slot, len)
                         && storage.remove(&format::segment_name(slot)).is_ok() => {}
                 _ => {
                     let _ = quarantine(storage, &format::segment_name(slot));

@@ -10,7 +10,7 @@ use crate::format::{
     self, FRAGMENT_HEADER_LEN, Invalid, Kind, MAX_SEGMENT_LEN, SEGMENT_HEADER_LEN, SEGMENT_PREFIX,
     SegmentHeader, SegmentState, Spot,
 };
-use crate::segment::scan::Scan;
+use crate::segment::scan::{Scan, is_blank};
 use crate::segment::seed::Witnesses;
 use crate::storage::{Storage, read_full};
 
@@ -284,7 +284,7 @@ impl Finds {
         opened: &Patient,
         directory: &Directory,
     ) {
-        let damage = match is_blank(opened) {
+        let damage = match is_blank(opened, file.len).unwrap_or(false) {
             // The file was never a segment.
             false if !name.starts_with(SEGMENT_PREFIX) => return,
             false => Some(
@@ -426,17 +426,5 @@ fn what(remains: &SegmentRemains) -> String {
             format!("segment with the numbers from {} on", remains.first.seq)
         }
         None => "piece of a message".to_owned(),
-    }
-}
-
-/// Whether the file is all zeros: an owner was creating it.
-fn is_blank(file: &Patient) -> bool {
-    let (mut bytes, mut at) = (vec![0; 64 << 10], 0);
-    loop {
-        match read_full(file, &mut bytes, at) {
-            Ok(0) => return true,
-            Ok(read) if bytes[..read].iter().all(|byte| *byte == 0) => at += read as u64,
-            _ => return false,
-        }
     }
 }

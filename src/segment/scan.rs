@@ -8,11 +8,11 @@ use std::io;
 use std::ops::Range;
 
 use crate::format::{
-    ALIGN, FRAGMENT_HEADER_LEN, Fragment, FragmentWords, Kind, SEAL_LEN, SEGMENT_HEADER_LEN,
-    SegmentHeader, with_payload,
+    ALIGN, FRAGMENT_HEADER_LEN, Fragment, FragmentWords, Kind, MAX_SEGMENT_LEN, SEAL_LEN,
+    SEGMENT_HEADER_LEN, SegmentHeader, with_payload,
 };
 use crate::memory::checksum;
-use crate::storage::Readable;
+use crate::storage::{Readable, read_full};
 
 /// Bytes read at a time.
 const BUFFER: usize = 64 << 10;
@@ -97,7 +97,7 @@ impl<'a, F: Readable> Scan<'a, F> {
             let room = (self.limit - position).min(most as u64) as usize;
             buffer.resize(room, 0);
             let offset = SEGMENT_HEADER_LEN + (position - self.positions.start);
-            let read = crate::storage::read_full(self.file, buffer, offset);
+            let read = read_full(self.file, buffer, offset);
             // After an error the buffer holds no bytes of the file.
             buffer.truncate(*read.as_ref().unwrap_or(&0));
             *from = position;
@@ -255,6 +255,20 @@ impl<'a, F: Readable> Scan<'a, F> {
             position += ALIGN;
         }
         Ok(None)
+    }
+}
+
+/// Whether all of the file's `len` bytes are zero: an owner was creating it. It makes none that is
+/// longer than a segment may be, so the rest of a longer one is not read.
+pub(crate) fn is_blank<F: Readable>(file: &F, len: u64) -> io::Result<bool> {
+    let (mut bytes, mut offset) = (vec![0; BUFFER], 0);
+    loop {
+        let read = read_full(file, &mut bytes, offset)?;
+        let has_data = bytes[..read].iter().any(|byte| *byte != 0);
+        if read == 0 || has_data || len > MAX_SEGMENT_LEN {
+            return Ok(read == 0);
+        }
+        offset += read as u64;
     }
 }
 

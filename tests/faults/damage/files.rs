@@ -155,6 +155,19 @@ fn what_is_damaged_is_kept_under_another_name() {
     }
 }
 
+/// Reading its zeros would take minutes.
+#[test]
+fn a_file_longer_than_a_segment_is_set_aside_unread() {
+    let [base, ..] = bases();
+    let copy = crate::support::tempdir().unwrap();
+    let dir = copy.path().join("queue");
+    copy_directory(&base.files(), &dir);
+    fs::File::create(dir.join("segment-00000999")).unwrap().set_len(64 << 30).unwrap();
+    drain(&base.options.clone().open(&dir).unwrap(), 100_000, |seq, bytes| base.check(seq, bytes));
+    let aside = dir.join("segment-00000999.damaged");
+    assert_eq!(fs::metadata(aside).unwrap().len(), 64 << 30, "{:?}", names(&dir));
+}
+
 #[test]
 fn a_directory_in_place_of_a_segment_costs_that_segment() {
     for base in bases() {
