@@ -7,9 +7,9 @@ use super::finding::Finding;
 use super::onlooker::{MOST_TORN_HEADERS, TORN_HEADER_PAUSE};
 use super::picture::Picture;
 use crate::error::{Error, Result};
-use crate::format::{self, Invalid, SEGMENT_HEADER_LEN, SegmentHeader, SegmentState};
-use crate::segment::Row;
-use crate::storage::{Storage, StorageFile, read_full};
+use crate::format::{self, Invalid, SegmentState};
+use crate::segment::{Row, header_in};
+use crate::storage::{Storage, StorageFile};
 use crate::threads::park_timeout;
 
 /// Returns how many headers are valid, and what is wrong with the others.
@@ -23,11 +23,10 @@ pub(super) fn header_findings<S: Storage>(
         let Some(slot) = format::segment_slot(&listed.name) else {
             continue;
         };
-        let mut bytes = [0; SEGMENT_HEADER_LEN as usize];
-        let mut read_header = || {
+        let read_header = || {
             let file = storage.open(&listed.name)?;
-            read_full(&file, &mut bytes, 0)?;
-            Ok::<_, io::Error>((file.len()?, SegmentHeader::decode(&bytes)))
+            let header = header_in(&file)?;
+            Ok::<_, io::Error>((file.len()?, header))
         };
         let mut len = read_header();
         // The holder may be writing the header.

@@ -6,8 +6,8 @@ use crate::error::{Error, Result};
 use crate::format::{self, Invalid, Kind, SEGMENT_HEADER_LEN, SegmentHeader};
 use crate::recovery::foreign::unsupported;
 use crate::recovery::repair::store;
-use crate::segment::Lost;
 use crate::segment::scan::{self, Scan};
+use crate::segment::{Lost, header_in, lost};
 use crate::storage::{Storage, StorageFile};
 
 /// The headers of all segment files.
@@ -62,15 +62,11 @@ enum Unread {
 }
 
 fn read_segment<S: Storage>(storage: &S, slot: u32) -> Result<SegmentHeader, Unread> {
-    let file = storage.open(&format::segment_name(slot)).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::InvalidData => Unread::Lost(Lost::Gone),
-        _ => Unread::Lost(Lost::Io(error)),
-    })?;
+    let file = storage.open(&format::segment_name(slot));
+    let file = file.map_err(|error| Unread::Lost(lost(error)))?;
     let io = |error| Unread::Lost(Lost::Io(error));
     let len = file.found_len().map_err(io)?;
-    let mut bytes = [0; SEGMENT_HEADER_LEN as usize];
-    crate::storage::read_full(&file, &mut bytes, 0).map_err(io)?;
-    match SegmentHeader::decode(&bytes) {
+    match header_in(&file).map_err(io)? {
         Ok(mut header) => {
             header.allocated = len.min(header.length);
             Ok(header)

@@ -4,14 +4,14 @@ use std::io;
 
 use crate::error::{Error, Result};
 use crate::events;
-use crate::format::{INDEX_NAME, INDEX_NEW_NAME, Invalid, Spot};
+use crate::format::{self, INDEX_NAME, INDEX_NEW_NAME, Invalid, SegmentHeader, Spot};
 use crate::index::image::IndexImage;
 use crate::index::run::Run;
 use crate::index::{Index, IndexFile, write_index};
 use crate::recovery::belief::{Belief, SinceRun};
 use crate::recovery::foreign::{is_left, refuse_foreign, unsupported};
 use crate::recovery::rows::{Gathered, Rows};
-use crate::segment::{Opened, Row, quarantine};
+use crate::segment::{Opened, Row, quarantine, read_header};
 use crate::storage::{Storage, StorageFile};
 
 /// The index file and its content, before the opening writes anything.
@@ -55,6 +55,10 @@ pub(super) fn read_index<S: Storage>(storage: &S) -> Result<ReadIndex<S>> {
     if let Some(IndexFile { header: Err(Invalid::Version(found)), .. }) = file {
         return Err(unsupported(storage, INDEX_NAME, found));
     }
+    let bytes = file.as_ref().and_then(|file| file.bytes.first_chunk());
+    if let Some(Ok(header)) = bytes.map(SegmentHeader::decode) {
+        refuse_only_copy(storage, &header)?;
+    }
     let known = file.as_ref().and_then(|file| Some((file, file.queue_id()?)));
     let Some((known, queue_id)) = known else {
         let (image, belief, since) = (IndexImage::default(), Belief::Disk, SinceRun::Copied);
@@ -75,6 +79,19 @@ pub(super) fn read_index<S: Storage>(storage: &S) -> Result<ReadIndex<S>> {
     let belief = if may_adopt { Belief::in_index(&image, since) } else { Belief::Disk };
     let queue_id = Some(queue_id);
     Ok(ReadIndex { file, image, queue_id, may_adopt, since, is_written_over, belief })
+}
+
+/// Fails when the segment under the index's name lies under no other: a queue that begins without
+/// it would assign its numbers again.
+fn refuse_only_copy<S: Storage>(storage: &S, header: &SegmentHeader) -> Result<()> {
+    let listed = storage.list().map_err(|error| Error::io("list", storage.path(), error))?;
+    let mut slots = listed.iter().filter_map(|listed| format::segment_slot(&listed.name));
+    if slots.any(|slot| read_header(storage, slot).is_ok_and(|other| other.begins_as(header))) {
+        return Ok(());
+    }
+    let why = "it is a segment, put there by mistake, and nothing was changed; give it a name such \
+        as segment-00000000 that no other file has, and the index its own";
+    Err(index_error(storage, "open", io::Error::new(io::ErrorKind::InvalidData, why)))
 }
 
 /// The opening's knowledge once there is an index to write to.

@@ -10,6 +10,7 @@ use crate::format::{
     self, FRAGMENT_HEADER_LEN, Invalid, Kind, MAX_SEGMENT_LEN, SEGMENT_HEADER_LEN, SEGMENT_PREFIX,
     SegmentHeader, SegmentState, Spot,
 };
+use crate::segment::header_in;
 use crate::segment::scan::{Scan, is_blank};
 use crate::segment::seed::Witnesses;
 use crate::storage::{Storage, read_full};
@@ -178,11 +179,7 @@ fn open(directories: &[Directory], remains: &SegmentRemains) -> Result<Patient, 
 }
 
 fn header_of(file: &Patient) -> Result<SegmentHeader, Invalid> {
-    let mut bytes = [0; SEGMENT_HEADER_LEN as usize];
-    match read_full(file, &mut bytes, 0) {
-        Ok(_) => SegmentHeader::decode(&bytes),
-        Err(_) => Err(Invalid::Damaged),
-    }
+    header_in(file).unwrap_or(Err(Invalid::Damaged))
 }
 
 /// The result of one pass over the files.

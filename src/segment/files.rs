@@ -8,7 +8,7 @@ use super::row::{Lost, Row};
 use crate::error::LaterVersion;
 use crate::events;
 use crate::format::{self, Invalid, QUARANTINE_SUFFIX, SEGMENT_HEADER_LEN, SegmentHeader};
-use crate::storage::{Storage, StorageFile};
+use crate::storage::{Readable, Storage, StorageFile};
 use crate::threads::AtomicU64;
 
 /// An open segment file in one of its lives.
@@ -151,12 +151,13 @@ impl Salts {
 /// Reads the header of the segment file in `slot`.
 pub(crate) fn read_header<S: Storage>(storage: &S, slot: u32) -> Result<SegmentHeader, Lost> {
     let file = storage.open(&format::segment_name(slot)).map_err(lost)?;
-    header_in(&file)?.map_err(|_| Lost::Gone)
+    header_in(&file).map_err(Lost::Io)?.map_err(|_| Lost::Gone)
 }
 
-fn header_in<F: StorageFile>(file: &F) -> Result<Result<SegmentHeader, Invalid>, Lost> {
+/// Reads the header at the beginning of a segment file.
+pub(crate) fn header_in<F: Readable>(file: &F) -> io::Result<Result<SegmentHeader, Invalid>> {
     let mut bytes = [0; SEGMENT_HEADER_LEN as usize];
-    crate::storage::read_full(file, &mut bytes, 0).map_err(Lost::Io)?;
+    crate::storage::read_full(file, &mut bytes, 0)?;
     Ok(SegmentHeader::decode(&bytes))
 }
 
@@ -179,7 +180,7 @@ pub(crate) fn open_and_compare<S: Storage>(
 ) -> Result<(Opened<S::File>, bool), Lost> {
     let file = storage.open(&format::segment_name(slot)).map_err(lost)?;
     let len = file.found_len().map_err(Lost::Io)?;
-    let begins_so = match header_in(&file)? {
+    let begins_so = match header_in(&file).map_err(Lost::Io)? {
         Ok(found) if found.life != header.life || found.queue_id != header.queue_id => {
             return Err(Lost::Gone);
         }
@@ -195,7 +196,7 @@ pub(crate) fn open_and_compare<S: Storage>(
     Ok((Opened { life: header.life, file, allocated: len.min(header.length) }, begins_so))
 }
 
-pub(super) fn lost(error: io::Error) -> Lost {
+pub(crate) fn lost(error: io::Error) -> Lost {
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::InvalidData => Lost::Gone,
         _ => Lost::Io(error),

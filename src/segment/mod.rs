@@ -62,7 +62,8 @@ use crate::threads::{AtomicU64, Mutex, MutexGuard};
 use context::SPARES_BUSY;
 pub(crate) use context::{Context, DiskLimits, Plan, Reclaims};
 pub(crate) use files::{
-    Opened, Segment, open_and_compare, open_life, overhead, quarantine, read_header,
+    Opened, Segment, header_in, lost, open_and_compare, open_life, overhead, quarantine,
+    read_header,
 };
 use files::{Salts, handed_on};
 pub(crate) use fill::CALL_FROM;

@@ -345,6 +345,28 @@ fn what_is_left_of_one_file_is_still_a_queue() {
     }
 }
 
+/// A queue without the segment would assign its numbers again.
+#[test]
+fn an_index_and_a_segment_that_have_each_others_names_are_an_error_that_changes_nothing() {
+    let dir = crate::support::tempdir().unwrap();
+    let [index, segment, between] =
+        ["index", "segment-00000000", "between"].map(|name| dir.path().join(name));
+    Queue::open(dir.path()).unwrap().enqueue("kept").unwrap();
+    fs::rename(&index, &between).unwrap();
+    fs::rename(&segment, &index).unwrap();
+    fs::rename(&between, &segment).unwrap();
+    let before = (fs::read(&index).unwrap(), fs::read(&segment).unwrap());
+    let error = Queue::open(dir.path()).map(drop).unwrap_err().to_string();
+    assert!(error.contains("index") && error.contains("it is a segment"), "{error}");
+    let seen = Inspector::open(dir.path()).unwrap().snapshot().map(drop).unwrap_err();
+    assert_eq!(seen.to_string(), error);
+    assert_eq!((fs::read(&index).unwrap(), fs::read(&segment).unwrap()), before);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+    // A copy of the segment costs the index alone.
+    fs::copy(&index, dir.path().join("segment-00000001")).unwrap();
+    assert_eq!(Queue::open(dir.path()).unwrap().len(), 1);
+}
+
 /// The index is one queue's and the only segment another one's: which of the two was put there by
 /// mistake is for the user to say. Either file alone opens.
 #[test]
