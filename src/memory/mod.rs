@@ -47,7 +47,7 @@ mod references;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod shared_extents;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod window;
 
 pub(crate) use fork::{ForkGuard, PerProcess};
