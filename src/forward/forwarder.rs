@@ -1,7 +1,6 @@
 //! The user's handle of forwarding: what to forward, where to, until when.
 
 use std::fmt;
-use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -301,7 +300,7 @@ impl<D: Destination> Forwarder<D> {
                 WhenRefused::PutAway(dead_letters(to, self.source.queue_id))
             }
         };
-        let seed = RandomState::new().hash_one(0);
+        let seed = u128::from_le_bytes(self.source.queue_id) as u64;
         let (destination, source) = (&mut self.destination, self.source.clone());
         let mut driver = Driver::new(local, destination, source, options, when_refused, seed);
         let began = now();

@@ -1,6 +1,6 @@
 //! Finds the existing segments: by the rows of the index, or by the headers of all segment files.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::io;
 
 use crate::error::{Error, Result};
@@ -116,7 +116,7 @@ impl Rows {
         durable: u64,
     ) -> Result<()> {
         let Headers { whole, mut damaged, stated_by_rows } = Headers::read(storage, noted)?;
-        let mut votes: HashMap<[u8; 16], usize> = HashMap::new();
+        let mut votes: BTreeMap<[u8; 16], usize> = BTreeMap::new();
         for (_, header) in &whole {
             *votes.entry(header.queue_id).or_default() += 1;
         }

@@ -1,6 +1,6 @@
 //! What the owner does for one client: each question through the calls that its own threads use.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
@@ -69,7 +69,7 @@ pub(super) struct Answering<'a> {
     stream: &'a UnixStream,
     /// The consumers that it opened; number 1 is the first.
     consumers: Vec<Arc<ConsumerState<FileStorage>>>,
-    in_flight: HashMap<u64, Delivery>,
+    in_flight: BTreeMap<u64, Delivery>,
     next_delivery: u64,
     /// Whether an [`EnqueueNext`](Call::EnqueueNext) was refused.
     was_refused: bool,
@@ -81,7 +81,7 @@ impl<'a> Answering<'a> {
             engine: Arc::clone(engine),
             stream,
             consumers: Vec::new(),
-            in_flight: HashMap::new(),
+            in_flight: BTreeMap::new(),
             next_delivery: 1,
             was_refused: false,
         }
@@ -431,7 +431,7 @@ impl<'a> Answering<'a> {
 
 impl Drop for Answering<'_> {
     fn drop(&mut self) {
-        for (_, delivery) in self.in_flight.drain() {
+        for delivery in std::mem::take(&mut self.in_flight).into_values() {
             delivery.nack_after(Duration::ZERO);
         }
     }

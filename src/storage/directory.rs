@@ -1,7 +1,6 @@
 //! A real directory.
 
 use std::fs::File;
-use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -366,11 +365,9 @@ impl Storage for FileStorage {
     fn random(&self) -> [u8; 16] {
         let mut bytes = [0; 16];
         if system::fill_random(&mut bytes).is_err() {
-            // The standard library keys its hash maps from the system's randomness, each with a
-            // different key.
-            let state = RandomState::new();
-            bytes[..8].copy_from_slice(&state.hash_one((self.now(), 0)).to_le_bytes());
-            bytes[8..].copy_from_slice(&state.hash_one((self.now(), 1)).to_le_bytes());
+            // In a sandbox. The standard library's hash maps may panic there: mmq has none.
+            let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            bytes = (since.as_nanos() ^ u128::from(std::process::id()) << 64).to_le_bytes();
         }
         bytes
     }

@@ -2,6 +2,7 @@
 
 use std::fs::{File, Permissions};
 use std::io::ErrorKind;
+use std::ops::ControlFlow;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use rustix::fs::{FileType, Mode};
@@ -398,4 +399,27 @@ fn a_file_that_an_overlay_renamed_has_one_name() {
     assert_eq!(overlay.open("old").unwrap_err().kind(), ErrorKind::NotFound);
     let changed = overlay.changes().unwrap();
     assert_eq!(changed.renamed, [("old".to_owned(), "new".to_owned())]);
+}
+
+/// The standard library's own randomness panics there.
+#[cfg(target_os = "linux")]
+#[test]
+#[cfg_attr(miri, ignore)]
+fn a_queue_opens_where_the_system_refuses_random_bytes() {
+    let directory = crate::tests::guard::tempdir().unwrap();
+    let open = || crate::Queue::open(directory.path()).unwrap();
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            // getrandom; EINVAL, as on a kernel without the flags that it is called with.
+            crate::memory::tests::sandbox::refuse((318, 278), 22);
+            let queue = open();
+            queue.enqueue("a").unwrap();
+            let copy = directory.path().join("copy");
+            let id = queue.id();
+            queue.copy_to(&copy, crate::CopiedId::New, |_, _| ControlFlow::Continue(())).unwrap();
+            assert_ne!(crate::Queue::open(copy).unwrap().id(), id);
+            std::fs::remove_file(directory.path().join("index")).unwrap();
+            assert_eq!(open().len(), 1);
+        });
+    });
 }
