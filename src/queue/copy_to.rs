@@ -103,6 +103,9 @@ impl Unfinished {
             return Err(refused(format!("{shown} is not a name for a new directory")));
         };
         match fs::read_dir(&to).map(|mut inside| inside.next()) {
+            Err(error) if error.kind() == ErrorKind::NotFound && to.is_symlink() => {
+                return Err(refused(format!("{shown} is a link to nothing: name a directory")));
+            }
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) if error.kind() == ErrorKind::NotADirectory => {
                 return Err(refused(format!("{shown} is not a directory")));

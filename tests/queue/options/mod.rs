@@ -331,3 +331,17 @@ fn what_an_opening_may_have_left_is_taken_up() {
         assert_eq!(fs::read(dir.path().join("notes.txt")).unwrap(), b"notes");
     }
 }
+
+/// The rename at the end could not replace it, and the whole copy would be made for nothing.
+#[test]
+fn a_copy_to_a_link_to_nothing_is_refused_before_the_work() {
+    let dir = crate::support::tempdir().unwrap();
+    let link = dir.path().join("link");
+    symlink("nowhere", &link).unwrap();
+    let queue = Queue::open(dir.path().join("q")).unwrap();
+    queue.enqueue("a").unwrap();
+    let copied = queue.copy_to(&link, mmq::CopiedId::New, |_, _| panic!("it copies"));
+    let refused = copied.unwrap_err().to_string();
+    assert!(refused.contains("link is a link to nothing: name a directory"), "{refused}");
+    assert!(link.is_symlink() && !dir.path().join("link.copying").exists());
+}
