@@ -1260,7 +1260,8 @@ void mmq_consumer_free(struct mmq_consumer *consumer);
  *
  * @param queue Not NULL.
  * @param name The consumer's name. Not NULL.
- * @return MMQ_OK, MMQ_NOT_FOUND when no consumer has that name, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+ * @return MMQ_OK, MMQ_NOT_FOUND when no consumer has that name, MMQ_FORKED, MMQ_INVALID_ARGUMENT;
+ *   MMQ_IO when a sync failed, as in mmq_flush (the consumer is removed all the same).
  */
 mmq_status mmq_consumer_remove(struct mmq_queue *queue, const char *name);
 

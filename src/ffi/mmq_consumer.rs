@@ -175,7 +175,8 @@ pub unsafe extern "C" fn mmq_consumer_free(consumer: *mut mmq_consumer) {
 ///
 /// @param queue Not NULL.
 /// @param name The consumer's name. Not NULL.
-/// @return MMQ_OK, MMQ_NOT_FOUND when no consumer has that name, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+/// @return MMQ_OK, MMQ_NOT_FOUND when no consumer has that name, MMQ_FORKED, MMQ_INVALID_ARGUMENT;
+///   MMQ_IO when a sync failed, as in mmq_flush (the consumer is removed all the same).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_consumer_remove(
     queue: *mut mmq_queue,
