@@ -10,9 +10,13 @@ use super::mmq_message::{give_message, mmq_message};
 use super::mmq_status::mmq_status;
 use super::pointers::{Array, Buffer, out};
 use super::queue::mmq_queue;
-use super::reads::Reader;
+use super::reads::{Reader, ReaderRefs};
 use crate::consume::step::Deliver;
+use crate::delivery::Delivery;
+use crate::delivery::handing_out::receive_batch;
 use crate::engine::reading::{self, Fit};
+use crate::error::Result;
+use crate::message::Message;
 use crate::read::{Check, Cursor, Record};
 use crate::storage::{FileStorage, Storage};
 
@@ -47,7 +51,7 @@ pub unsafe extern "C" fn mmq_dequeue_batch(
     count_out: *mut usize,
 ) -> mmq_status {
     // SAFETY: the header's contract: NULL or valid.
-    guard(|| unsafe { take(queue, out, max, count_out) })
+    guard(|| unsafe { fill(queue, out, max, count_out, messages, give_message) })
 }
 
 /// Takes up to max messages without waiting for more to arrive, and copies them: their bytes lie
@@ -102,7 +106,7 @@ pub unsafe extern "C" fn mmq_consumer_dequeue_batch(
     count_out: *mut usize,
 ) -> mmq_status {
     // SAFETY: the header's contract: NULL or valid.
-    guard(|| unsafe { take(consumer, out, max, count_out) })
+    guard(|| unsafe { fill(consumer, out, max, count_out, messages, give_message) })
 }
 
 /// Takes up to max of the consumer's messages, without waiting, and copies them (see
@@ -150,7 +154,7 @@ pub unsafe extern "C" fn mmq_receive_batch(
     count_out: *mut usize,
 ) -> mmq_status {
     // SAFETY: the header's contract: NULL or valid.
-    guard(|| unsafe { receive(queue, out, max, count_out) })
+    guard(|| unsafe { fill(queue, out, max, count_out, deliveries, give_delivery) })
 }
 
 /// Delivers up to max of the consumer's messages in one step (see mmq_receive_batch).
@@ -169,28 +173,39 @@ pub unsafe extern "C" fn mmq_consumer_receive_batch(
     count_out: *mut usize,
 ) -> mmq_status {
     // SAFETY: the header's contract: NULL or valid.
-    guard(|| unsafe { receive(consumer, out, max, count_out) })
+    guard(|| unsafe { fill(consumer, out, max, count_out, deliveries, give_delivery) })
 }
 
+fn messages((engine, consumer): ReaderRefs<'_>, max: usize) -> Result<Vec<Message>> {
+    reading::batch(engine, consumer, max)
+}
+
+fn deliveries((engine, consumer): ReaderRefs<'_>, max: usize) -> Result<Vec<Delivery>> {
+    receive_batch(engine, consumer, max)
+}
+
+/// Reads a batch, and gives the caller each of its parts.
+///
 /// # Safety
 ///
 /// The arguments are valid for [`body`], [`out`] and [`Array::fill`].
-unsafe fn take<H: Reader>(
+unsafe fn fill<H: Reader, T, G>(
     handle: *const H,
-    messages: *mut *mut mmq_message,
+    into: *mut *mut G,
     max: usize,
     count_out: *mut usize,
+    read: fn(ReaderRefs<'_>, usize) -> Result<Vec<T>>,
+    give: fn(T) -> *mut G,
 ) -> Answer {
     // SAFETY: the caller's promise.
     let (body, count_out) = unsafe { (body(handle)?, out(count_out, "count_out")?) };
-    let array = Array::new(messages, max, "out")?;
-    let (engine, consumer) = H::parts(&body.reader)?;
-    let batch = body.gaps.note(reading::batch(engine, consumer, max))?;
+    let array = Array::new(into, max, "out")?;
+    let batch = body.gaps.note(read(H::parts(&body.reader)?, max))?;
     if batch.is_empty() && max != 0 {
         return Ok(mmq_status::MMQ_EMPTY);
     }
     // SAFETY: the caller's promise.
-    count_out.write(unsafe { array.fill(batch.into_iter().map(give_message)) });
+    count_out.write(unsafe { array.fill(batch.into_iter().map(give)) });
     Ok(mmq_status::MMQ_OK)
 }
 
@@ -267,28 +282,5 @@ unsafe fn take_into<H: Reader>(
     }
     count_out.write(filling.count);
     len_out.write(filling.len);
-    Ok(mmq_status::MMQ_OK)
-}
-
-/// # Safety
-///
-/// The arguments are valid for [`body`], [`out`] and [`Array::fill`].
-unsafe fn receive<H: Reader>(
-    handle: *const H,
-    deliveries: *mut *mut mmq_delivery,
-    max: usize,
-    count_out: *mut usize,
-) -> Answer {
-    // SAFETY: the caller's promise.
-    let (body, count_out) = unsafe { (body(handle)?, out(count_out, "count_out")?) };
-    let array = Array::new(deliveries, max, "out")?;
-    let (engine, consumer) = H::parts(&body.reader)?;
-    let batch =
-        body.gaps.note(crate::delivery::handing_out::receive_batch(engine, consumer, max))?;
-    if batch.is_empty() && max != 0 {
-        return Ok(mmq_status::MMQ_EMPTY);
-    }
-    // SAFETY: the caller's promise.
-    count_out.write(unsafe { array.fill(batch.into_iter().map(give_delivery)) });
     Ok(mmq_status::MMQ_OK)
 }
