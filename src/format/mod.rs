@@ -77,6 +77,8 @@ pub(crate) const SOCKET_NAME: &str = "socket";
 
 /// Name of the new index file with which an opening replaces a damaged one, until it is durable.
 pub(crate) const INDEX_NEW_NAME: &str = "index.new";
+/// Name of the new file that an opening makes of another one, until it has that one's name.
+pub(crate) const RENEWED_NAME: &str = "renewed";
 pub(crate) const SEGMENT_PREFIX: &str = "segment-";
 /// Ending of the names of quarantined files; mmq never removes them.
 pub(crate) const QUARANTINE_SUFFIX: &str = ".damaged";

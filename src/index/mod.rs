@@ -179,10 +179,6 @@ impl<S: Storage> Index<S> {
         })
     }
 
-    pub(crate) fn file(&self) -> &S::File {
-        self.sheets.file()
-    }
-
     /// Length of the file in bytes.
     pub(crate) fn len(&self) -> u64 {
         self.len.load(Ordering::Relaxed)

@@ -5,6 +5,7 @@
 //! | File | What it holds | What it does |
 //! |---|---|---|
 //! | `read_index` | `ReadIndex`, `Known`: the index and its content | reads it, or creates one |
+//! | `renew` | | gives files new space after a sync failed |
 //! | `belief` | `Belief`: how much of the index may be true | decides what to believe |
 //! | `foreign` | | refuses a directory that is not a queue's |
 //! | `rows` | `Rows`: the segments | takes them from the index or the headers |
@@ -25,6 +26,7 @@ pub(crate) mod look;
 mod place_tail;
 mod publish;
 mod read_index;
+mod renew;
 mod repair;
 mod rows;
 mod unit;
@@ -48,6 +50,7 @@ use crate::recovery::place_tail::{
     move_places_out_of_mended, pending, state_lost_beginning,
 };
 use crate::recovery::read_index::{Known, ReadIndex, random_u64, read_index, take_up_index};
+use crate::recovery::renew::renew_files;
 use crate::recovery::repair::{Holds, discard, repair, restate};
 use crate::recovery::rows::{Rows, is_outdated, load_rows};
 use crate::recovery::walk::{WalkRules, start_of_walk, walk};
@@ -82,13 +85,17 @@ pub(crate) struct Recovered<S: Storage> {
 /// Recovers the queue in `storage`. The caller holds the storage's lock.
 pub(crate) fn recover<S: Storage>(storage: &S, options: &Options) -> Result<Recovered<S>> {
     let mut read = read_index(storage)?;
+    // Renewed files look like a copy's.
+    let ReadIndex { since, is_written_over, .. } = read;
+    let refused = renew_files(storage, &mut read)?;
     loop {
-        if let Some(recovered) = recover_by(storage, read, options)? {
+        if let Some(recovered) = recover_by(storage, read, options, refused.as_ref())? {
             return Ok(recovered);
         }
         // Everything from the index is in doubt, the rows of the segments too. The second pass
         // believes only what was synced, and its walk searches to the end.
-        read = ReadIndex { belief: Belief::Disk, ..read_index(storage)? };
+        let belief = Belief::Disk;
+        read = ReadIndex { belief, since, is_written_over, ..read_index(storage)? };
     }
 }
 
@@ -98,6 +105,7 @@ fn recover_by<S: Storage>(
     storage: &S,
     mut read: ReadIndex<S>,
     options: &Options,
+    refused: Option<&Error>,
 ) -> Result<Option<Recovered<S>>> {
     let nonce = random_u64(storage);
     let mut gathered = load_rows(storage, &read.image, read.queue_id, read.since, read.belief)?;
@@ -124,7 +132,7 @@ fn recover_by<S: Storage>(
         place_tail(storage, &mut known, &end)?
     };
     let tail = discard_unused(storage, &mut known, &end, tail)?;
-    publish::publish(storage, known, tail, options).map(Some)
+    publish::publish(storage, known, tail, options, refused).map(Some)
 }
 
 /// Where the walk found the end of the records, and what the index states about it.

@@ -72,10 +72,6 @@ impl Stated {
         let from = found.seq.max(evicted);
         let known_end = from.max(self.seq);
         let end = known_end.max(reservation);
-        holds!(
-            self.durable.seq <= self.seq && self.durable.position <= self.position,
-            "what is stated as durable is stated: {self:?}"
-        );
         let before = before.filter(|_| from == found.seq).unwrap_or_default();
         let passed = self.passed;
         let is_damage = self.durable.seq > from.max(passed);
@@ -205,11 +201,6 @@ pub(super) fn close_tail<S: Storage>(
         // Never zero: in the run record, base zero means that there is no next segment.
         _ => reach.max(format::ALIGN),
     };
-    holds!(
-        tail.position <= base && tail.seq <= begins.seq,
-        "the next segment, at {base} from {}, begins behind the tail, {tail:?}",
-        begins.seq
-    );
     Ok(Some(Next { base, ..begins }))
 }
 

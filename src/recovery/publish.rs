@@ -3,7 +3,7 @@
 use std::io;
 use std::iter::Empty;
 
-use crate::error::{Error, Gap, Result, SyncFailed};
+use crate::error::{Error, Gap, Result};
 use crate::format::{
     self, FLAG_BEGUN, FLAG_CHANGING, FLAG_SYNC_FAILED, FLAG_UNSYNCED_FILES, INDEX_NAME,
     MissingBefore, SegmentHeader, Spot,
@@ -25,6 +25,7 @@ pub(super) fn publish<S: Storage>(
     known: Known<S>,
     tail: PlacedTail,
     options: &Options,
+    refused: Option<&Error>,
 ) -> Result<Recovered<S>> {
     let PlacedTail { spot, next } = tail;
     let (durable, next_life) = (durable(&known, spot), next_life(&known));
@@ -72,10 +73,10 @@ pub(super) fn publish<S: Storage>(
         }
     }
     known.index.begin_run(&live, over);
-    if flags & FLAG_SYNC_FAILED != 0 && !planted!(SuspectNotStoredAgain) {
-        let from = if is_unsynced { 0 } else { durable.position };
-        // A queue whose disk still refuses them can be read.
-        let _ = write_again(storage, &known, from);
+    if let Some(error) = refused {
+        known.index.set_poisoned(error);
+    } else if flags & FLAG_SYNC_FAILED != 0 {
+        known.index.clear_flag(FLAG_SYNC_FAILED);
     }
     let rows_complete = known.rows_from_index || write_rows(&known);
     let trusted = known.belief.is_trusted();
@@ -164,21 +165,6 @@ fn keep_statement<S: Storage>(storage: &S, live: &[Row], stated: Next) -> Result
     let file = file.map_err(|error| Error::io("open", path.clone(), error))?;
     file.sync().map_err(|failed| failed.ends_opening(path))?;
     storage.sync_directory().map_err(|failed| failed.ends_opening(storage.path()))
-}
-
-/// Writes past the page cache what it may take for stored since a sync failed: the index, and all
-/// segments that end behind `from`. A failure poisons the queue.
-fn write_again<S: Storage>(storage: &S, known: &Known<S>, from: u64) -> Result<()> {
-    let Known { index, rows, .. } = known;
-    let live = rows.live.iter().filter(|row| row.header.end() > from);
-    for row in live.chain(&rows.spares).chain(&rows.stale) {
-        let name = format::segment_name(row.slot);
-        let file = storage.open(&name);
-        index.heed(&name, || file.and_then(|file| file.rewrite()).map_err(SyncFailed))?;
-    }
-    index.heed(INDEX_NAME, || index.file().rewrite().map_err(SyncFailed))?;
-    index.clear_flag(FLAG_SYNC_FAILED);
-    Ok(())
 }
 
 /// Rewrites the rows of all segments. Returns false when the index has no room for all of them.
@@ -297,6 +283,9 @@ fn other_bytes<S: Storage>(storage: &S) -> Result<u64> {
     let mut bytes = 0;
     for listed in storage.list().map_err(|failed| error("", failed))? {
         let name = &*listed.name;
+        if name == format::RENEWED_NAME && storage.remove(name).is_ok() {
+            continue;
+        }
         if !listed.is_file || name == INDEX_NAME || format::segment_slot(name).is_some() {
             continue;
         }

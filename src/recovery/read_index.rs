@@ -224,6 +224,6 @@ pub(super) fn random_u64<S: Storage>(storage: &S) -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-fn index_error<S: Storage>(storage: &S, op: &'static str, error: io::Error) -> Error {
+pub(super) fn index_error<S: Storage>(storage: &S, op: &'static str, error: io::Error) -> Error {
     Error::io(op, storage.path().join(INDEX_NAME), error)
 }

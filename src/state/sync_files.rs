@@ -188,7 +188,7 @@ impl<S: Storage> State<S> {
         let offset = |position: u64| segment.offset(position.clamp(header.base, header.end()));
         let (start, end) = (offset(stretch.from.position), offset(found_to));
         holds!(start <= end, "what was found in a segment is stored again, {start} to {end}");
-        store_again(&segment.file, start, end.min(segment.allocated()))
+        store_again(&segment.file, &segment.file, start, end.min(segment.allocated()))
             .map_err(|error| Error::io("write", self.storage.path().join(segment.name()), error))
     }
 }

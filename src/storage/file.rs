@@ -4,13 +4,13 @@ use std::fs::File;
 #[cfg(target_os = "linux")]
 use std::io::IoSlice;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt, fchown};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::buffer::spare_capacity;
 use rustix::io::{Errno, retry_on_intr};
 
-use super::{FileStat, PAGE, StorageFile, Stores, read_full, store_again, system};
+use super::{FileStat, StorageFile, Stores, system};
 use crate::error::SyncFailed;
 use crate::memory::{Window, file_limit};
 
@@ -146,26 +146,11 @@ impl StorageFile for DiskFile {
         self.file.write_all_at(buf, offset)
     }
 
-    /// In one call: the kernel drops whole folios from the page cache, also bytes behind those that
-    /// a call writes.
-    fn rewrite(&self) -> io::Result<()> {
-        let len = self.len()? as usize;
-        within_file_limit(len as u64)?;
-        let mut room = Vec::new();
-        room.try_reserve_exact(len + PAGE as usize)?;
-        room.resize(len + PAGE as usize, 0);
-        let skip = room.as_ptr().align_offset(PAGE as usize);
-        let bytes = &mut room[skip..][..len];
-        if read_full(self, bytes, 0).is_err() {
-            return store_again(self, 0, len as u64);
-        }
-        let Err(failed) = system::write_direct(&self.file, bytes) else { return Ok(()) };
-        self.write_at(bytes, 0)?;
-        match failed.raw_os_error() {
-            // The file system has no such calls (tmpfs), or the file does not end with a page.
-            Some(code) if code == Errno::INVAL.raw_os_error() => Ok(()),
-            _ => Err(failed),
-        }
+    fn belong_as(&self, other: &DiskFile) -> io::Result<()> {
+        let wanted = other.file.metadata()?;
+        // Only root may give a file away.
+        let _ = fchown(&self.file, Some(wanted.uid()), Some(wanted.gid()));
+        self.file.set_permissions(wanted.permissions())
     }
 
     #[cfg(target_os = "linux")]

@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::FileExt;
 
 use rustix::fs::AtFlags;
 use rustix::io::{Errno, retry_on_intr};
@@ -116,16 +115,6 @@ pub(super) fn stat(at: impl AsFd, name: &str) -> io::Result<FileStat> {
     })
 }
 
-/// Writes bytes past the page cache, from memory that begins at a page. The system knows then which
-/// of them the disk has.
-pub(super) fn write_direct(file: &File, bytes: &[u8]) -> io::Result<()> {
-    let flags = rustix::fs::fcntl_getfl(file)?;
-    rustix::fs::fcntl_setfl(file, flags | OFlags::DIRECT)?;
-    let written = file.write_all_at(bytes, 0);
-    rustix::fs::fcntl_setfl(file, flags)?;
-    written
-}
-
 /// FNV-1a with 64 bits; never zero.
 fn hash(bytes: &[u8]) -> u64 {
     let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -141,10 +130,9 @@ const LOOKS: u32 = 8;
 /// list hides it, and the mark of the directory says that there is one. Does not try the lock: a
 /// process that opened the queue in that moment would find it locked.
 pub(super) fn holder(directory: &OwnedFd) -> Option<u32> {
-    let listed = || listed_holder(directory);
     // A list misses a lock now and then while others come and go.
-    let look_again = || (0..LOOKS).find_map(|_| listed()).unwrap_or(0);
-    listed().or_else(|| is_marked(directory.as_fd()).then(look_again))
+    let look_again = || (0..LOOKS).find_map(|_| listed_holder(directory)).unwrap_or(0);
+    listed_holder(directory).or_else(|| is_marked(directory.as_fd()).then(look_again))
 }
 
 /// `/proc/locks` names the device and the inode of a locked file. On btrfs, and on an overlay, that

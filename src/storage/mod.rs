@@ -39,7 +39,7 @@ pub(crate) use directory::FileStorage;
 use byteorder::{ByteOrder, LittleEndian};
 
 use crate::error::SyncFailed;
-use crate::format::SECTOR;
+use crate::format::{RENEWED_NAME, SECTOR};
 use crate::memory::Window;
 
 /// A name in the directory.
@@ -107,6 +107,21 @@ pub(crate) trait Storage: std::fmt::Debug + Send + Sync + Sized + 'static {
     }
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     fn remove(&self, name: &str) -> io::Result<()>;
+    /// Gives the name to a new file with the same bytes, which are on the disk. Until then the name
+    /// is the old file's, and stays so on an error. The new name is not durable yet.
+    fn renew(&self, name: &str) -> io::Result<()> {
+        let old = self.open(name)?;
+        let _ = self.remove(RENEWED_NAME);
+        let new = self.create(RENEWED_NAME)?;
+        let len = old.len()?;
+        let stored = new.belong_as(&old).and_then(|()| new.allocate(0, len));
+        let stored = stored.and_then(|()| store_again(&old, &new, 0, len));
+        let synced = stored.and_then(|()| new.sync().map_err(|SyncFailed(error)| error));
+        let renamed = synced.and_then(|()| self.rename(RENEWED_NAME, name));
+        renamed.inspect_err(|_| {
+            let _ = self.remove(RENEWED_NAME);
+        })
+    }
     /// Makes creations, renames and removals durable.
     fn sync_directory(&self) -> Result<(), SyncFailed>;
     /// Returns whether this opening created directories above the queue's own that no sync has made
@@ -164,14 +179,12 @@ pub(crate) trait StorageFile: std::fmt::Debug + Send + Sync + 'static {
     }
     /// Writes all of `buf`. After a failure any part may have been written.
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()>;
-    /// Writes all bytes of the file once more, past the page cache where the system can. ext4
-    /// leaves space unwritten whose first write-back failed, and a store in the page cache does not
-    /// change that: the space would read as zeros after a power cut. Nobody else writes meanwhile.
-    fn rewrite(&self) -> io::Result<()>
+    /// Gives the file the owner and the permission bits of another one.
+    fn belong_as(&self, _other: &Self) -> io::Result<()>
     where
         Self: Sized,
     {
-        store_again(self, 0, self.len()?)
+        Ok(())
     }
     /// Writes zeros, in as few calls as the system allows: the page cache holds each call's bytes
     /// in one long piece.
@@ -278,16 +291,21 @@ const PAGE: u64 = 4096;
 /// Stores the bytes of `start .. end` again, which makes their pages dirty. No other thread changes
 /// them meanwhile. Skips a page that it cannot read: that page is not in the page cache, so readers
 /// see only what the disk has.
-pub(crate) fn store_again<F: StorageFile>(file: &F, start: u64, end: u64) -> io::Result<()> {
+pub(crate) fn store_again<F: StorageFile>(
+    from: &F,
+    into: &F,
+    start: u64,
+    end: u64,
+) -> io::Result<()> {
     let mut bytes = vec![0; end.saturating_sub(start).min(STORED_AT_ONCE) as usize];
     let (mut at, mut at_once) = (start, STORED_AT_ONCE);
     while at < end {
         let piece = (at_once - at % at_once).min(end - at);
         let bytes = &mut bytes[..piece as usize];
-        match read_full(file, bytes, at) {
+        match read_full(from, bytes, at) {
             Ok(read) => {
                 reached!("between bytes and their store");
-                file.write_at(&bytes[..read], at)?;
+                into.write_at(&bytes[..read], at)?;
             }
             Err(_) if piece > PAGE => {
                 at_once = PAGE;

@@ -371,18 +371,22 @@ fn a_boot_is_the_same_whatever_number_the_device_of_an_overlay_gets() {
     assert_eq!(boot(), before);
 }
 
-/// Also where the file does not end with a page, which no file of a queue does.
 #[test]
-fn a_file_that_is_written_again_has_the_same_bytes() {
+fn a_file_that_is_renewed_is_another_file_with_the_same_bytes_and_rights() {
     let (_directory, storage) = storage();
     for len in [0, 700, 4096, 3 << 20] {
         let bytes: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
         let name = format!("file-{len}");
-        let file = storage.create(&name).unwrap();
-        file.write_at(&bytes, 0).unwrap();
-        file.rewrite().unwrap();
-        assert_eq!(file.read_first(len + 1).unwrap(), bytes);
-        assert_eq!(std::fs::read(storage.path().join(name)).unwrap(), bytes);
+        storage.create(&name).unwrap().write_at(&bytes, 0).unwrap();
+        let path = storage.path().join(&name);
+        std::fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+        let before = storage.stat(&name).unwrap();
+        storage.renew(&name).unwrap();
+        assert_ne!(storage.stat(&name).unwrap().identity, before.identity);
+        assert_eq!(std::fs::read(&path).unwrap(), bytes);
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o640);
+        assert_eq!(storage.list().unwrap().len(), 1);
+        storage.remove(&name).unwrap();
     }
 }
 

@@ -183,7 +183,6 @@ mutants! {
     /// The index is not stored again after a run that did not end in order (R4).
     IndexNotStoredAgain => "R4: the next sync of the index takes its pages, too",
     /// A holder whose last flush failed clears its process id, as if it had closed in order.
-    HolderGoesUnflushed => "R4: what a failed sync left off the disk stays suspect",
     /// The life of a segment that is gone is used again (R9).
     LifeUsedAgain => "R9: no life is used again",
     /// An opening has the run record forget what a segment states that is not durable.

@@ -172,7 +172,7 @@ enum Found {
 
 /// For each bug that can be planted the rule that it breaks (R0 to R9 as in docs/recovery.md), the
 /// directed test that finds it in every run, and when random histories find it.
-const PLANTED: [(Mutant, &str, &str, Found); 23] = [
+const PLANTED: [(Mutant, &str, &str, Found); 22] = [
     (
         Mutant::CheckpointBeforeData,
         "R0: a checkpoint names only what is on the disk",
@@ -219,12 +219,6 @@ const PLANTED: [(Mutant, &str, &str, Found); 23] = [
         Mutant::SuspectNotStoredAgain,
         "R4: what a failed sync left off the disk is stored again",
         "what_is_flushed_after_a_failed_sync_is_on_the_disk",
-        Found::Never,
-    ),
-    (
-        Mutant::HolderGoesUnflushed,
-        "R4: what a failed sync left off the disk stays suspect",
-        "places_that_a_failed_sync_left_off_the_disk_outlive_a_close",
         Found::Never,
     ),
     (

@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use super::faults::{Call, Fault, Gate};
 use super::inode::{Inode, Mood};
 use super::{Rng, SimStorage};
+use crate::format::RENEWED_NAME;
 use crate::memory::HeapMemory;
 use crate::storage::{CacheToken, Stores};
 
@@ -114,7 +115,9 @@ impl State {
     }
 
     pub(super) fn named_bytes(&self) -> u64 {
-        self.names.values().map(|inode| inode.allocated_bytes()).sum()
+        // What is renewed is there twice for a moment.
+        let names = self.names.iter().filter(|(name, _)| *name != RENEWED_NAME);
+        names.map(|(_, inode)| inode.allocated_bytes()).sum()
     }
 
     pub(super) fn note_call(&mut self, what: impl Hash) {

@@ -16,7 +16,7 @@ use super::inode::{Inode, PAGE};
 use super::{SYNCS, SimStorage};
 use crate::error::SyncFailed;
 use crate::memory::Window;
-use crate::storage::{CacheToken, FileStat, Listed, Storage, StorageFile, Stores, store_again};
+use crate::storage::{CacheToken, FileStat, Listed, Storage, StorageFile, Stores};
 use crate::tests::mutants::Mutant;
 use crate::tests::schedule::{linger, note};
 
@@ -379,12 +379,6 @@ impl StorageFile for SimFile {
                 answer
             },
         )
-    }
-
-    fn rewrite(&self) -> io::Result<()> {
-        store_again(self, 0, self.len()?)?;
-        self.inode.body.lock().pages.iter_mut().for_each(|page| page.unwritten = false);
-        Ok(())
     }
 
     fn sync(&self) -> Result<(), SyncFailed> {

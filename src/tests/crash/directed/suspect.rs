@@ -160,7 +160,7 @@ fn what_a_failed_sync_left_in_fresh_space_is_written() {
 #[test]
 fn places_that_a_failed_sync_left_off_the_disk_outlive_a_close() {
     for stores in [Stores::ByMap, Stores::ByCall] {
-        kept_but_for(Mutant::HolderGoesUnflushed, |number, images| {
+        kept(|number, images| {
             let left = after_a_failed_sync(disk(1), 1 + number, stores, 3, Goes::ByClosing)?;
             let Some((left, _)) = left else {
                 return Ok(false);
