@@ -65,7 +65,11 @@ impl Queue {
         match Arc::try_unwrap(queue) {
             Ok(queue) => queue.close(),
             // It takes another queue's dead letters, and stays open as long as that one.
-            Err(queue) => queue.flush(),
+            Err(queue) => {
+                // Tasks wait for its descriptors.
+                queue.interrupt();
+                queue.flush()
+            }
         }
     }
 }
@@ -103,7 +107,7 @@ impl Queue {
         if self.waits {
             let timeout = optional(py, "timeout", timeout)?;
             let put = self.ask(py, |queue| Ok(queue.enqueue_async(&payload)))?;
-            let Some(put) = wait(py, put, Deadline::after(timeout))? else {
+            let Some(put) = wait(py, &self.shared, put, Deadline::after(timeout))? else {
                 let path = self.path.display();
                 let text = format!("queue {path} is full: no room came within the timeout");
                 return Err(refuse(py, "Full", &text));
@@ -215,7 +219,8 @@ impl Queue {
     }
 
     /// Makes everything durable and closes the queue. Waits in other threads end with `Closed`,
-    /// loops end. A second close waits for the first, and has its outcome.
+    /// loops end. A second close waits for the first, and has its outcome. Where a queue takes
+    /// another's dead letters, its directory stays locked until that one is closed, too.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.ended.by(py, || self.end())
     }

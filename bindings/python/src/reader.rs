@@ -264,7 +264,8 @@ impl Reader {
     /// `lease`: seconds after which a delivery goes back by itself. `backoff`: seconds before it
     /// comes again after the first attempt, and at most; each further delay is twice as long.
     /// `max_attempts`: then it is rejected. `dead_letters`: the `Queue` to which rejected messages
-    /// go; it stays open until this queue is closed. What is left out is off.
+    /// go: it takes them, and stays locked, until this queue is closed, even if it is closed before.
+    /// What is left out is off.
     ///
     /// >>> q, failed = mmq.Queue(path), mmq.Queue(path + "-failed")
     /// >>> q.set_redelivery(lease=60, backoff=(0, 600), max_attempts=1, dead_letters=failed)

@@ -73,8 +73,8 @@ impl Shared {
         self.waited(call(&*self.queue()?))
     }
 
-    /// Returns the queue, for one call.
-    fn queue(&self) -> Result<Arc<Open>> {
+    /// Returns the queue, for one call. A close waits until it is dropped.
+    pub(crate) fn queue(&self) -> Result<Arc<Open>> {
         self.open.lock()?.as_ref().map(Arc::clone).ok_or(Error::Closed)
     }
 
@@ -164,7 +164,7 @@ impl Source {
     pub(crate) fn dequeue_timeout(&self, timeout: Duration) -> Result<Option<Taken>> {
         let taken = match self {
             Source::Own(shared) => shared.ask(|queue| queue.dequeue_timeout(timeout)),
-            Source::Named(consumer, shared) => shared.waited(consumer.dequeue_timeout(timeout)),
+            Source::Named(consumer, shared) => shared.ask(|_| consumer.dequeue_timeout(timeout)),
             Source::Client(consumer) => consumer.dequeue_timeout(timeout),
             Source::Handle(consumer) => {
                 let Some(delivery) = consumer.receive_timeout(timeout)? else { return Ok(None) };
@@ -180,7 +180,7 @@ impl Source {
     pub(crate) fn receive_timeout(&self, timeout: Duration) -> Result<Option<Delivery>> {
         match self {
             Source::Own(shared) => shared.ask(|queue| queue.receive_timeout(timeout)),
-            Source::Named(consumer, shared) => shared.waited(consumer.receive_timeout(timeout)),
+            Source::Named(consumer, shared) => shared.ask(|_| consumer.receive_timeout(timeout)),
             Source::Client(consumer) => consumer.receive_timeout(timeout),
             Source::Handle(consumer) => consumer.receive_timeout(timeout),
         }
@@ -202,7 +202,7 @@ impl Source {
         Ok(match self {
             Source::Own(shared) => Source::Named(shared.queue()?.fork(name)?, Arc::clone(shared)),
             Source::Named(consumer, shared) => {
-                Source::Named(consumer.fork(name)?, Arc::clone(shared))
+                Source::Named(shared.ask(|_| consumer.fork(name))?, Arc::clone(shared))
             }
             Source::Client(consumer) => Source::Client(consumer.fork(name)?),
             Source::Handle(consumer) => Source::Handle(consumer.fork(name)?),

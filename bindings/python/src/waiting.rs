@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 
 use crate::arguments::Payload;
 use crate::errors::raise;
+use crate::source::Shared;
 
 /// How often a wait looks for a signal, which Python only notes: Ctrl-C raises within this time.
 const SIGNALS_EVERY: Duration = Duration::from_millis(50);
@@ -65,16 +66,22 @@ impl Deadline {
     }
 }
 
-/// Waits until the message is in the queue; `None` when no room came by the deadline. The deadline
-/// and signals end the wait for room only, not that for the flush behind it.
+/// Waits until the message is in the queue; `None` when no room came by the deadline. The deadline,
+/// a close and signals end the wait for room only, not that for the flush behind it.
 pub(crate) fn wait(
     py: Python<'_>,
+    shared: &Shared,
     mut put: Enqueue<&Payload<'_>>,
     deadline: Deadline,
 ) -> PyResult<Option<mmq::Result<u64>>> {
     let waker = Waker::from(Arc::new(Unpark(current())));
     let outcome = loop {
         let polled = py.detach(|| {
+            // Not between two slices: a signal's handler may close the queue there.
+            let _open = match (shared.queue(), put.stored()) {
+                (Err(closed), None) => return Some(Poll::Ready(Err(closed))),
+                (open, _) => open,
+            };
             let polled = Pin::new(&mut put).poll(&mut Context::from_waker(&waker));
             let Poll::Pending = polled else { return Some(polled) };
             let slice = put.stored().map_or_else(|| deadline.slice(), |_| Some(SIGNALS_EVERY));

@@ -1,6 +1,12 @@
+import asyncio
+import threading
+import time
+
 import pytest
 
 import mmq
+
+SOON = 60
 
 
 def test_a_block_acknowledges_and_an_exception_gives_back(path):
@@ -100,6 +106,89 @@ def test_a_queue_of_dead_letters_may_be_closed_first(path, tmp_path):
     q.close()
     with mmq.Queue(tmp_path / "failed") as failed:
         assert failed.get(timeout=60) == b"no job"
+
+
+@pytest.mark.parametrize("read", ["get", "receive", "messages", "deliveries"])
+@pytest.mark.parametrize("name", [None, "named"])
+def test_a_close_of_a_queue_of_dead_letters_ends_a_wait(path, tmp_path, name, read):
+    q, failed = mmq.Queue(path), mmq.Queue(tmp_path / "failed")
+    q.set_redelivery(max_attempts=1, dead_letters=failed)
+    reader = failed.consumer(name) if name else failed
+    answers = []
+
+    def wait():
+        try:
+            answers.append(list(getattr(reader, read)(timeout=None)))
+        except mmq.Closed:
+            answers.append([])
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    time.sleep(0.1)
+    failed.close()
+    thread.join(SOON)
+    assert answers == [[]]
+    for call in (reader.get, lambda: reader.fork("another")):
+        with pytest.raises(mmq.Closed):
+            call()
+    # It is locked, and takes letters, until the other queue is closed.
+    with pytest.raises(mmq.Locked):
+        mmq.Queue(tmp_path / "failed")
+    q.put(b"no job")
+    q.receive().reject()
+    q.close()
+    with mmq.Queue(tmp_path / "failed") as failed:
+        assert failed.get() == b"no job"
+
+
+@pytest.mark.parametrize("put", ["put", "put_many"])
+def test_a_close_of_a_queue_of_dead_letters_ends_a_wait_for_room(path, tmp_path, put):
+    q = mmq.Queue(path)
+    failed = mmq.Queue(tmp_path / "failed", max_bytes=1 << 20, on_full="wait")
+    q.set_redelivery(max_attempts=1, dead_letters=failed)
+    with pytest.raises(mmq.Full):
+        while True:
+            failed.put(b"x" * 10_000, timeout=0)
+    message = b"x" * 10_000
+    ended = []
+
+    def wait():
+        try:
+            getattr(failed, put)(message if put == "put" else [message])
+        except mmq.Error as error:
+            ended.append(type(error))
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    time.sleep(0.1)
+    failed.close()
+    thread.join(SOON)
+    assert ended == [mmq.Closed]
+    q.close()
+
+
+def test_a_close_of_a_queue_of_dead_letters_ends_waits_of_tasks(path, tmp_path):
+    async def main():
+        q, failed = mmq.Queue(path), mmq.Queue(tmp_path / "failed")
+        q.set_redelivery(max_attempts=1, dead_letters=failed)
+        named = failed.consumer("named")
+        failed.put(b"a letter")
+        job = named.receive()
+        assert failed.get() == b"a letter"
+
+        async def loop():
+            return [job async for job in named]
+
+        waits = [asyncio.ensure_future(wait) for wait in (failed.get_async(), loop())]
+        await asyncio.sleep(0.1)
+        failed.close()
+        # This clears the consumer's descriptor.
+        job.ack()
+        closed, jobs = await asyncio.wait_for(asyncio.gather(*waits, return_exceptions=True), SOON)
+        assert isinstance(closed, mmq.Closed) and jobs == []
+        q.close()
+
+    asyncio.run(main())
 
 
 def test_attempts_count_over_openings(path):

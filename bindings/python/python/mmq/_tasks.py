@@ -6,6 +6,10 @@ from typing import Any, AsyncIterator, Callable, Optional
 
 from ._errors import Closed, Empty
 
+#: How often a task that waits looks whether the queue was closed, in seconds. (An acknowledgement
+#: may clear the descriptor behind a close of a queue that stays open for another's dead letters.)
+_LOOK = 1.0
+
 
 async def read(reader: Any, take: Callable[[], Any]) -> Any:
     """Returns what `take` returns once it no longer raises `Empty`."""
@@ -38,7 +42,7 @@ async def each(
 
 
 async def _ready(descriptor: int) -> None:
-    """Waits until the descriptor is readable."""
+    """Waits until the descriptor is readable, or it is time to look."""
     loop = asyncio.get_running_loop()
     woken = loop.create_future()
     # A duplicate for each task: a loop has one callback for a descriptor.
@@ -49,8 +53,10 @@ async def _ready(descriptor: int) -> None:
             woken.set_result(None)
 
     loop.add_reader(own, wake)
+    look = loop.call_later(_LOOK, wake)
     try:
         await woken
     finally:
+        look.cancel()
         loop.remove_reader(own)
         os.close(own)

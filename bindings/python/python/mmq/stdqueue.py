@@ -84,7 +84,7 @@ class Queue:
         """Takes the next item. It waits for one, at most `timeout` seconds, and then raises
         `Empty`. For an item that the serializer cannot read it raises `mmq.BadItem`, which has the
         bytes; `task_done` is not called for it."""
-        # An exception gives the item back.
+        # An exception before the ack gives the item back.
         with self._queue.receive(timeout if block else 0) as job:
             try:
                 item, bad = self._serializer.loads(job.data), None
