@@ -46,9 +46,10 @@ impl<S: Storage> State<S> {
         let name = segment.name();
         self.index.heed(&name, || {
             segment.file.sync()?;
-            let stat = self.storage.stat(&name);
+            // Not the row's number: FUSE gives a file that nobody had open another one.
+            let (stat, own) = (self.storage.stat(&name), segment.file.stat());
             // The queue itself removes a file only once its segment is not live any more.
-            if is_another(&stat, segment.header.file)
+            if own.is_ok_and(|own| is_another(&stat, own.identity))
                 && self.segments.list().is_live(segment.header.life)
             {
                 return gone("the file was removed");

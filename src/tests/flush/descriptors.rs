@@ -8,6 +8,7 @@ use crate::engine::Background;
 use crate::error::Error;
 use crate::options::Options;
 use crate::segment::MOST_UNSYNCED_HERE;
+use crate::storage::{Storage, StorageFile};
 use crate::tests::sim::Call;
 
 /// A full segment is closed by nobody before it is synced: the flush reports what the kernel failed
@@ -81,6 +82,49 @@ fn a_segment_that_cannot_be_opened_keeps_no_other_from_the_disk() {
     queue.core.flush().unwrap();
     assert_eq!(queue.durable_seq(), 40);
     queue.close().unwrap();
+}
+
+/// Some file systems (FUSE, CIFS) give a file that nobody has open another number the next time:
+/// what the queue noted while nobody had the file open says nothing.
+#[test]
+fn a_file_that_has_another_number_by_now_fails_no_flush() {
+    let storage = disk();
+    let queue = open(&storage, &options(), Background::Calls);
+    for _ in 0..9 {
+        queue.enqueue(&[1; LEN]).unwrap();
+    }
+    let storage = storage.process_kill();
+    // The opening keeps open what is first and last.
+    MOST_UNSYNCED_HERE.set(Some(1));
+    let queue = open(&storage, &options(), Background::Calls);
+    for row in &mut queue.core.segments.list().live {
+        row.header.file ^= 1;
+    }
+    queue.core.flush().unwrap();
+    assert_eq!(queue.durable_seq(), 9);
+    queue.close().unwrap();
+}
+
+/// Its messages are in a file that no later process finds.
+#[test]
+fn a_segments_file_that_lost_its_name_fails_the_flush() {
+    for replaced in [false, true] {
+        let storage = disk();
+        let queue = open(&storage, &options(), Background::Calls);
+        for _ in 0..9 {
+            queue.enqueue(&[1; LEN]).unwrap();
+        }
+        let bytes = storage.open("segment-00000001").unwrap().read_first(64 << 10).unwrap();
+        storage.remove_file("segment-00000001");
+        if replaced {
+            storage.create("segment-00000001").unwrap().write_at(&bytes, 0).unwrap();
+        }
+        let failed = queue.core.flush().unwrap_err();
+        assert!(is_failed_sync(&failed), "{failed}");
+        assert!(format!("{failed:?}").contains("the file was removed"), "{failed:?}");
+        assert!(matches!(queue.core.flush(), Err(Error::Poisoned { .. })));
+        assert!(queue.close().is_err());
+    }
 }
 
 /// The process has no descriptor left until full segments are synced: a producer waits for that. If
