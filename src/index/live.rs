@@ -235,7 +235,8 @@ impl<S: Storage> Index<S> {
     }
 
     /// Notes when the queue changed the file of a segment last.
-    pub(crate) fn note_changed(&self, stat: FileStat) {
+    pub(crate) fn note_changed(&self, stat: io::Result<FileStat>) {
+        let Ok(stat) = stat else { return };
         let _one_at_a_time = self.run.lock();
         let at = index_at::LIVE + live_at::CHANGED;
         self.sheet.store_u64(at, stat.changed.max(self.sheet.load_u64_relaxed(at)));

@@ -60,6 +60,7 @@ impl<F: StorageFile> List<F> {
         reached!("between a row that is shorter and its file");
         // On failure the file keeps its length and counts with it.
         let _ = segment.file.set_len(cut);
+        context.index.note_changed(segment.file.stat());
         if planted!(CutCountsAtOnce) {
             row.header.disk = disk_bytes(&segment.file, 0, cut);
             self.write_row(context, &row);

@@ -33,8 +33,7 @@ impl<S: Storage> State<S> {
         if self.storage.is_removed() {
             return self.index.heed("", || gone("the directory was removed"));
         }
-        let index = self.storage.stat(INDEX_NAME);
-        if is_another(&index, self.index.stat.identity) {
+        if is_another(&self.storage.stat(INDEX_NAME), self.index.stat.identity) {
             return self.index.heed(INDEX_NAME, || gone("the file was removed"));
         }
         Ok(())
@@ -54,7 +53,7 @@ impl<S: Storage> State<S> {
             {
                 return gone("the file was removed");
             }
-            stat.iter().for_each(|stat| self.index.note_changed(*stat));
+            self.index.note_changed(stat);
             Ok(())
         })
     }
@@ -63,8 +62,7 @@ impl<S: Storage> State<S> {
     /// cleared from it, behind the messages.
     pub(crate) fn note_tail_changed(&self) {
         let tail = self.segments.list().live.back().map(|row| segment_name(row.slot));
-        let stat = tail.and_then(|name| self.storage.stat(&name).ok());
-        stat.iter().for_each(|stat| self.index.note_changed(*stat));
+        tail.iter().for_each(|name| self.index.note_changed(self.storage.stat(name)));
     }
 
     /// Syncs the directory, so that file names are durable: a power cut could otherwise remove a
@@ -101,7 +99,7 @@ impl<S: Storage> State<S> {
             match segment_slot(&name).map(|_| self.storage.open(&name)) {
                 Some(Ok(file)) => {
                     self.index.heed(&name, || file.sync())?;
-                    file.stat().iter().for_each(|stat| self.index.note_changed(*stat));
+                    self.index.note_changed(file.stat());
                 }
                 Some(Err(error)) if !matches!(error.kind(), NotFound | InvalidData) => {
                     synced = synced.and(Err(failed("open", &name)(error)));

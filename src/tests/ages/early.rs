@@ -134,6 +134,21 @@ fn a_spare_that_was_cut_counts_as_long_as_a_power_cut_may_bring_it_back() {
 
 /// A record is refused behind the segment that was begun for it: the one before is the tail's again
 /// and takes what comes.
+/// A cut changes the file behind its last sync: that is no sign of a copy.
+#[test]
+fn what_was_cut_is_durable_after_a_close() {
+    let aged = aged();
+    for _ in 0..3 {
+        aged.put(1, 3000);
+        aged.storage.advance_clock(SPAN);
+    }
+    aged.engine.core.flush().unwrap();
+    aged.engine.expire();
+    assert_eq!(aged.lengths()[..2], [4096; 2]);
+    aged.engine.close().unwrap();
+    assert_eq!(Aged::open(aged.storage.clone(), &roomy()).engine.durable_seq(), 3);
+}
+
 #[test]
 fn a_segment_that_goes_on_is_not_cut() {
     let aged = aged();
