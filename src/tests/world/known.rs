@@ -55,10 +55,9 @@ impl Known {
         self.losses.allow(&script.options);
         check_visits(events)?;
         let shown = show(left, script)?;
-        let shown_next = shown.next;
         let is_remount = matches!(death, Death::Remount(_));
         let is_cut = death.is_cut();
-        let Shown { evicted, retained_from, .. } = shown;
+        let Shown { evicted, retained_from, next: shown_next, .. } = shown;
         let sent = self.sent(events)?;
         let durable = self.durable_after(&story, script);
         let closed_well = story.closed && !death.is_cut();
@@ -111,9 +110,8 @@ impl Known {
                 )
             })?;
             // Reported numbers of which nobody has a message are many.
-            heard
-                .durable
-                .retain(|seq| self.ids.contains_key(seq) || sent.acknowledged.contains_key(seq));
+            let (ids, acknowledged) = (&self.ids, &sent.acknowledged);
+            heard.durable.retain(|seq| ids.contains_key(seq) || acknowledged.contains_key(seq));
             self.dealt.insert(name, heard.durable);
             let is_out = heard.receiving > 0 || !heard.open.is_empty();
             let may_change = is_out || script.may_fail() || script.options.max_age.is_some();
