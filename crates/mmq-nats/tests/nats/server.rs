@@ -23,6 +23,8 @@ pub(super) struct Entry {
     /// How many bytes the headers take.
     pub(super) head: usize,
     pub(super) data: Vec<u8>,
+    /// Its number in the stream.
+    pub(super) at: u64,
 }
 
 impl Entry {
@@ -41,6 +43,7 @@ impl Entry {
             headers: [("Mmq".to_owned(), seq.to_string())].into(),
             head: 0,
             data: data.to_vec(),
+            at: self.at,
         };
         let mut all: Vec<_> = mmq::forward::unpack(&self.data).unwrap().map(of).collect();
         assert_eq!((all.len(), all[messages - 1].seq()), (messages, self.seq()));
@@ -228,6 +231,8 @@ struct Came {
     is_answer: bool,
     headers: String,
     data: Vec<u8>,
+    /// Where an acknowledgement would go: `$JS.ACK.STREAM.CONSUMER.1.NUMBER.1.TIME.PENDING`.
+    reply: String,
 }
 
 impl Wire {
@@ -284,7 +289,8 @@ impl Wire {
             self.stream.read_exact(&mut data)?;
             data.truncate(all - before);
             let is_answer = words[2] == "1";
-            return Ok(Came { is_answer, headers: String::from_utf8(headers).unwrap(), data });
+            let (headers, reply) = (String::from_utf8(headers).unwrap(), words[3].to_owned());
+            return Ok(Came { is_answer, headers, data, reply });
         }
     }
 
@@ -319,7 +325,9 @@ impl Wire {
         let entry = |came: Came| {
             let lines = came.headers.lines().filter_map(|line| line.split_once(':'));
             let owned = |(name, value): (&str, &str)| (name.to_owned(), value.trim().to_owned());
-            Entry { headers: lines.map(owned).collect(), head: came.headers.len(), data: came.data }
+            let at = came.reply.split('.').nth(5).unwrap().parse().unwrap();
+            let (headers, head) = (lines.map(owned).collect(), came.headers.len());
+            Entry { headers, head, data: came.data, at }
         };
         let mut came = || self.early.pop_front().map_or_else(|| self.next(), Ok);
         (0..count).map(|_| came().map(entry)).collect()
