@@ -176,11 +176,11 @@ impl Spec {
     }
 
     /// The queue may refuse messages only at a limit of disk. One that drops the oldest makes room
-    /// for whatever is shorter than a fifth of the limit.
+    /// for whatever is shorter than a tenth of the limit: the index may have grown before.
     pub(crate) fn may_refuse(&self, lens: &[usize]) -> bool {
         let bytes: usize = lens.iter().map(|len| len + 64).sum();
         let most = self.rules.max_bytes.unwrap_or(u64::MAX);
-        most < u64::MAX && (!self.rules.drops_oldest || bytes as u64 > most / 5)
+        most < u64::MAX && (!self.rules.drops_oldest || bytes as u64 > most / 10)
     }
 
     /// A consumer that is new begins at the oldest message held; the first one before all that was
