@@ -189,5 +189,6 @@ impl<S: Storage> State<S> {
         holds!(start <= end, "what was found in a segment is stored again, {start} to {end}");
         store_again(&segment.file, &segment.file, start, end.min(segment.allocated()))
             .map_err(|error| Error::io("write", self.storage.path().join(segment.name()), error))
+            .map(drop)
     }
 }

@@ -114,13 +114,16 @@ pub(crate) trait Storage: std::fmt::Debug + Send + Sync + Sized + 'static {
         let _ = self.remove(RENEWED_NAME);
         let new = self.create(RENEWED_NAME)?;
         let len = old.len()?;
-        let stored = new.belong_as(&old).and_then(|()| new.allocate(0, len));
-        let stored = stored.and_then(|()| store_again(&old, &new, 0, len));
-        let synced = stored.and_then(|()| new.sync().map_err(|SyncFailed(error)| error));
-        let renamed = synced.and_then(|()| self.rename(RENEWED_NAME, name));
-        renamed.inspect_err(|_| {
-            let _ = self.remove(RENEWED_NAME);
-        })
+        let copied = new.belong_as(&old).and_then(|()| new.allocate(0, len));
+        let copied = copied.and_then(|()| store_again(&old, &new, 0, len));
+        let sync = |file: &Self::File| file.sync().map_err(|SyncFailed(error)| error);
+        let renewed = copied.and_then(|is_all| match is_all {
+            true => sync(&new).and_then(|()| self.rename(RENEWED_NAME, name)),
+            // What cannot be read now may be another time: it must not become zeros.
+            false => store_again(&old, &old, 0, len).and_then(|_| sync(&old)),
+        });
+        let _ = self.remove(RENEWED_NAME);
+        renewed
     }
     /// Makes creations, renames and removals durable.
     fn sync_directory(&self) -> Result<(), SyncFailed>;
@@ -289,14 +292,15 @@ const STORED_AT_ONCE: u64 = 256 << 10;
 const PAGE: u64 = 4096;
 
 /// Stores the bytes of `start .. end` again, which makes their pages dirty. No other thread changes
-/// them meanwhile. Skips a page that it cannot read: that page is not in the page cache, so readers
-/// see only what the disk has.
+/// them meanwhile. Skips a page that it cannot read, and then returns false: that page is not in
+/// the page cache, so readers see only what the disk has.
 pub(crate) fn store_again<F: StorageFile>(
     from: &F,
     into: &F,
     start: u64,
     end: u64,
-) -> io::Result<()> {
+) -> io::Result<bool> {
+    let mut is_all = true;
     let mut bytes = vec![0; end.saturating_sub(start).min(STORED_AT_ONCE) as usize];
     let (mut at, mut at_once) = (start, STORED_AT_ONCE);
     while at < end {
@@ -311,9 +315,9 @@ pub(crate) fn store_again<F: StorageFile>(
                 at_once = PAGE;
                 continue;
             }
-            _ => {}
+            _ => is_all = false,
         }
         at += piece;
     }
-    Ok(())
+    Ok(is_all)
 }

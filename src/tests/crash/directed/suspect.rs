@@ -210,6 +210,21 @@ fn a_page_that_cannot_be_read_does_not_keep_the_others_from_being_flushed() {
     assert!([0, 1, 2, 8, 9].iter().all(|seq| came.contains(seq)), "{reported:?}");
 }
 
+/// What the opening after a failed sync cannot read stays in its file, for when it can be read.
+#[test]
+fn a_page_that_cannot_be_read_for_a_while_is_lost_by_no_opening() {
+    for name in [segment_name(0), INDEX_NAME.to_owned()] {
+        let left = after_a_failed_sync(disk(1), 1, Stores::ByMap, 0, Goes::ByClosing);
+        let (left, _) = left.unwrap().unwrap();
+        left.make_unreadable(&name, 4096 + 512..4096 + 1024);
+        drop(open(left.clone(), &options()).unwrap());
+        left.clear_faults();
+        let reported = take_all(&open(left, &options()).unwrap()).unwrap();
+        let came: Vec<u64> = reported.iter().flatten().map(|(seq, _)| *seq).collect();
+        assert_eq!(came, (0..MESSAGES).collect::<Vec<_>>(), "{name}");
+    }
+}
+
 /// Each number that was reported, with the cause of its gap where it is missing.
 fn causes(reported: Vec<Taken>) -> Vec<(u64, Option<GapCause>)> {
     let of_gap = |gap: Gap| (gap.first..=gap.last.min(100)).map(move |seq| (seq, Some(gap.cause)));
