@@ -6,7 +6,6 @@
 use std::ffi::{c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::c_handle::{CHandle, Retired, RetiredShared, body, free, give};
@@ -24,7 +23,7 @@ use crate::forward::{
     Destination, ForwardEnd, ForwardProgress, ForwardState, ForwardWatch, Forwarder, Halt, Stop,
 };
 use crate::storage::{FileStorage, Storage};
-use crate::threads::{Condvar, Mutex, now};
+use crate::threads::{Condvar, JoinHandle, Mutex, now, spawn};
 
 /// Sends the messages of a queue on to a stream of NATS JetStream or of Redis, in order, each once,
 /// over any outage: see docs/forward.md.
@@ -57,7 +56,7 @@ pub(super) struct ForwarderState {
     stop: Stop,
     /// Status and text with which it last ended.
     outcome: (mmq_status, String),
-    thread: Option<JoinHandle<()>>,
+    thread: Option<JoinHandle>,
 }
 
 impl CHandle for mmq_forwarder {
@@ -79,12 +78,11 @@ impl Drop for ForwarderBody {
             std::mem::forget(Arc::clone(&self.shared));
             return;
         }
-        let thread = {
-            let mut state = self.shared.state.lock();
-            state.stop.stop();
-            state.thread.take()
-        };
-        let _ = thread.map(JoinHandle::join);
+        let mut state = self.shared.state.lock();
+        state.stop.stop();
+        let thread = state.thread.take();
+        drop(state);
+        thread.into_iter().for_each(JoinHandle::join);
     }
 }
 
@@ -100,18 +98,15 @@ impl ForwarderBody {
         if state.is_running {
             return Err(invalid("forwarder", "it runs already"));
         }
-        if let Some(thread) = state.thread.take() {
-            // It has nothing left to do.
-            let _ = thread.join();
-        }
+        // It has nothing left to do.
+        state.thread.take().into_iter().for_each(JoinHandle::join);
         let path = self.engine.core.storage.path();
         let Some(forwarder) = &mut state.forwarder else {
             return Err(Error::internal(path, "a forwarder has gone with its thread").into());
         };
         state.stop = forwarder.renew_stop();
         let shared = Arc::clone(&self.shared);
-        let thread = std::thread::Builder::new().name("mmq-forward".to_owned());
-        let thread = thread.spawn(move || shared.forward(until));
+        let thread = spawn("mmq-forward", move || shared.forward(until));
         state.thread = Some(thread.map_err(|error| Error::io("start a thread for", path, error))?);
         state.is_running = true;
         state.outcome = (mmq_status::MMQ_OK, String::new());

@@ -286,6 +286,33 @@ fn a_close_in_a_forked_child_takes_no_lock() {
     queue.close().unwrap();
 }
 
+/// Where a thread of the parent's was a child has nothing, or a thread of its own.
+#[test]
+#[cfg_attr(miri, ignore = "forks")]
+fn a_forked_child_that_lets_go_of_a_shared_queue_keeps_its_own_threads() {
+    use std::sync::{Arc, Barrier};
+    const THREADS: usize = 40;
+    let stand = |at: &Arc<Barrier>| {
+        let at = Arc::clone(at);
+        std::thread::spawn(move || {
+            at.wait();
+        })
+    };
+    let dir = crate::tests::guard::tempdir().unwrap();
+    let mut queue = Some(crate::Options::new().shared(true).open(dir.path()).unwrap());
+    let at = Arc::new(Barrier::new(THREADS + 1));
+    let parents: Vec<_> = (0..THREADS).map(|_| stand(&at)).collect();
+    assert!(in_a_forked_child(move || {
+        let at = Arc::new(Barrier::new(THREADS + 1));
+        let own: Vec<_> = (0..THREADS).map(|_| stand(&at)).collect();
+        queue.take();
+        at.wait();
+        own.into_iter().all(|thread| thread.join().is_ok())
+    }));
+    at.wait();
+    parents.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
 /// The connection is its parent's.
 #[test]
 #[cfg_attr(miri, ignore = "forks")]

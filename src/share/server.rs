@@ -14,7 +14,9 @@ use super::socket;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::storage::{FileStorage, Storage};
-use crate::threads::{Condvar, JoinHandle, Mutex, above_standard, now, park_timeout, spawn};
+use crate::threads::{
+    Condvar, JoinHandle, Mutex, OwnMutex, above_standard, now, park_timeout, spawn,
+};
 
 /// How many clients an owner serves at a time.
 const MOST_CLIENTS: usize = 64;
@@ -31,7 +33,7 @@ const FULL: Duration = Duration::from_millis(500);
 pub(crate) struct Server {
     listening: Arc<Listening>,
     /// Until the end has begun.
-    accepts: Mutex<Option<JoinHandle>>,
+    accepts: OwnMutex<Option<JoinHandle>>,
 }
 
 /// What the listening thread has of the server.
@@ -68,18 +70,16 @@ impl Server {
         }
         let accepts = Arc::clone(&listening);
         let accepts = spawn("mmq-share", move || accepts.run()).map_err(failed)?;
-        Ok(Server { listening, accepts: Mutex::new(Some(accepts)) })
+        Ok(Server { listening, accepts: OwnMutex::new(Some(accepts)) })
     }
 
     /// Ends listening, calls `close`, which ends all waits, and then ends the clients' threads.
     pub(crate) fn end(&self, close: impl FnOnce() -> Result<()>) -> Result<()> {
         let clients = &self.listening.clients;
-        if clients.engine.core.forked() {
-            // The parent process listens, and its threads serve.
-            return close();
-        }
-        let Some(accepts) = self.accepts.lock().take() else {
-            // Another call has done all this, or does it.
+        let accepts = self.accepts.lock().ok().and_then(|mut accepts| accepts.take());
+        let Some(accepts) = accepts else {
+            // Another call has done all this, or does it; or in a forked child the parent listens,
+            // and its threads serve.
             return close();
         };
         self.listening.end();
@@ -131,10 +131,8 @@ impl Listening {
     fn listener(&self) -> Option<Arc<UnixListener>> {
         let mut socket = self.socket.lock();
         while !socket.has_ended {
-            if let Some(listener) = &socket.listener {
-                return Some(Arc::clone(listener));
-            }
-            if let Ok(listener) = self.listen(&mut socket) {
+            let listener = socket.listener.clone();
+            if let Some(listener) = listener.or_else(|| self.listen(&mut socket).ok()) {
                 return Some(listener);
             }
             self.has_ended.wait_until(&mut socket, now() + FULL);
@@ -161,9 +159,8 @@ fn begin(clients: &Arc<Clients>, id: u64, stream: UnixStream) -> io::Result<()> 
     let stream = Arc::new(UnixStream::from(above_standard(stream.into())?));
     let mut connected = clients.connected.lock();
     if connected.len() >= MOST_CLIENTS {
-        refused = refused.or_else(|| {
-            Some(format!("it serves {MOST_CLIENTS} clients already, which is the most"))
-        });
+        let most = || format!("it serves {MOST_CLIENTS} clients already, which is the most");
+        refused.get_or_insert_with(most);
     }
     if let Some(reason) = refused {
         drop(connected);

@@ -7,7 +7,7 @@
 //! | `worker` | a worker's thread and its requests | starts, wakes and stops it |
 //! | `requests` | the requests to the storage and the delivery worker | |
 //! | `ranks` | the order of locks | checks it in tests |
-//! | `own` | `OwnMutex`: a lock that no forked child waits for | |
+//! | `own` | `OwnMutex`, `JoinHandle`: a forked child takes no lock, lets go of no thread | |
 //! | `padded` | data on its own cache lines | |
 //! | `real` | locks, atomics, threads, clock | (tests use those of a schedule) |
 //!
@@ -69,7 +69,7 @@
 //! | engine/mod.rs | `came` | any | any | Of the tests alone. |
 //! | state/space.rs | `looks_only_when_woken` | any | any | Of the tests alone. |
 
-mod own;
+pub(crate) mod own;
 pub(crate) mod padded;
 pub(crate) mod ranks;
 pub(crate) mod ready;
@@ -80,12 +80,13 @@ pub(crate) mod waiting;
 pub(crate) mod worker;
 
 pub use self::own::OwnMutex;
+#[cfg(not(test))]
+pub(crate) use self::own::{JoinHandle, spawn};
 pub(crate) use self::ready::above_standard;
 #[cfg(not(test))]
 pub(crate) use self::real::{
-    AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Condvar, JoinHandle, Mutex, MutexGuard,
-    OnceLock, RwLock, Thread, current, fence, is_waited_for, now, park, park_timeout, spawn, touch,
-    yield_now,
+    AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, OnceLock, RwLock,
+    Thread, current, fence, is_waited_for, now, park, park_timeout, touch, yield_now,
 };
 #[cfg(test)]
 pub(crate) use crate::tests::schedule::{

@@ -4,7 +4,6 @@ pub(crate) use std::sync::OnceLock;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, fence};
 pub(crate) use std::thread::{Thread, current, park, park_timeout, yield_now};
 
-use std::io;
 use std::sync::{PoisonError, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 use std::time::Instant;
 
@@ -38,23 +37,4 @@ impl<T> RwLock<T> {
     pub(crate) fn write(&self) -> RwLockWriteGuard<'_, T> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// A thread that was started, and ends on its own.
-#[derive(Debug)]
-pub(crate) struct JoinHandle(std::thread::JoinHandle<()>);
-
-impl JoinHandle {
-    pub(crate) fn is_current(&self) -> bool {
-        self.0.thread().id() == std::thread::current().id()
-    }
-
-    /// Waits until the thread has ended, normally or by a panic.
-    pub(crate) fn join(self) {
-        let _ = self.0.join();
-    }
-}
-
-pub(crate) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle> {
-    std::thread::Builder::new().name(name.to_owned()).spawn(body).map(JoinHandle)
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::core::{join_key, park_key};
 use super::{HERE, Run, Schedule, here, is_scheduled, step};
+use crate::threads::own;
 
 /// No step: a schedule runs no thread that waits for another process.
 pub(crate) use std::thread::yield_now;
@@ -100,14 +101,14 @@ fn park_until(most: Option<Duration>) {
 
 #[derive(Debug)]
 pub(crate) enum JoinHandle {
-    System(std::thread::JoinHandle<()>),
+    System(own::JoinHandle),
     Scheduled(Thread),
 }
 
 impl JoinHandle {
     pub(crate) fn is_current(&self) -> bool {
         match self {
-            JoinHandle::System(handle) => handle.thread().id() == std::thread::current().id(),
+            JoinHandle::System(handle) => handle.is_current(),
             JoinHandle::Scheduled(Thread::Scheduled(_, thread)) => {
                 is_scheduled() && here(|_, me| me == *thread)
             }
@@ -117,9 +118,7 @@ impl JoinHandle {
 
     pub(crate) fn join(self) {
         match self {
-            JoinHandle::System(handle) => {
-                let _ = handle.join();
-            }
+            JoinHandle::System(handle) => handle.join(),
             JoinHandle::Scheduled(Thread::Scheduled(schedule, thread)) => loop {
                 step();
                 if schedule.core.lock().slots[thread].run == Run::Ended {
@@ -134,10 +133,7 @@ impl JoinHandle {
 
 pub(crate) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle> {
     if !is_scheduled() {
-        return std::thread::Builder::new()
-            .name(name.to_owned())
-            .spawn(body)
-            .map(JoinHandle::System);
+        return own::spawn(name, body).map(JoinHandle::System);
     }
     step();
     let handle = HERE.with_borrow(|here| {
