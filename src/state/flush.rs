@@ -81,22 +81,37 @@ impl<S: Storage> State<S> {
                 drop(durable);
                 return self.check_writable();
             }
-            if durable.has_leader {
-                if let Some(began) = began {
-                    self.check_uninterrupted(began)?;
-                }
-                self.flushed.wait(&mut durable);
-            } else {
-                // What others want meanwhile is left to them, or this flush might never end.
-                let flush = *led.get_or_insert_with(|| self.begin_flush(&durable));
-                let checkpoint = |target| self.checkpoint_if_overtaken(target);
-                (durable, _) = self.lead(durable, flush, checkpoint)?;
+            if let Some(began) = began.filter(|_| durable.has_leader) {
+                self.check_uninterrupted(began)?;
             }
-            if let Some(serve) = serves {
-                MutexGuard::unlocked(&mut durable, serve);
-            }
+            let checkpoint = |target| self.checkpoint_if_overtaken(target);
+            (durable, _) = self.lead_or_wait(durable, &mut led, checkpoint, serves)?;
         }
         Ok(())
+    }
+
+    /// Leads the next part of the flush that this thread has `led` so far, or waits for the end of
+    /// another thread's part; then `serves`: a leader may go on before those that wait see its part
+    /// end. Returns whether it led the last part.
+    fn lead_or_wait<'a>(
+        &'a self,
+        mut durable: MutexGuard<'a, Durable>,
+        led: &mut Option<Led>,
+        checkpoint: impl FnOnce(Spot) -> Result<()>,
+        serves: Option<&dyn Fn()>,
+    ) -> Result<(MutexGuard<'a, Durable>, bool)> {
+        let mut is_all = false;
+        if durable.has_leader {
+            self.flushed.wait(&mut durable);
+        } else {
+            // What others want meanwhile is left to them, or this flush might never end.
+            let flush = *led.get_or_insert_with(|| self.begin_flush(&durable));
+            (durable, is_all) = self.lead(durable, flush, checkpoint)?;
+        }
+        if let Some(serve) = serves {
+            MutexGuard::unlocked(&mut durable, serve);
+        }
+        Ok((durable, is_all))
     }
 
     /// Flushes everything before the committed `spot`, and writes the checkpoint of a clean end:
@@ -104,16 +119,10 @@ impl<S: Storage> State<S> {
     pub(crate) fn flush_and_end(&self, spot: Spot) -> Result<()> {
         let mut durable = self.durable.lock();
         durable.want(spot);
-        let mut is_over = false;
-        while !is_over {
-            while durable.has_leader {
-                self.flushed.wait(&mut durable);
-            }
-            let flush = self.begin_flush(&durable);
-            (durable, _) = self.lead(durable, flush, |target| {
-                is_over = true;
-                self.write_clean_end(target)
-            })?;
+        let (mut led, mut is_all) = (None, false);
+        while !is_all {
+            let checkpoint = |target| self.write_clean_end(target);
+            (durable, is_all) = self.lead_or_wait(durable, &mut led, checkpoint, None)?;
         }
         Ok(())
     }
@@ -189,31 +198,23 @@ impl<S: Storage> State<S> {
     /// may wait for this flush; the storage worker `serves` it after each part.
     pub(crate) fn flush_behind(&self, serves: Option<&dyn Fn()>) -> Result<()> {
         let mut durable = self.durable.lock();
-        while durable.has_leader {
-            self.flushed.wait(&mut durable);
-        }
-        let is_done = durable.wanted.position <= durable.spot.position
-            && self.segments.list().count_unsynced() < 2;
-        if is_done || self.has_run_ended() || self.is_poisoned() {
-            // Another sync may have failed since a producer requested this flush: wake it to see
-            // that.
-            self.segment_synced.notify_all();
-            return Ok(());
-        }
-        let flush = self.begin_flush(&durable);
-        let mut is_all = false;
-        while !is_all && !self.has_run_ended() && !self.is_poisoned() {
+        let (mut led, mut is_all) = (None, false);
+        while !is_all {
+            let is_done = led.is_none()
+                && durable.wanted.position <= durable.spot.position
+                && self.segments.list().count_unsynced() < 2;
+            let is_over = is_done || self.has_run_ended() || self.is_poisoned();
+            if is_over && !durable.has_leader {
+                // Another sync may have failed since a producer requested this flush: wake it to
+                // see that.
+                self.segment_synced.notify_all();
+                return Ok(());
+            }
             let checkpoint = |target| self.checkpoint_if_overtaken(target);
-            (durable, is_all) = self.lead(durable, flush, checkpoint)?;
-            if let Some(serve) = serves {
-                MutexGuard::unlocked(&mut durable, serve);
-            }
-            while durable.has_leader {
-                self.flushed.wait(&mut durable);
-            }
+            (durable, is_all) = self.lead_or_wait(durable, &mut led, checkpoint, serves)?;
         }
         drop(durable);
-        if self.is_checkpoint_due() { self.flush_places_and_checkpoint() } else { Ok(()) }
+        self.checkpoint_if_due()
     }
 
     /// Waits for the end of the current flush, if there is one.
