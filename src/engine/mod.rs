@@ -33,7 +33,7 @@ pub(crate) mod reading;
 mod room;
 mod statistics;
 pub(crate) mod wait;
-mod waited_for;
+pub(crate) mod waited_for;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,5 +1,5 @@
 //! Which threads wait when a queue closes: the close waits for the calls that carry dead letters,
-//! and a second close waits for the first one.
+//! and for the threads that serve clients; a second close waits for the first one.
 //!
 //! A close, and a call that carries dead letters, run the program's code, which may close queues.
 //! So a thread for which others may wait does not wait itself, and no two threads wait for each
@@ -7,7 +7,7 @@
 
 use std::cell::Cell;
 
-use crate::threads::worker::is_worker;
+use crate::threads::worker::own_waits;
 use crate::threads::{Condvar, Mutex};
 
 thread_local! {
@@ -15,9 +15,10 @@ thread_local! {
     static IS_WAITED_FOR: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Returns whether the calling thread may wait for one that closes a queue or carries dead letters.
-pub(super) fn may_wait() -> bool {
-    !IS_WAITED_FOR.get() && !is_worker()
+/// Returns whether the calling thread may wait for one that closes a queue, carries dead letters or
+/// serves a client.
+pub(crate) fn may_wait() -> bool {
+    !IS_WAITED_FOR.get() && own_waits().is_none()
 }
 
 /// While it lives, others may wait for the calling thread.

@@ -12,8 +12,10 @@ use super::output::Output;
 use super::serving::Serving;
 use super::socket;
 use crate::engine::Engine;
+use crate::engine::waited_for::may_wait;
 use crate::error::{Error, Result};
 use crate::storage::{FileStorage, Storage};
+use crate::threads::worker::count_as_worker;
 use crate::threads::{
     Condvar, JoinHandle, Mutex, OwnMutex, above_standard, now, park_timeout, spawn,
 };
@@ -73,7 +75,8 @@ impl Server {
         Ok(Server { listening, accepts: OwnMutex::new(Some(accepts)) })
     }
 
-    /// Ends listening, calls `close`, which ends all waits, and then ends the clients' threads.
+    /// Ends listening, calls `close`, which ends all waits, and then ends the clients' threads. On
+    /// a thread for which others may wait it does not wait for their last answers and their end.
     pub(crate) fn end(&self, close: impl FnOnce() -> Result<()>) -> Result<()> {
         let clients = &self.listening.clients;
         let accepts = self.accepts.lock().ok().and_then(|mut accepts| accepts.take());
@@ -88,6 +91,10 @@ impl Server {
         let mut connected = clients.connected.lock();
         for client in connected.iter() {
             let _ = client.stream.shutdown(std::net::Shutdown::Read);
+        }
+        if !may_wait() {
+            // The close may be the work of a waker on one of the clients' threads.
+            return closed;
         }
         let deadline = now() + LAST_ANSWERS;
         while !connected.is_empty() && now() < deadline {
@@ -175,6 +182,8 @@ fn begin(clients: &Arc<Clients>, id: u64, stream: UnixStream) -> io::Result<()> 
     drop(connected);
     let leaving = Departure { clients: Arc::clone(clients), id };
     let serve = move || {
+        // It calls wakers and subscribers: no close that they make may wait for this thread.
+        count_as_worker(Arc::default());
         // An error means that the client has gone, or does not read its answers.
         let _ = Serving::new(&leaving.clients, &stream).run();
         let _ = stream.shutdown(std::net::Shutdown::Both);

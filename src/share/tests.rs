@@ -178,3 +178,87 @@ fn the_second_close_of_a_handle_waits_for_the_first() {
     first.join().unwrap().unwrap();
     second.join().unwrap().unwrap();
 }
+
+/// What a waker does, once.
+#[cfg(feature = "async")]
+struct Does(std::sync::Mutex<Option<Box<dyn FnOnce() + Send>>>);
+
+#[cfg(feature = "async")]
+impl std::task::Wake for Does {
+    fn wake(self: std::sync::Arc<Self>) {
+        let work = self.0.lock().unwrap().take();
+        work.into_iter().for_each(|work| work());
+    }
+}
+
+/// Returns what `work` does on the thread that serves a client, in a waker that `wake` makes it
+/// call.
+#[cfg(feature = "async")]
+fn done_on_a_clients_thread<R: Send + 'static>(
+    consumer: crate::Consumer,
+    work: impl FnOnce() -> R + Send + 'static,
+    wake: impl FnOnce() + Send + 'static,
+) -> R {
+    use std::future::Future;
+    let mut waits = Box::pin(async move { consumer.recv().await.map(drop) });
+    let (says, said) = std::sync::mpsc::channel();
+    let work = move || {
+        assert_eq!(std::thread::current().name(), Some("mmq-client"));
+        says.send(work()).unwrap();
+    };
+    let waker = std::sync::Arc::new(Does(std::sync::Mutex::new(Some(Box::new(work)))));
+    let waker = std::task::Waker::from(waker);
+    assert!(waits.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending());
+    let waking = std::thread::spawn(wake);
+    let done = said.recv_timeout(Duration::from_secs(60)).expect("it does not wait for itself");
+    waking.join().unwrap();
+    done
+}
+
+#[cfg(feature = "async")]
+#[test]
+fn a_waker_on_a_clients_thread_closes_the_queue() {
+    let dir = crate::tests::guard::tempdir().unwrap();
+    for (is_dropped, path) in [false, true].map(|is| (is, dir.path().join(is.to_string()))) {
+        let queue = Options::new().shared(true).open(&path).unwrap();
+        let client = crate::Client::connect(&path).unwrap();
+        let consumer = queue.consumer("x").unwrap();
+        let end = move || if is_dropped { drop(queue) } else { queue.close().unwrap() };
+        done_on_a_clients_thread(consumer, end, move || {
+            client.enqueue("a message").unwrap();
+        });
+        let again = Queue::open(&path).unwrap();
+        assert_eq!(again.len(), 1);
+        again.close().unwrap();
+    }
+}
+
+/// The client's next call may be the one that makes room.
+#[cfg(feature = "async")]
+#[test]
+fn a_waker_on_a_clients_thread_does_not_wait_for_room() {
+    let dir = crate::tests::guard::tempdir().unwrap();
+    let small = || Options::new().arena_size(4096).max_bytes(1 << 20);
+    let queue = small().open(dir.path()).unwrap();
+    let keeps = queue.consumer("keeps").unwrap();
+    while queue.enqueue([0; 5000]).is_ok() {}
+    while queue.enqueue([0; 50]).is_ok() {}
+    let last = queue.stats().next_seq - 1;
+    drop(keeps);
+    queue.close().unwrap();
+    let options = small().on_full(crate::OnFull::Wait(None)).shared(true);
+    let queue = std::sync::Arc::new(options.open(dir.path()).unwrap());
+    let consumer = queue.consumer("x").unwrap();
+    consumer.seek(last).unwrap();
+    let client = crate::Client::connect(dir.path()).unwrap();
+    let theirs = client.consumer("x").unwrap();
+    let job = theirs.receive().unwrap().unwrap();
+    let from = std::sync::Arc::clone(&queue);
+    let refused = done_on_a_clients_thread(
+        consumer,
+        move || from.enqueue([0; 5000]).unwrap_err(),
+        move || job.nack(),
+    );
+    assert!(matches!(refused, crate::Error::Full { .. }), "{refused}");
+    assert!(client.consumer("keeps").unwrap().dequeue().unwrap().is_some());
+}

@@ -79,15 +79,15 @@ thread_local! {
     static HERE: OnceCell<Arc<AtomicBool>> = const { OnceCell::new() };
 }
 
-/// Returns `Worker::waits` of the calling thread, if it is a queue's worker. (At its very end it
-/// counts as none.)
-fn own_waits() -> Option<Arc<AtomicBool>> {
+/// Returns `Worker::waits` of the calling thread, if it counts as a queue's worker. (At its very
+/// end it does not.)
+pub(crate) fn own_waits() -> Option<Arc<AtomicBool>> {
     HERE.try_with(|waits| waits.get().cloned()).ok().flatten()
 }
 
-/// Returns whether the calling thread is a queue's worker.
-pub(crate) fn is_worker() -> bool {
-    own_waits().is_some()
+/// Makes the calling thread count as a queue's worker.
+pub(crate) fn count_as_worker(waits: Arc<AtomicBool>) {
+    let _ = HERE.with(|here| here.set(waits));
 }
 
 impl<R> Worker<R> {
@@ -120,7 +120,7 @@ impl<R> Worker<R> {
             };
             let waits = Arc::clone(&self.waits);
             let on_thread = move || {
-                let _ = HERE.with(|here| here.set(waits));
+                count_as_worker(waits);
                 body();
             };
             *thread = Some(spawn(starter.name, on_thread)?);
@@ -150,13 +150,8 @@ impl<R> Worker<R> {
             request(&mut self.requests.lock().wanted);
             return true;
         }
-        let mut requests = self.requests.lock();
-        request(&mut requests.wanted);
-        let thread = requests.thread.clone();
-        drop(requests);
-        if let Some(thread) = thread {
-            thread.unpark();
-        }
+        request(&mut self.requests.lock().wanted);
+        self.wake();
         true
     }
 
@@ -183,17 +178,14 @@ impl<R> Worker<R> {
 
     fn wake(&self) {
         let thread = self.requests.lock().thread.clone();
-        if let Some(thread) = thread {
-            thread.unpark();
-        }
+        thread.iter().for_each(Thread::unpark);
     }
 
     /// Stops the thread, and waits for its end. The program's code may close the queue on the
     /// thread itself, or on another queue's worker for which the thread waits: then this does not
     /// wait, and the thread ends later, and finds the queue closed.
     pub(crate) fn stop(&self) {
-        self.requests.lock().stop = true;
-        self.running.store(false, Ordering::Release);
+        self.leave();
         self.wake();
         let thread = self.thread.lock().take();
         let Some(thread) = thread.filter(|thread| !thread.is_current()) else {
