@@ -249,12 +249,6 @@ impl<F: StorageFile> Cursor<F> {
         if self.found.is_none() {
             self.found = Some(record);
         }
-        holds!(
-            record.seq == self.spot.seq,
-            "the record that is remembered, {}, is at the cursor, {:?}",
-            record.seq,
-            self.spot
-        );
     }
 
     /// Whether the payload of the last record was verified.

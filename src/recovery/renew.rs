@@ -2,7 +2,7 @@
 //!
 //! ext4 leaves space unwritten whose first write-back failed. A store of the same bytes in the page
 //! cache does not change that: the space reads as zeros after a power cut. A new file has new
-//! space.
+//! space. Without room for one the bytes are stored again in place.
 
 use std::io::ErrorKind::{InvalidData, NotFound};
 
@@ -10,7 +10,7 @@ use super::belief::SinceRun;
 use super::read_index::{ReadIndex, index_error};
 use crate::error::{Error, Result};
 use crate::format::{
-    FLAG_CHANGING, FLAG_SYNC_FAILED, FLAG_UNSYNCED_FILES, INDEX_NAME, SegmentState, segment_slot,
+    FLAG_SYNC_FAILED, FLAG_UNSYNCED_FILES, INDEX_NAME, SegmentState, segment_slot,
 };
 use crate::index::IndexFile;
 use crate::storage::{Listed, Storage};
@@ -22,12 +22,14 @@ pub(super) fn renew_files<S: Storage>(
     read: &mut ReadIndex<S>,
 ) -> Result<Option<Error>> {
     let ReadIndex { image, since, .. } = read;
-    let run = image.live.run.as_mut().filter(|run| run.flags & FLAG_SYNC_FAILED != 0);
-    let Some(run) = run.filter(|_| !planted!(SuspectNotStoredAgain)) else { return Ok(None) };
-    let is_copied = run.flags & FLAG_UNSYNCED_FILES != 0 || *since == SinceRun::Copied;
+    let flags = image.live.run.map_or(0, |run| run.flags);
+    if flags & FLAG_SYNC_FAILED == 0 || planted!(SuspectNotStoredAgain) {
+        return Ok(None);
+    }
+    let is_copied = flags & FLAG_UNSYNCED_FILES != 0 || *since == SinceRun::Copied;
     let is_copied = is_copied || read.is_written_over;
     // The rows name the files that were renewed.
-    run.flags |= FLAG_CHANGING;
+    image.segments_damaged = true;
     let durable = image.live.synced.filter(|_| !is_copied).map_or(0, |spot| spot.position);
     let is_durable = |slot| {
         let mut rows = image.segments.iter().filter(|(of, _)| *of == slot);

@@ -29,7 +29,7 @@ mod system;
 #[cfg(test)]
 mod tests;
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 
 #[cfg(test)]
@@ -39,7 +39,7 @@ pub(crate) use directory::FileStorage;
 use byteorder::{ByteOrder, LittleEndian};
 
 use crate::error::SyncFailed;
-use crate::format::{RENEWED_NAME, SECTOR};
+use crate::format::{MAX_SEGMENT_LEN, RENEWED_NAME, SECTOR};
 use crate::memory::Window;
 
 /// A name in the directory.
@@ -107,23 +107,28 @@ pub(crate) trait Storage: std::fmt::Debug + Send + Sync + Sized + 'static {
     }
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     fn remove(&self, name: &str) -> io::Result<()>;
-    /// Gives the name to a new file with the same bytes, which are on the disk. Until then the name
-    /// is the old file's, and stays so on an error. The new name is not durable yet.
+    /// Gives the name to a new file with the same bytes, which are on the disk; the name is not
+    /// durable yet. Without room for a new file, or where bytes cannot be read now, stores what can
+    /// be read again in the old one. (A longer file is none of a queue's.)
     fn renew(&self, name: &str) -> io::Result<()> {
         let old = self.open(name)?;
-        let _ = self.remove(RENEWED_NAME);
-        let new = self.create(RENEWED_NAME)?;
         let len = old.len()?;
-        let copied = new.belong_as(&old).and_then(|()| new.allocate(0, len));
-        let copied = copied.and_then(|()| store_again(&old, &new, 0, len));
+        if len > MAX_SEGMENT_LEN {
+            return Ok(());
+        }
         let sync = |file: &Self::File| file.sync().map_err(|SyncFailed(error)| error);
-        let renewed = copied.and_then(|is_all| match is_all {
-            true => sync(&new).and_then(|()| self.rename(RENEWED_NAME, name)),
-            // What cannot be read now may be another time: it must not become zeros.
-            false => store_again(&old, &old, 0, len).and_then(|_| sync(&old)),
-        });
         let _ = self.remove(RENEWED_NAME);
-        renewed
+        let copied = self.create(RENEWED_NAME).and_then(|new| {
+            new.belong_as(&old)?;
+            new.allocate(0, len)?;
+            if store_again(&old, &new, 0, len)? { sync(&new) } else { Err(ErrorKind::Other.into()) }
+        });
+        if copied.and_then(|()| self.rename(RENEWED_NAME, name)).is_ok() {
+            return Ok(());
+        }
+        let _ = self.remove(RENEWED_NAME);
+        store_again(&old, &old, 0, len)?;
+        sync(&old)
     }
     /// Makes creations, renames and removals durable.
     fn sync_directory(&self) -> Result<(), SyncFailed>;
