@@ -309,10 +309,11 @@ fn try_in_use<S: Storage>(
     let stat = file.file.stat().map_err(|error| index_error(storage, error))?;
     let token = storage.cache_token(stat);
     let stored = &image.live.token;
-    // One of the two processes may see another boot or none, as in a container. A holder that still
-    // opens the queue after a power cut looks the same, for as long as that takes.
+    // One of the two processes may see another boot or none, as in a container. A holder that this
+    // process cannot see, and that still opens the queue after a power cut, looks the same.
     let is_boot = stored.boot == token.boot || stored.boot == 0 || token.boot == 0;
-    let is_true = is_boot || belief == SegmentsBy::Headers;
+    let is_holders = pid == 0 || pid == image.live.pid;
+    let is_true = is_boot || belief == SegmentsBy::Headers && is_holders;
     if !is_true
         || stored.file != token.file
         || behind.live.run != image.live.run
