@@ -229,10 +229,10 @@ mutants! {
         audit: "A10", WORLD, 18,
     /// A gap met behind a batch counts as reported (audit A11, B9).
     GapOfABatchNotReported => "P4: each missing number is reported";
-        audit: "A11, B9", WORLD, 433,
+        audit: "A11, B9", WORLD, 1556,
     /// The directory counts as synced while the sync is under way (audit B2).
     DirectorySyncSaidEarly => "P1: what is said to be durable is";
-        audit: "B2", REPORTED_DURABLE, 394,
+        audit: "B2", REPORTED_DURABLE, 1613,
     /// A sync of the index that fails does not poison the queue (audit B3).
     IndexSyncNotHeeded => "R6: the first sync that fails poisons the queue";
         audit: "B3", WORLD, 7610,
