@@ -50,10 +50,6 @@ pub(super) fn has_holes(_file: &File, _len: u64) -> io::Result<bool> {
 
 pub(super) fn unshare(_file: &File, _len: u64) {}
 
-pub(super) fn write_direct(_: &File, _: &[u8]) -> io::Result<()> {
-    Err(Errno::INVAL.into())
-}
-
 pub(super) fn cache_token(_directory: &OwnedFd) -> CacheToken {
     CacheToken::default()
 }
