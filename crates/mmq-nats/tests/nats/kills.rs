@@ -157,19 +157,25 @@ fn rounds(mode: NatsMode, kinds: &[u32], packs: &[u64], kept: Age, between: &dyn
     let queue = Queue::open(dir.path()).unwrap();
     Forwarder::new(&queue, "forward", far(&server.url(), mode)).unwrap().once().unwrap();
     let count = queue.stats().next_seq;
-    let entries = server.entries(whole, subject);
-    let messages = entries.len();
-    if kept == Age::Any {
-        check(&entries.into_iter().flat_map(Entry::unpacked).collect::<Vec<_>>(), count);
-    } else {
-        check_mirror(&entries, count);
-    }
+    let messages = check_all(kept, server.entries(whole, subject), count);
     let Done { killed, set_back, cut, forwarders } = done;
     println!(
         "{mode:?}, {count} messages in {messages}; the server was killed {killed} times and set back {set_back} \
          times, {cut} sessions were cut, {forwarders} forwarders killed: 0 twice, 0 missing, 0 out \
          of order"
     );
+}
+
+/// Returns how many messages of the stream these are.
+fn check_all(kept: Age, entries: Vec<Entry>, count: u64) -> usize {
+    let messages = entries.len();
+    match kept {
+        Age::Any => {
+            check(&entries.into_iter().flat_map(Entry::unpacked).collect::<Vec<_>>(), count)
+        }
+        Age::Seconds => check_mirror(&entries, count),
+    }
+    messages
 }
 
 /// Each message has its number in the stream, too, where nobody else writes. (On a busy machine the
