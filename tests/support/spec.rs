@@ -269,7 +269,9 @@ impl Spec {
     /// A consumer is forgotten. Answers to its deliveries are refused.
     pub(crate) fn removes(&mut self, who: usize, succeeded: bool) {
         assert_eq!(succeeded, self.consumers.remove(&who).is_some(), "consumer {who} goes");
-        self.unclaimed = self.oldest;
+        if succeeded {
+            self.unclaimed = self.oldest;
+        }
     }
 
     /// A flush, or a wait for the last message to be durable, has returned.
