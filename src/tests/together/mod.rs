@@ -12,6 +12,7 @@ mod failing;
 mod forks;
 mod interrupts;
 mod made;
+mod parts;
 mod places;
 #[cfg(feature = "async")]
 pub(in crate::tests) mod tasks;

@@ -28,6 +28,7 @@ mod load_killed;
 mod looking;
 mod manual;
 mod modes;
+mod namespaces;
 mod new_directories;
 mod owning;
 mod readme;
